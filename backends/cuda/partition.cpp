@@ -109,7 +109,7 @@ class Bound final : public BoundPartition {
         generated_(std::move(generated)),
         graph_launches_(device_->options().graphs ? unrolled(compiled_->plan)
                                                   : std::vector<UnrolledLaunch>()),
-        memories_(device_, compiled_->plan.scratch_bytes) {
+        memories_(device_, {compiled_->plan.scratch_bytes, compiled_->plan.ticket_bytes}) {
     const std::vector<std::byte>& data = compiled_->plan.data;
     if (data.empty()) return;
     data_ = device_->default_mem_region().malloc(data.size());
@@ -129,7 +129,7 @@ class Bound final : public BoundPartition {
     Status status{};
     driver.read(memory->stream(), &status, memory->status(), sizeof(Status));
     driver.synchronize(memory->stream());
-    if (status.claimed != 0) memory->clear_status();
+    if (status.claimed != 0) memory->clear();
     memories_.give_back(std::move(memory));
     frame.device_time = std::chrono::steady_clock::now() - begin;
     if (status.claimed != 0) throw_reported(status);
@@ -211,6 +211,8 @@ class Bound final : public BoundPartition {
     switch (source.kind) {
       case Source::Kind::status:
         return memory.status();
+      case Source::Kind::tickets:
+        return memory.tickets() + static_cast<Address>(source.offset);
       case Source::Kind::scratch:
         return memory.scratch() + static_cast<Address>(source.offset);
       case Source::Kind::data:

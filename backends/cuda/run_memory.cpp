@@ -1,27 +1,25 @@
 #include "run_memory.hpp"
 
-#include "kernels/args.hpp"
-
 #include <utility>
 
 namespace tenon::cuda {
 
-RunMemory::RunMemory(std::shared_ptr<CudaDevice> device, std::int64_t scratch_bytes)
+RunMemory::RunMemory(std::shared_ptr<CudaDevice> device, const RunBytes& bytes)
     : device_(std::move(device)) {
   MemRegion& region = device_->default_mem_region();
-  status_ = region.malloc(sizeof(Status));
-  if (scratch_bytes > 0) scratch_ = region.malloc(static_cast<std::uint64_t>(scratch_bytes));
+  status_ = region.malloc(sizeof(Status) + static_cast<std::uint64_t>(bytes.tickets));
+  if (bytes.scratch > 0) scratch_ = region.malloc(static_cast<std::uint64_t>(bytes.scratch));
   stream_ = device_->driver()->create_stream();
-  clear_status();
+  clear();
 }
 RunMemory::~RunMemory() {
   device_->driver()->destroy(stream_);  // waits for the graph's launches
 }
 
-void RunMemory::clear_status() { device_->driver()->fill(stream_, status(), 0, sizeof(Status)); }
+void RunMemory::clear() { device_->driver()->fill(stream_, status(), 0, status_.size_bytes()); }
 
-RunMemories::RunMemories(std::shared_ptr<CudaDevice> device, std::int64_t scratch_bytes)
-    : device_(std::move(device)), scratch_bytes_(scratch_bytes) {
+RunMemories::RunMemories(std::shared_ptr<CudaDevice> device, const RunBytes& bytes)
+    : device_(std::move(device)), bytes_(bytes) {
   free_.push_back(make());
 }
 
@@ -43,7 +41,7 @@ void RunMemories::give_back(std::unique_ptr<RunMemory> memory) {
 }
 
 std::unique_ptr<RunMemory> RunMemories::make() const {
-  return std::make_unique<RunMemory>(device_, scratch_bytes_);
+  return std::make_unique<RunMemory>(device_, bytes_);
 }
 
 }  // namespace tenon::cuda

@@ -1,13 +1,18 @@
-// Attention of many queries, in tensor cores: sizes that no tile divides, grouped heads, positions,
-// windows, masks, sinks, and values that nobody may see.
+// Attention of many queries, in tensor cores, and of few: sizes that no tile divides, grouped heads,
+// positions, windows, masks, sinks, and values that nobody may see.
 #include "on_device.hpp"
 
+#include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/session.hpp>
 
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <map>
+#include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -266,6 +271,118 @@ TEST_CASE("cuda attention: a query's bits depend neither on the batch nor on the
                         static_cast<std::size_t>(part.shape().bytes())) == 0);
     }
   }
+}
+
+TEST_CASE("cuda attention: few queries of any heads", "[gpu][attention]") {
+  Random random;
+  const std::vector<Sizes> all{
+      {1, 1, 31, 1, 1, 8, 8},      {2, 1, 32, 3, 1, 80, 80},  {1, 2, 33, 4, 1, 96, 40},
+      {1, 8, 65, 8, 1, 192, 192},  {1, 1, 100, 5, 1, 5, 256}, {1, 3, 97, 8, 8, 64, 64},
+      {1, 1, 130, 14, 2, 256, 12}, {1, 1, 64, 4, 2, 0, 8},    {1, 1, 64, 4, 2, 8, 0}};
+  constexpr DType keys[] = {f32, f16, bf16};
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const Sizes& at = all[i];
+    CAPTURE(at.queries, at.keys, at.heads, at.key_heads, at.depth, at.value_depth);
+    check_on_device(Attention{.causal = true}, Operands(random, at, f32, keys[i % 3]).inputs, 2e-5);
+    check_on_device(Attention{}, Operands(random, at, bf16, keys[(i + 1) % 3]).inputs, 1e-2);
+  }
+  for (const Sizes& at : {Sizes{1, 1, 70, 6, 2, 64, 128}, Sizes{1, 2, 33, 3, 1, 160, 32}}) {
+    check_on_device(Attention{.causal = true}, Operands(random, at, f16, DType::q8_0).inputs, 2e-3);
+  }
+}
+
+TEST_CASE("cuda attention: few queries with positions, windows, masks and sinks",
+          "[gpu][attention]") {
+  Random random;
+  const Operands given(random, {3, 2, 170, 6, 2, 24, 24}, f32, f16);
+  const HostBuffer rows = HostBuffer::of<std::int32_t>(Shape({3}, i32), {0, 31, 168});
+  const HostBuffer sinks = random.uniform(Shape({6}, f32));
+  const auto check = [&](const Attention& op, std::initializer_list<HostBuffer> more) {
+    check_on_device(op, given.with(more), 2e-5);
+  };
+  check({.causal = true, .has_position = true}, {rows});
+  check({.has_position = true}, {rows});
+  check({.causal = true, .window = 40, .has_position = true}, {rows});
+  check({.window = 7, .scale = 0.3, .has_position = true}, {rows});
+  check({.causal = true, .softcap = 1.5, .has_position = true, .has_sinks = true}, {rows, sinks});
+  check({.causal = true, .has_position = true, .has_mask = true, .has_sinks = true},
+        {rows, hiding(random, Shape({3, 6, 2, 170}, f32)), sinks});
+  HostBuffer all = HostBuffer::zeros(Shape({170}, f32));
+  for (float& element : all.mutable_values<float>()) {
+    element = -std::numeric_limits<float>::infinity();
+  }
+  check({.has_mask = true, .has_sinks = true}, {all, sinks});
+}
+
+/// Query `first` and those behind it, of row 0, among the first `keys` keys.
+HostBuffer attended_queries(const Operands& all, std::int64_t first, std::int64_t count,
+                            std::int64_t keys) {
+  const OpCase one{
+      .name = "attention",
+      .op = OpInstance(Attention{.causal = true, .has_position = true}),
+      .inputs = {all.inputs[0].slice(1, first, first + count), all.inputs[1].slice(1, 0, keys),
+                 all.inputs[2].slice(1, 0, keys),
+                 HostBuffer::of<std::int32_t>(Shape({}, i32), {static_cast<std::int32_t>(first)})},
+      .output = {}};
+  return run_case(one, device_backends(test_device()), Order::dense);
+}
+
+TEST_CASE("cuda attention: few queries have the same bits in a larger cache and one by one",
+          "[gpu][attention]") {
+  Random random;
+  const Operands given(random, {1, 2200, 2200, 2, 1, 8, 8}, f32, bf16);
+  constexpr std::int64_t row_bytes = 2 * 8 * 4;
+  for (const std::int64_t first : {0, 30, 63, 2046, 2105}) {  // above 2048 keys in shares of 64
+    const HostBuffer four = attended_queries(given, first, 4, 2200);
+    for (std::int64_t i = 0; i < 4; ++i) {
+      const HostBuffer alone = attended_queries(given, first + i, 1, first + i + 1);
+      CHECK(std::memcmp(alone.bytes(), four.bytes() + i * row_bytes, row_bytes) == 0);
+    }
+  }
+}
+
+TEST_CASE("cuda attention: few queries do not see what has no weight", "[gpu][attention]") {
+  Random random;
+  Operands given(random, {1, 1, 200, 4, 1, 16, 16}, f32, f32);
+  const std::span<float> values = given.inputs[2].mutable_values<float>();
+  HostBuffer mask = HostBuffer::zeros(Shape({200}, f32));
+  for (std::size_t key = 0; key < 200; key += 3) {
+    values[key * 16 + key % 16] = key % 2 == 0 ? std::numeric_limits<float>::infinity()
+                                               : std::numeric_limits<float>::quiet_NaN();
+    mask.mutable_values<float>()[key] = -std::numeric_limits<float>::infinity();
+  }
+  check_on_device(Attention{.has_mask = true}, given.with({mask}), 2e-6);
+  check_on_device(Attention{}, given.inputs, 2e-6);
+}
+
+TEST_CASE("cuda attention: runs with shared keys leave nothing behind", "[gpu][attention]") {
+  Random random;
+  const Operands given(random, {1, 1, 150, 3, 1, 32, 32}, f32, f16);
+  Graph graph;
+  const Graph::Recording recording(graph);
+  std::vector<Tensor> inputs;
+  for (const HostBuffer& input : given.inputs) {
+    inputs.push_back(graph.input("", input.shape()));
+  }
+  const Tensor position = graph.input("", Shape({}, i32));
+  const Tensor y =
+      add(attention(inputs[0], inputs[1], inputs[2], {.causal = true}, position), inputs[0]);
+  Session session(graph.program(std::vector<Tensor>{y}),
+                  {.backends = device_backends(test_device())});
+  session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+  const auto run = [&](std::int32_t at) {
+    std::vector<Buffer> buffers;
+    for (const HostBuffer& input : given.inputs) buffers.push_back(input.to_device(cpu_device()));
+    buffers.push_back(HostBuffer::of<std::int32_t>(Shape({}, i32), {at}).to_device(cpu_device()));
+    return session.forward(buffers).at(0).to_host();
+  };
+  const HostBuffer first = run(149);
+  run(3);
+  expect_error(Errc::out_of_range, [&] { run(150); });
+  run(40);
+  const HostBuffer again = run(149);
+  CHECK(std::memcmp(first.bytes(), again.bytes(),
+                    static_cast<std::size_t>(first.shape().bytes())) == 0);
 }
 
 TEST_CASE("cuda attention: exact sessions and keys of f32 are computed in f32",

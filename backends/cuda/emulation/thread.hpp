@@ -103,6 +103,11 @@ T* global(Address address) {
   return reinterpret_cast<T*>(address - emulation::address_offset);
 }
 
+struct alignas(16) FourWords {
+  std::uint32_t word[4];
+};
+inline FourWords load_words(Address at) { return *global<const FourWords>(at); }
+
 /// One CPU thread runs a launch: nothing else writes there meanwhile.
 inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected, std::int32_t value) {
   const std::int32_t found = *at;
@@ -166,6 +171,14 @@ inline void copy_to_shared(void* to, Address from) {
   std::memcpy(to, global<const std::byte>(from), 16);
 }
 inline void wait_for_copies() {}
+
+// Blocks run one after the other.
+inline void publish() {}
+inline bool is_last_of(std::uint32_t* ticket, std::uint32_t count) {
+  *ticket = *ticket == count - 1 ? 0 : *ticket + 1;
+  return *ticket == 0;
+}
+inline FourWords load_published(Address at) { return load_words(at); }
 
 inline float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 inline std::uint32_t float_to_bits(float value) { return std::bit_cast<std::uint32_t>(value); }

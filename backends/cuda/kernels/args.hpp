@@ -156,10 +156,14 @@ struct AttentionArgs {
   float scale, softcap;
   std::int64_t window;
   bool causal;
-  /// Blocks that share a query's keys: each `split_keys` of them. What they sum up is joined in
-  /// their order: f32[batch, queries, heads, splits, value_depth + 2], a peak and a total in front.
-  std::uint32_t splits, split_keys;
-  Address partial;
+  /// A block has `rows` heads of a query, which share a key head; `row_groups` of these have all of
+  /// that key head's. `lanes` of a warp read a key together.
+  std::uint32_t rows, row_groups, lanes;
+  /// Blocks that share the keys of such heads. What they sum up is at `partial`, by row and split, in
+  /// `partial_fours` groups of four floats: peak and total, then the values' sums. The last one to come
+  /// to the heads' ticket joins it. Tickets are 0 before a launch and after it.
+  std::uint32_t splits, partial_fours;
+  Address partial, tickets;
   std::uint32_t group_heads;  ///< in tensor cores: heads, of all rows, whose blocks run together
   Reporter reporter;
 };

@@ -1,11 +1,12 @@
-// Attention with online softmax: a block per query and head, whose warps take every fourth group of
-// 32 keys. A lane computes the score of a key, then sums a part of the value's elements. The warps'
-// sums are joined in order at the end. Few queries with many keys have them split over blocks.
+// Attention with online softmax. A block has a query and up to four of the heads that share a key head,
+// so that a key is read once for these. Its warps take turns at groups of keys; the lanes of a warp
+// read several keys at once, eight elements each. Few queries have their keys split over blocks. What
+// warps, then blocks, have summed up is joined in order.
 #pragma once
 
 #include "kernels/block_sizes.hpp"
+#include "kernels/eights.hpp"
 #include "kernels/pointwise.hpp"
-#include "kernels/weights.hpp"
 
 #include <cstdint>
 
@@ -33,19 +34,26 @@ TENON_DEVICE Address moved(Address base, const std::int64_t (&steps)[3], std::ui
   return base + static_cast<Address>(b * steps[0] + t * steps[1] + h * steps[2]);
 }
 
+/// Where a key lies: row `t` of row `b` of the batch, or of page `b`.
+struct KeyPlace {
+  std::uint32_t b, t;
+  bool is_there;
+};
+TENON_DEVICE KeyPlace place_of_key(const AttentionArgs& args, std::uint32_t b, std::uint32_t t) {
+  if (args.table == 0) return {b, t, true};
+  const std::int64_t at = b * args.table_steps[0] + t / args.page_size * args.table_steps[1];
+  const std::int32_t page = *global<const std::int32_t>(args.table + static_cast<Address>(at));
+  const bool is_there = page >= 0 && static_cast<std::uint32_t>(page) < args.pages;
+  if (!is_there) report(args.reporter, page, args.pages);
+  return {static_cast<std::uint32_t>(page), t % args.page_size, is_there};
+}
+
 /// Row t of keys or values of row b; 0 where the table has no page for it.
 TENON_DEVICE Address key_row(const AttentionArgs& args, Address base,
                              const std::int64_t (&steps)[3], std::uint32_t b, std::int64_t t,
                              std::uint32_t h) {
-  if (args.table == 0) return moved(base, steps, b, t, h);
-  const auto key = static_cast<std::uint32_t>(t);
-  const std::int64_t at = b * args.table_steps[0] + key / args.page_size * args.table_steps[1];
-  const std::int32_t page = *global<const std::int32_t>(args.table + static_cast<Address>(at));
-  if (page < 0 || static_cast<std::uint32_t>(page) >= args.pages) {
-    report(args.reporter, page, args.pages);
-    return 0;
-  }
-  return moved(base, steps, static_cast<std::uint32_t>(page), key % args.page_size, h);
+  const KeyPlace place = place_of_key(args, b, static_cast<std::uint32_t>(t));
+  return place.is_there ? moved(base, steps, place.b, place.t, h) : 0;
 }
 
 TENON_DEVICE float warp_max(const Thread& thread, float value) {
@@ -79,18 +87,6 @@ TENON_DEVICE float score_of_dot(const AttentionArgs& args, float dot, std::uint3
   return score;
 }
 
-template <class Type, class Query>
-TENON_DEVICE float score_of(const AttentionArgs& args, const Query& query, Address key,
-                            std::uint32_t b, std::uint32_t h, std::uint32_t s, std::int64_t t) {
-  float dot = 0;
-  for (std::uint32_t d = 0; d < args.depth; d += 8) {
-    float eight[8];
-    Row<Type>::load_eight(key, d, args.depth, eight);
-    for (std::uint32_t i = 0; i < 8; ++i) dot += query[d + i] * eight[i];
-  }
-  return score_of_dot(args, dot, b, h, s, t);
-}
-
 /// Where the queries of row b stand; -1 where that is out of range.
 TENON_DEVICE std::int64_t position_of(const AttentionArgs& args, std::uint32_t b) {
   const std::int64_t last = std::int64_t{args.keys} - args.queries;
@@ -102,20 +98,6 @@ TENON_DEVICE std::int64_t position_of(const AttentionArgs& args, std::uint32_t b
   return -1;
 }
 
-/// The part of a query's keys that one of the blocks takes which share them.
-TENON_DEVICE KeyRange range_of_split(const AttentionArgs& args, KeyRange range,
-                                     std::uint32_t split) {
-  if (args.splits == 1) return range;
-  const std::int64_t first = std::int64_t{split} * args.split_keys;
-  const std::int64_t behind = first + args.split_keys;
-  if (range.begin < first) range.begin = first;
-  if (range.end > behind) range.end = behind;
-  return range;
-}
-TENON_DEVICE float* partial_of(const AttentionArgs& args, std::uint32_t row, std::uint32_t split) {
-  return global<float>(args.partial) +
-         (std::uint64_t{row} * args.splits + split) * (args.value_depth + 2);
-}
 TENON_DEVICE float sink_of(const AttentionArgs& args, std::uint32_t h) {
   if (args.sinks == 0) return -infinity();
   return *global<const float>(args.sinks + static_cast<Address>(h * args.sinks_step));
@@ -126,119 +108,395 @@ TENON_DEVICE void store_attended(const AttentionArgs& args, Address y, std::uint
   store_real(args.dtype, y + d * bytes, denominator == 0 ? 0.0f : value / denominator);
 }
 
+/// What a block does.
+struct AttentionPart {
+  std::uint32_t b, s, key_head, first_head, rows;
+  std::uint32_t ticket;  ///< of these heads
+  std::uint32_t split, splits;
+  std::uint32_t first, keys;  ///< that it reads
+};
+TENON_DEVICE AttentionPart part_of_block(const Thread& thread, const AttentionArgs& args) {
+  AttentionPart part{};
+  const std::uint32_t of_key_head = args.heads / args.key_heads;
+  const std::uint32_t row_group = thread.block() % args.row_groups;
+  std::uint32_t rest = thread.block() / args.row_groups;
+  part.split = rest % args.splits;
+  rest /= args.splits;
+  part.ticket = rest * args.row_groups + row_group;
+  part.key_head = rest % args.key_heads;
+  rest /= args.key_heads;
+  part.s = rest % args.queries;
+  part.b = rest / args.queries;
+  const std::uint32_t before = row_group * args.rows, left = of_key_head - before;
+  part.first_head = part.key_head * of_key_head + before;
+  part.rows = left < args.rows ? left : args.rows;
+  return part;
+}
+
+/// Its share of the keys that its query sees. Without keys: the first one has no key.
+TENON_DEVICE void share_keys(const AttentionArgs& args, const KeyRange& seen, AttentionPart& part) {
+  const auto all = static_cast<std::uint32_t>(seen.end - seen.begin);
+  std::uint32_t share = all;
+  if (args.splits > 1) {
+    const std::uint32_t least = (all + max_splits - 1) / max_splits;
+    share = (least + split_step - 1) / split_step * split_step;
+  }
+  part.splits = all == 0 ? 1 : (all + share - 1) / share;
+  const std::uint32_t begin = part.split * share, left = all - begin;
+  part.first = static_cast<std::uint32_t>(seen.begin) + begin;
+  part.keys = part.split >= part.splits ? 0 : left < share ? left : share;
+}
+
+/// Whether all rows begin at multiples of 16 bytes.
+TENON_DEVICE bool are_aligned(Address base, const std::int64_t (&steps)[3]) {
+  return ((base | static_cast<Address>(steps[0] | steps[1] | steps[2])) & 15u) == 0;
+}
+
+/// A number for each row.
+using OfRows = FourFloats;
+static_assert(attention_rows == 4);
+
+/// What a row has summed up: the values' sum stands for e^peak times that.
+struct RowSums {
+  float peak, total;
+};
+
+using Dots = float[4 * attention_rows];
+
+/// Half of 2 * `half` sums go to the lanes that differ by `mask`, and the other half come from there.
+template <std::uint32_t half>
+TENON_DEVICE void halve(const Thread& thread, std::uint32_t count, unsigned& mask, Dots& dots) {
+  if (2 * half > count) return;
+  const bool keeps_upper = (lane_of(thread) & mask) != 0;
+  TENON_UNROLL
+  for (std::uint32_t i = 0; i < half; ++i) {
+    const float given = keeps_upper ? dots[i] : dots[i + half];
+    const float kept = keeps_upper ? dots[i + half] : dots[i];
+    dots[i] = kept + thread.shuffle_xor(given, mask);
+  }
+  mask /= 2;
+}
+/// Of `count` sums over `lanes` neighbouring lanes one in each lane: the first in the first lane.
+TENON_DEVICE float summed_by_lanes(const Thread& thread, std::uint32_t lanes, std::uint32_t count,
+                                   Dots& dots) {
+  unsigned mask = lanes / 2;
+  halve<8>(thread, count, mask, dots);
+  halve<4>(thread, count, mask, dots);
+  halve<2>(thread, count, mask, dots);
+  halve<1>(thread, count, mask, dots);
+  return mask == 0 ? dots[0] : dots[0] + thread.shuffle_xor(dots[0], mask);
+}
+
+/// A warp's part of a block: `lanes` lanes read a key, eight elements each; the warp reads up to
+/// `warp_keys` keys at once, and keeps for each row the sum of its values.
 template <class Type>
-TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
-  TENON_SHARED(thread, float, query, max_head);
-  TENON_SHARED(thread, float, weights, attention_threads);
-  TENON_SHARED(thread, Address, values, attention_threads);  // the rows that weights belong to
-  TENON_SHARED(thread, float, peaks, attention_warps);
-  TENON_SHARED(thread, float, totals, attention_warps);
-  TENON_SHARED(thread, float, sums, attention_warps* max_head);
-  const std::uint32_t split = thread.block() % args.splits, row = thread.block() / args.splits;
-  const std::uint32_t h = row % args.heads;
-  const std::uint32_t s = row / args.heads % args.queries;
-  const std::uint32_t b = row / args.heads / args.queries;
-  const std::uint32_t key_head = h / (args.heads / args.key_heads);
-  const std::uint32_t warp = warp_of(thread), lane = lane_of(thread);
-  const std::int64_t p = position_of(args, b);
-  if (args.position != 0 && p < 0) return;
-  const KeyRange range = range_of_split(args, visible_keys(args, p, s), split);
-
-  const Address q = moved(args.q, args.q_steps, b, s, h);
-  for (std::uint32_t d = thread.index(); d < max_head; d += thread.count()) {
-    const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
-    query[d] = d < args.depth ? load_real(args.dtype, q + d * bytes) : 0.0f;
+class WarpAttention {
+ public:
+  TENON_DEVICE WarpAttention(const Thread& thread, const AttentionArgs& args,
+                             const AttentionPart& part)
+      : thread_(thread), args_(args), part_(part) {
+    lane_ = lane_of(thread) % args.lanes;
+    beside_ = lane_of(thread) / args.lanes;
+    const std::uint32_t at_once = warp_size / args.lanes;
+    of_lane_ = warp_keys / at_once < most_keys ? warp_keys / at_once : most_keys;
+    // Which score the lane has, of those that are summed up: that of a row and a key.
+    spread_ = args.lanes / (of_lane_ * attention_rows);
+    const std::uint32_t score = lane_ / spread_;
+    row_ = score % attention_rows;
+    key_ = score / attention_rows;
+    k_ = args.k + static_cast<Address>(part.key_head * args.k_steps[2]);
+    v_ = args.v + static_cast<Address>(part.key_head * args.v_steps[2]);
+    k_reading_ = reading_of(8 * lane_, args.depth, are_aligned(args.k, args.k_steps));
+    v_reading_ = reading_of(8 * lane_, args.value_depth, are_aligned(args.v, args.v_steps));
+    const bool q_aligned = are_aligned(args.q, args.q_steps);
+    TENON_UNROLL
+    for (std::uint32_t r = 0; r < attention_rows; ++r) {
+      if (r >= part.rows) continue;
+      load_eight(args.dtype, moved(args.q, args.q_steps, part.b, part.s, part.first_head + r),
+                 8 * lane_, args.depth, q_aligned, query_[r]);
+    }
   }
-  thread.sync();
 
-  float peak = -infinity(), total = 0, sum[max_head / warp_size] = {};
-  const std::int64_t first = range.begin + warp * warp_size;
-  for (std::int64_t begin = first; begin < range.end; begin += attention_threads) {
-    const std::int64_t t = begin + lane;
+  TENON_DEVICE std::uint32_t keys_at_once() const { return of_lane_ * (warp_size / args_.lanes); }
+
+  /// Keys of the part from `first` on. `weights`: the warp's, of each key, and behind them of what is
+  /// summed up.
+  template <class Weights>
+  TENON_DEVICE void add(std::uint32_t first, Weights& weights, std::uint32_t weights_begin) {
+    KeyPlace places[most_keys];
+    bool is_there[most_keys];
+    TENON_UNROLL
+    for (std::uint32_t u = 0; u < most_keys; ++u) {
+      const std::uint32_t key = first + place_of(u);
+      places[u] = {0, 0, false};
+      if (u < of_lane_ && key < part_.keys) {
+        places[u] = place_of_key(args_, part_.b, part_.first + key);
+      }
+      is_there[u] = places[u].is_there;
+    }
+    Eight<Type> keys[most_keys], values[most_keys];
+    read(k_, args_.k_steps, places, k_reading_, keys);
+    read(v_, args_.v_steps, places, v_reading_, values);
+    weigh(first, is_there, dot(keys), weights, weights_begin);
+    thread_.sync_warp();
+    const OfRows kept = weights[weights_begin + warp_keys];
+    TENON_UNROLL
+    for (std::uint32_t r = 0; r < attention_rows; ++r) {
+      TENON_UNROLL
+      for (std::uint32_t i = 0; i < 8; ++i) sum_[r][i] *= kept.of[r];
+    }
+    TENON_UNROLL
+    for (std::uint32_t u = 0; u < most_keys; ++u) {
+      if (u < of_lane_) add_values(values[u], weights[weights_begin + place_of(u)]);
+    }
+    thread_.sync_warp();
+  }
+
+  /// The row's, in lane `r * spread` of the warp.
+  TENON_DEVICE RowSums sums() const {
+    float total = total_;
+    TENON_UNROLL
+    for (unsigned mask = attention_rows; mask < warp_size; mask *= 2) {
+      if (mask >= attention_rows * spread_) total += thread_.shuffle_xor(total, mask);
+    }
+    return {peak_, total};
+  }
+  /// The row whose sums a lane has, or attention_rows.
+  TENON_DEVICE std::uint32_t stored_row() const {
+    const bool stores = lane_of(thread_) < attention_rows * spread_ && lane_ % spread_ == 0;
+    return stores ? row_ : attention_rows;
+  }
+  /// Elements lane * 8 to lane * 8 + 7 of row r's values, of the keys that the lane has read.
+  TENON_DEVICE FourFloats four(std::uint32_t r, std::uint32_t half) const {
+    const float* const from = sum_[r] + 4 * half;
+    return {from[0], from[1], from[2], from[3]};
+  }
+
+ private:
+  static constexpr std::uint32_t most_keys = 4;  ///< of a lane
+
+  TENON_DEVICE std::uint32_t place_of(std::uint32_t u) const {
+    return u * (warp_size / args_.lanes) + beside_;
+  }
+  static TENON_DEVICE void read(Address head, const std::int64_t (&steps)[3],
+                                const KeyPlace (&places)[most_keys], const EightReading& reading,
+                                Eight<Type> (&eights)[most_keys]) {
+    Address rows[most_keys];
+    TENON_UNROLL
+    for (std::uint32_t u = 0; u < most_keys; ++u) {
+      rows[u] = head + static_cast<Address>(places[u].b * steps[0] + places[u].t * steps[1]);
+      if (places[u].is_there && reading.at_once) eights[u].read(rows[u], reading.d);
+    }
+    if (!reading.in_part) return;
+    TENON_UNROLL
+    for (std::uint32_t u = 0; u < most_keys; ++u) {
+      if (places[u].is_there) eights[u].read_part(rows[u], reading.d, reading.depth);
+    }
+  }
+
+  TENON_DEVICE float dot(const Eight<Type> (&keys)[most_keys]) const {
+    Dots dots = {};
+    TENON_UNROLL
+    for (std::uint32_t u = 0; u < most_keys; ++u) {
+      if (u >= of_lane_) continue;
+      float key[8];
+      keys[u].widen(key);
+      TENON_UNROLL
+      for (std::uint32_t r = 0; r < attention_rows; ++r) {
+        if (r >= part_.rows) continue;
+        TENON_UNROLL
+        for (std::uint32_t i = 0; i < 8; ++i) dots[u * attention_rows + r] += query_[r][i] * key[i];
+      }
+    }
+    return summed_by_lanes(thread_, args_.lanes, of_lane_ * attention_rows, dots);
+  }
+
+  /// Writes the weights of the keys, and of what is summed up.
+  template <class Weights>
+  TENON_DEVICE void weigh(std::uint32_t first, const bool (&is_there)[most_keys], float product,
+                          Weights& weights, std::uint32_t weights_begin) {
+    bool is_seen = false;
+    TENON_UNROLL
+    for (std::uint32_t u = 0; u < most_keys; ++u) is_seen = u == key_ ? is_there[u] : is_seen;
+    const std::uint32_t place = place_of(key_);
     float score = -infinity();
-    if (t < range.end) {
-      const Address value = key_row(args, args.v, args.v_steps, b, t, key_head);
-      values[thread.index()] = value;
-      if (value != 0) {
-        const Address key = key_row(args, args.k, args.k_steps, b, t, key_head);
-        score = score_of<Type>(args, query, key, b, h, s, t);
+    if (is_seen && row_ < part_.rows) {
+      score = score_of_dot(args_, product, part_.b, part_.first_head + row_, part_.s,
+                           part_.first + first + place);
+    }
+    float higher = score;
+    TENON_UNROLL
+    for (unsigned mask = attention_rows; mask < warp_size; mask *= 2) {
+      if (mask >= attention_rows * spread_) {
+        higher = fmaxf(higher, thread_.shuffle_xor(higher, mask));
       }
     }
-    const float higher = fmaxf(peak, warp_max(thread, score));
-    const float kept = weight_of(peak, higher), weight = weight_of(score, higher);
-    total = total * kept + warp_sum(thread, weight);
-    for (float& element : sum) element *= kept;
-    peak = higher;
-    weights[thread.index()] = weight;
-    thread.sync_warp();
-    for (std::uint32_t i = 0; i < warp_size && begin + i < range.end; ++i) {
-      const float shared = weights[warp * warp_size + i];
-      if (shared == 0) continue;  // what a mask hides may be anything
-      const Address value = values[warp * warp_size + i];
-      for (std::uint32_t j = 0; j < max_head / warp_size; ++j) {
-        const std::uint32_t d = lane + j * warp_size;
-        if (d < args.value_depth) sum[j] += shared * Row<Type>::element(value, d);
-      }
-    }
-    thread.sync_warp();
+    higher = fmaxf(peak_, higher);
+    const float kept = weight_of(peak_, higher), weight = weight_of(score, higher);
+    total_ = total_ * kept + weight;
+    peak_ = higher;
+    weights[weights_begin + place].of[row_] = weight;
+    if (place == 0) weights[weights_begin + warp_keys].of[row_] = kept;
   }
 
-  for (std::uint32_t j = 0; j < max_head / warp_size; ++j) {
-    sums[warp * max_head + lane + j * warp_size] = sum[j];
-  }
-  if (lane == 0) {
-    peaks[warp] = peak;
-    totals[warp] = total;
-  }
-  thread.sync();
-  const bool is_whole = args.splits == 1;
-  const float sink = is_whole ? sink_of(args, h) : -infinity();
-  float highest = sink;
-  for (std::uint32_t w = 0; w < attention_warps; ++w) highest = fmaxf(highest, peaks[w]);
-  float denominator = weight_of(sink, highest);
-  for (std::uint32_t w = 0; w < attention_warps; ++w) {
-    denominator += weight_of(peaks[w], highest) * totals[w];
-  }
-  const Address y = moved(args.y, args.y_steps, b, s, h);
-  float* const partial = is_whole ? nullptr : partial_of(args, row, split);
-  for (std::uint32_t d = thread.index(); d < args.value_depth; d += thread.count()) {
-    float value = 0;
-    for (std::uint32_t w = 0; w < attention_warps; ++w) {
-      value += weight_of(peaks[w], highest) * sums[w * max_head + d];
-    }
-    if (is_whole) {
-      store_attended(args, y, d, value, denominator);
-    } else {
-      partial[2 + d] = value;
+  TENON_DEVICE void add_values(const Eight<Type>& values, const OfRows& weights) {
+    float value[8];
+    values.widen(value);
+    TENON_UNROLL
+    for (std::uint32_t r = 0; r < attention_rows; ++r) {
+      const float weight = weights.of[r];
+      if (weight == 0) continue;  // what a mask hides may be anything
+      TENON_UNROLL
+      for (std::uint32_t i = 0; i < 8; ++i) sum_[r][i] += weight * value[i];
     }
   }
-  if (!is_whole && thread.index() == 0) {
-    partial[0] = highest;
-    partial[1] = denominator;
+
+  const Thread& thread_;
+  const AttentionArgs& args_;
+  const AttentionPart& part_;
+  std::uint32_t lane_, beside_, of_lane_, spread_, row_, key_;
+  Address k_, v_;
+  EightReading k_reading_, v_reading_;
+  float query_[attention_rows][8] = {}, sum_[attention_rows][8] = {};
+  float peak_ = -infinity(), total_ = 0;  ///< of the lane's row; the total of the lane's keys
+};
+
+TENON_DEVICE Address partial_of(const AttentionArgs& args, const AttentionPart& part,
+                                std::uint32_t row, std::uint32_t split) {
+  const std::uint64_t first_row = (std::uint64_t{part.b} * args.queries + part.s) * args.heads;
+  return args.partial + ((first_row + part.first_head + row) * args.splits + split) *
+                            args.partial_fours * sizeof(FourFloats);
+}
+
+/// Element 4 * four of the result of row `row` and its neighbours.
+TENON_DEVICE void store_four(const AttentionArgs& args, const AttentionPart& part,
+                             std::uint32_t row, std::uint32_t four, const FourFloats& values,
+                             float denominator) {
+  const Address y = moved(args.y, args.y_steps, part.b, part.s, part.first_head + row);
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t d = 4 * four + i;
+    if (d < args.value_depth) store_attended(args, y, d, values.of[i], denominator);
   }
 }
 
-/// A thread per element of the result.
-TENON_DEVICE void join_splits(const Thread& thread, const AttentionArgs& args) {
-  const std::uint32_t count = args.batch * args.queries * args.heads * args.value_depth;
-  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
-    const std::uint32_t d = i % args.value_depth, row = i / args.value_depth;
-    const std::uint32_t h = row % args.heads;
-    const float sink = sink_of(args, h);
-    float highest = sink, value = 0;
-    for (std::uint32_t k = 0; k < args.splits; ++k) {
-      highest = fmaxf(highest, partial_of(args, row, k)[0]);
+TENON_DEVICE void add_weighted(FourFloats& sum, float weight, const FourFloats& more) {
+  if (weight == 0) return;
+  for (std::uint32_t i = 0; i < 4; ++i) sum.of[i] += weight * more.of[i];
+}
+
+/// Joins what the blocks of the part's rows have summed up: a warp finds how much each counts, then a
+/// thread has four elements of a row.
+TENON_DEVICE void join_splits(const Thread& thread, const AttentionArgs& args,
+                              const AttentionPart& part) {
+  TENON_SHARED(thread, float, factors, attention_rows* max_splits);
+  TENON_SHARED(thread, float, denominators, attention_rows);
+  const std::uint32_t warp = warp_of(thread);
+  if (warp < part.rows) {
+    const float sink = sink_of(args, part.first_head + warp);
+    float peak = sink;
+    for (std::uint32_t split = lane_of(thread); split < part.splits; split += warp_size) {
+      peak = fmaxf(peak, floats_of(load_published(partial_of(args, part, warp, split))).of[0]);
     }
-    float denominator = weight_of(sink, highest);
-    for (std::uint32_t k = 0; k < args.splits; ++k) {
-      const float* const partial = partial_of(args, row, k);
-      const float weight = weight_of(partial[0], highest);
-      denominator += weight * partial[1];
-      value += weight * partial[2 + d];
+    peak = warp_max(thread, peak);
+    float total = 0;
+    for (std::uint32_t split = lane_of(thread); split < part.splits; split += warp_size) {
+      const FourFloats sums = floats_of(load_published(partial_of(args, part, warp, split)));
+      const float factor = weight_of(sums.of[0], peak);
+      factors[warp * max_splits + split] = factor;
+      total += factor * sums.of[1];
     }
-    const std::uint32_t s = row / args.heads % args.queries, b = row / args.heads / args.queries;
-    store_attended(args, moved(args.y, args.y_steps, b, s, h), d, value, denominator);
+    total = warp_sum(thread, total);
+    if (lane_of(thread) == 0) denominators[warp] = total + weight_of(sink, peak);
   }
+  thread.sync();
+  const std::uint32_t fours = (args.value_depth + 3) / 4;
+  for (std::uint32_t i = thread.index(); i < part.rows * fours; i += thread.count()) {
+    const std::uint32_t row = i / fours, four = i % fours;
+    const Address sums = partial_of(args, part, row, 0) + (1 + four) * sizeof(FourFloats);
+    const Address step = args.partial_fours * sizeof(FourFloats);
+    FourFloats value{};
+    for (std::uint32_t split = 0; split < part.splits; ++split) {
+      add_weighted(value, factors[row * max_splits + split],
+                   floats_of(load_published(sums + split * step)));
+    }
+    store_four(args, part, row, four, value, denominators[row]);
+  }
+}
+
+/// Joins what the warps have summed up: the result, or a part of it.
+template <class Sums, class Rows>
+TENON_DEVICE void join_warps(const Thread& thread, const AttentionArgs& args,
+                             const AttentionPart& part, const Sums& sums, const Rows& rows) {
+  const std::uint32_t fours = (args.value_depth + 3) / 4;
+  const bool is_whole = part.splits == 1;
+  for (std::uint32_t i = thread.index(); i < part.rows * fours; i += thread.count()) {
+    const std::uint32_t row = i / fours, four = i % fours;
+    const float sink = is_whole ? sink_of(args, part.first_head + row) : -infinity();
+    float peak = sink;
+    for (std::uint32_t w = 0; w < attention_warps; ++w) {
+      peak = fmaxf(peak, rows[w * attention_rows + row].peak);
+    }
+    float total = weight_of(sink, peak);
+    FourFloats value{};
+    for (std::uint32_t w = 0; w < attention_warps; ++w) {
+      const RowSums of_warp = rows[w * attention_rows + row];
+      const float factor = weight_of(of_warp.peak, peak);
+      total += factor * of_warp.total;
+      const std::uint32_t begin = (w * attention_rows + row) * (max_head / 4);
+      for (std::uint32_t at = four; at < max_head / 4; at += 2 * args.lanes) {
+        add_weighted(value, factor, sums[begin + at]);
+      }
+    }
+    if (is_whole) {
+      store_four(args, part, row, four, value, total);
+      continue;
+    }
+    auto* const partial = global<FourFloats>(partial_of(args, part, row, part.split));
+    partial[1 + four] = value;
+    if (four == 0) partial[0] = {peak, total, 0, 0};
+  }
+}
+
+template <class Type>
+TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
+  TENON_SHARED(thread, OfRows, weights, attention_warps * (warp_keys + 1));
+  TENON_SHARED(thread, FourFloats, sums, attention_warps * attention_rows * max_head / 4);
+  TENON_SHARED(thread, RowSums, rows, attention_warps * attention_rows);
+  TENON_SHARED(thread, std::uint32_t, is_last, 1);
+  AttentionPart part = part_of_block(thread, args);
+  const std::int64_t p = position_of(args, part.b);
+  if (args.position != 0 && p < 0) return;
+  share_keys(args, visible_keys(args, p, part.s), part);
+  if (part.split >= part.splits) return;
+
+  const std::uint32_t warp = warp_of(thread), lane = lane_of(thread);
+  WarpAttention<Type> attention(thread, args, part);
+  const std::uint32_t at_once = attention.keys_at_once();
+  for (std::uint32_t first = warp * at_once; first < part.keys;
+       first += attention_warps * at_once) {
+    attention.add(first, weights, warp * (warp_keys + 1));
+  }
+  TENON_UNROLL
+  for (std::uint32_t r = 0; r < attention_rows; ++r) {
+    const std::uint32_t begin = (warp * attention_rows + r) * (max_head / 4) + 2 * lane;
+    sums[begin] = attention.four(r, 0);
+    sums[begin + 1] = attention.four(r, 1);
+  }
+  const RowSums own = attention.sums();
+  const std::uint32_t row = attention.stored_row();
+  if (row < attention_rows) rows[warp * attention_rows + row] = own;
+  thread.sync();
+  join_warps(thread, args, part, sums, rows);
+  if (part.splits == 1) return;
+  publish();
+  thread.sync();
+  if (thread.index() == 0) {
+    is_last[0] = is_last_of(global<std::uint32_t>(args.tickets) + part.ticket, part.splits) ? 1 : 0;
+  }
+  thread.sync();
+  if (is_last[0] == 0) return;
+  publish();
+  join_splits(thread, args, part);
 }
 
 }  // namespace tenon::cuda

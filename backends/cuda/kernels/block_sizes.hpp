@@ -26,11 +26,13 @@ inline constexpr std::uint32_t rounded_threads = 256;
 inline constexpr std::int64_t decoded_rows = 128;
 inline constexpr std::uint32_t rounded_blocks = 132, min_rounded_steps = 2;
 
-inline constexpr std::uint32_t attention_threads = 128;
+// Attention of few queries: the rows (heads of a query) of a block, and the keys that a warp reads at
+// once. The keys that a query of up to `max_split_queries` sees are split over at most `max_splits`
+// blocks, a multiple of `split_step` each: by their number alone, so that nothing else changes a row's
+// bits.
+inline constexpr std::uint32_t attention_threads = 128, attention_rows = 4, warp_keys = 8;
 inline constexpr std::uint32_t max_head = 256;  ///< elements of a query, and of a value
-// The keys of up to `max_split_queries` queries are split over at most `max_splits` blocks, of at
-// least `min_split_keys` each. The batch has no part in it, so that it does not change a row's bits.
-inline constexpr std::uint32_t max_split_queries = 8, max_splits = 64, min_split_keys = 512;
+inline constexpr std::uint32_t max_split_queries = 8, max_splits = 64, split_step = 32;
 
 // Attention in tensor cores, of heads of up to 128 or 256 elements: the queries of a block, and the
 // keys that it reads at once, have so many elements.
@@ -45,6 +47,10 @@ inline constexpr std::uint32_t reduce_part = 16384;
 
 // Running sums of more than `scan_part` / 2 elements have a block, which takes so many at a time.
 inline constexpr std::uint32_t scan_threads = 256, scan_part = 1024;
+
+// Norms of dense rows: a thread keeps up to so many times eight elements in registers.
+inline constexpr std::uint32_t norm_eights = 2, norm_threads = 512;
+inline constexpr std::uint32_t dense_norm_length = norm_threads * norm_eights * 8;
 
 // Convolutions of codes: a thread has so many outputs, and as many columns.
 inline constexpr std::uint32_t code_tile = 4;

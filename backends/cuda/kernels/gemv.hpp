@@ -140,27 +140,27 @@ class WeightStream {
 };
 
 /// Four elements of a row of x from k on, zeros behind its end.
-struct FourFloats {
+struct FourOfRow {
   float at[4];
 };
-TENON_CALLED FourFloats load_four_singly(DType dtype, Address row, std::uint32_t k,
+TENON_CALLED FourOfRow load_four_singly(DType dtype, Address row, std::uint32_t k,
                                          std::uint32_t depth) {
-  FourFloats four{};
+  FourOfRow four{};
   for (std::uint32_t i = 0; i < 4; ++i) {
     const Address at = row + std::uint64_t{k + i} * (dtype == DType::f32 ? 4 : 2);
     if (k + i < depth) four.at[i] = load_real(dtype, at);
   }
   return four;
 }
-TENON_DEVICE FourFloats load_four_floats(Address row, std::uint32_t k) {
+TENON_DEVICE FourOfRow load_four_floats(Address row, std::uint32_t k) {
   const Words4 words = *global<const Words4>(row + std::uint64_t{k} * 4);
-  FourFloats four;
+  FourOfRow four;
   for (std::uint32_t i = 0; i < 4; ++i) four.at[i] = bits_to_float(words.at[i]);
   return four;
 }
-TENON_DEVICE FourFloats load_four_halves(DType dtype, Address row, std::uint32_t k) {
+TENON_DEVICE FourOfRow load_four_halves(DType dtype, Address row, std::uint32_t k) {
   const Words2 words = *global<const Words2>(row + std::uint64_t{k} * 2);
-  FourFloats four;
+  FourOfRow four;
   for (std::uint32_t i = 0; i < 4; ++i) {
     const auto bits = static_cast<std::uint16_t>(words.at[i / 2] >> (i % 2 * 16));
     four.at[i] = dtype == DType::f16 ? widen_half(bits) : widen_bfloat16(bits);
@@ -180,11 +180,11 @@ TENON_DEVICE void with_x(const LinearArgs& args, const Use& use) {
     use([=](Address row, std::uint32_t k) { return load_four_singly(dtype, row, k, depth); });
   } else if (dtype == DType::f32) {
     use([=](Address row, std::uint32_t k) {
-      return k < depth ? load_four_floats(row, k) : FourFloats{};
+      return k < depth ? load_four_floats(row, k) : FourOfRow{};
     });
   } else {
     use([=](Address row, std::uint32_t k) {
-      return k < depth ? load_four_halves(dtype, row, k) : FourFloats{};
+      return k < depth ? load_four_halves(dtype, row, k) : FourOfRow{};
     });
   }
 }
@@ -338,7 +338,7 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
       if (!has_piece) return;
       TENON_UNROLL for (std::uint32_t q = 0; q < elements / 4; ++q) {
         const std::uint32_t k = slice * slice_elements<Type> + Piece<Type>::place(lane, q);
-        const FourFloats four = load(x_row(args, row), k);
+        const FourOfRow four = load(x_row(args, row), k);
         TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) x[4 * q + i] = four.at[i];
       }
     });
@@ -413,7 +413,7 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
             TENON_UNROLL for (std::uint32_t i = 0; i < elements; i += 4) {
               const std::uint32_t k =
                   slice * slice_elements<Type> + Piece<Type>::place(lane, i / 4);
-              const FourFloats four = load(x_row(args, m), k);
+              const FourOfRow four = load(x_row(args, m), k);
               TENON_UNROLL for (std::uint32_t c = 0; c < 4; ++c) {
                 dots[0][i / length] += values[0].codes[i + c] * four.at[c];
                 dots[1][i / length] += values[1].codes[i + c] * four.at[c];

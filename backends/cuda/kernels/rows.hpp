@@ -1,6 +1,8 @@
 // A block per row: softmax and norms.
 #pragma once
 
+#include "kernels/block_sizes.hpp"
+#include "kernels/eights.hpp"
 #include "kernels/reduce.hpp"
 
 #include <cstdint>
@@ -60,6 +62,67 @@ TENON_DEVICE void norm_row(const Thread& thread, const NormArgs& args) {
       const float x = (load_as(0.0f, args.x, from + i * args.x_step) - mean) * factor;
       store_as(x * weight_at(args.weight, channel, 1) + weight_at(args.bias, channel, 0), args.y,
                to + i * args.y_step);
+    }
+  }
+}
+
+/// Eight elements of a weight or bias; what is absent is `absent`.
+TENON_DEVICE void load_weights(const Array& weight, std::uint32_t i, std::uint32_t length,
+                               float absent, float* out) {
+  if (weight.data != 0) {
+    load_eight(weight.dtype, weight.data, i, length, weight.data % 16 == 0, out);
+    return;
+  }
+  TENON_UNROLL
+  for (int e = 0; e < 8; ++e) out[e] = absent;
+}
+
+/// Of dense rows of at most `dense_norm_length` elements, which stay in registers. Weights are dense,
+/// too, one for each element.
+TENON_DEVICE void norm_dense_row(const Thread& thread, const NormArgs& args) {
+  const std::uint32_t first = 8 * thread.index(), step = 8 * thread.count();
+  const auto length = static_cast<float>(args.length);
+  for (std::uint32_t row = thread.block(); row < args.rows.count; row += thread.blocks()) {
+    const Index at = index_of(args.rows, row);
+    const Address x =
+        args.x.data + static_cast<Address>(offset_of(at, args.x.steps, args.rows.rank));
+    const Address y =
+        args.y.data + static_cast<Address>(offset_of(at, args.y.steps, args.rows.rank));
+    float values[norm_eights][8], weights[norm_eights][8];
+    float mean = 0, squares = 0;
+    TENON_UNROLL
+    for (std::uint32_t j = 0; j < norm_eights; ++j) {
+      load_eight(args.x.dtype, x, first + j * step, args.length, x % 16 == 0, values[j]);
+      load_weights(args.weight, first + j * step, args.length, 1, weights[j]);
+    }
+    if (args.centres) {
+      TENON_UNROLL
+      for (std::uint32_t j = 0; j < norm_eights; ++j) {
+        TENON_UNROLL
+        for (int e = 0; e < 8; ++e) mean += values[j][e];
+      }
+      mean = reduced_by_block(thread, Reduction::sum, mean) / length;
+    }
+    TENON_UNROLL
+    for (std::uint32_t j = 0; j < norm_eights; ++j) {
+      TENON_UNROLL
+      for (std::uint32_t e = 0; e < 8; ++e) {
+        const bool is_inside = first + j * step + e < args.length;
+        values[j][e] = is_inside ? values[j][e] - mean : 0.0f;
+        squares += values[j][e] * values[j][e];
+      }
+    }
+    squares = reduced_by_block(thread, Reduction::sum, squares);
+    const float factor = 1.0f / sqrtf(squares / length + args.eps);
+    TENON_UNROLL
+    for (std::uint32_t j = 0; j < norm_eights; ++j) {
+      float biases[8];
+      load_weights(args.bias, first + j * step, args.length, 0, biases);
+      TENON_UNROLL
+      for (int e = 0; e < 8; ++e) {
+        values[j][e] = values[j][e] * factor * weights[j][e] + biases[e];
+      }
+      store_eight(args.y.dtype, y, first + j * step, args.length, y % 16 == 0, values[j]);
     }
   }
 }

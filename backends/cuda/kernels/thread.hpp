@@ -45,6 +45,18 @@ __device__ inline T* global(Address address) {
   return reinterpret_cast<T*>(address);
 }
 
+/// Sixteen bytes, whose address is a multiple of 16, in the order in which loads are written.
+struct alignas(16) FourWords {
+  std::uint32_t word[4];
+};
+__device__ inline FourWords load_words(Address at) {
+  FourWords words;
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+               : "l"(at));
+  return words;
+}
+
 __device__ inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected,
                                                 std::int32_t value) {
   return atomicCAS(at, expected, value);
@@ -172,6 +184,21 @@ __device__ inline void wait_for_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.wait_all;" : : : "memory");
 #endif
+}
+
+/// Before a block says that it is done: others will find what it has written.
+__device__ inline void publish() { __threadfence(); }
+/// Counts the blocks that come here, from 0 to `count`, which is 0 again; whether this is the last.
+__device__ inline bool is_last_of(std::uint32_t* ticket, std::uint32_t count) {
+  return atomicInc(ticket, count - 1) == count - 1;
+}
+/// The same of what other blocks of the launch have published.
+__device__ inline FourWords load_published(Address at) {
+  FourWords words;
+  asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+               : "l"(at));
+  return words;
 }
 
 __device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }

@@ -86,6 +86,12 @@ Source Emitter::keep_rounded_copy(const Operand& operand, std::int64_t bytes) {
   return scratch(bytes);
 }
 
+Source Emitter::tickets(std::int64_t count) {
+  const auto bytes = count * static_cast<std::int64_t>(sizeof(std::uint32_t));
+  plan_.ticket_bytes = std::max(plan_.ticket_bytes, bytes);
+  return {Source::Kind::tickets, {}, 0};
+}
+
 Source Emitter::data(std::span<const std::byte> bytes) {
   const auto begin =
       static_cast<std::size_t>(aligned(static_cast<std::int64_t>(plan_.data.size())));

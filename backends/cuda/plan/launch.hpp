@@ -24,6 +24,7 @@ struct Source {
     scratch,  ///< byte `offset` of the run's scratch memory
     data,     ///< byte `offset` of what the plan brings along
     status,   ///< the run's Status
+    tickets,  ///< byte `offset` of the run's tickets: zeros between launches
   };
   Kind kind = Kind::operand;
   Place place{};
@@ -67,7 +68,7 @@ struct LaunchPlan {
   /// By Reporter::step.
   std::vector<const Step*> reporters;
   std::vector<std::byte> data;  ///< tables that kernels read, uploaded when weights are bound
-  std::int64_t scratch_bytes = 0;
+  std::int64_t scratch_bytes = 0, ticket_bytes = 0;
   std::int64_t launches = 0;                        ///< of one pass through all loops
   std::array<std::int64_t, routine_count> calls{};  ///< of them, those of each routine
   std::int64_t activations = 0;                     ///< convolutions that a library activates
@@ -141,6 +142,8 @@ class Emitter {
   std::optional<Source> rounded_copy(const Operand& operand) const;
   /// Memory for such a copy, which later steps find. Before other scratch memory of the step.
   Source keep_rounded_copy(const Operand& operand, std::int64_t bytes);
+  /// Counters of blocks that arrive, u32: 0 before a launch, which leaves them so.
+  Source tickets(std::int64_t count);
   Source data(std::span<const std::byte> bytes);
   template <class T>
   Source data_of(const std::vector<T>& values) {

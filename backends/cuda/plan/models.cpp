@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -25,18 +26,27 @@ std::int64_t step_of(const Operand& operand, int axis) {
   return axis < operand.shape.rank() ? operand.strides[static_cast<std::size_t>(axis)] : 0;
 }
 
-void set_splits(Draft<AttentionArgs>& draft, Emitter& out) {
+/// The blocks of attention that is not computed in tensor cores.
+Grid set_blocks(Draft<AttentionArgs>& draft, Emitter& out) {
   AttentionArgs& args = draft.args;
+  const std::uint32_t of_key_head = args.heads / args.key_heads;
+  args.row_groups = (of_key_head + attention_rows - 1) / attention_rows;
+  args.rows = (of_key_head + args.row_groups - 1) / args.row_groups;
+  const std::uint32_t eights = (std::max(args.depth, args.value_depth) + 7) / 8;
+  args.lanes = std::max(8U, std::bit_ceil(eights));
   args.splits = 1;
-  args.split_keys = args.keys;
-  if (args.queries > max_split_queries || args.keys <= min_split_keys) return;
-  const std::uint32_t share = (args.keys + max_splits - 1) / max_splits;
-  args.split_keys = std::max(
-      min_split_keys, (share + attention_threads - 1) / attention_threads * attention_threads);
-  args.splits = (args.keys + args.split_keys - 1) / args.split_keys;
-  const std::int64_t rows = std::int64_t{args.batch} * args.queries * args.heads;
-  const std::int64_t floats = rows * args.splits * (args.value_depth + 2);
-  draft.address(args.partial, out.scratch(floats * static_cast<std::int64_t>(sizeof(float))));
+  const std::uint32_t groups = args.batch * args.queries * args.key_heads * args.row_groups;
+  if (args.queries <= max_split_queries) {
+    args.splits = std::clamp((args.keys + split_step - 1) / split_step, 1U, max_splits);
+  }
+  if (args.splits > 1) {
+    args.partial_fours = 1 + (args.value_depth + 3) / 4;
+    const std::int64_t rows = std::int64_t{args.batch} * args.queries * args.heads;
+    const std::int64_t floats = rows * args.splits * args.partial_fours * 4;
+    draft.address(args.partial, out.scratch(floats * static_cast<std::int64_t>(sizeof(float))));
+    draft.address(args.tickets, out.tickets(groups));
+  }
+  return {groups * args.splits, attention_threads};
 }
 
 /// Attention in tensor cores: its kernel, and the size of heads that it is made for.
@@ -80,7 +90,7 @@ Refusal plan_attention(const Step& step, Emitter* out) {
     return fmt::format("heads of more than {} elements", max_head);
   }
   const std::int64_t keys = op->key_count(step.inputs);
-  if (keys > std::numeric_limits<std::uint32_t>::max()) return fmt::format("{} keys", keys);
+  if (keys > std::numeric_limits<std::int32_t>::max()) return fmt::format("{} keys", keys);
   if (out == nullptr) return std::nullopt;
   Draft<AttentionArgs> draft;
   AttentionArgs& args = draft.args;
@@ -138,12 +148,8 @@ Refusal plan_attention(const Step& step, Emitter* out) {
     out->launch(tensor->kernel, {args.batch * args.heads * tiles, tensor_attention_threads}, draft);
     return std::nullopt;
   }
-  set_splits(draft, *out);
-  const std::uint32_t rows = args.batch * args.queries * args.heads;
-  out->launch(*kernel, {rows * args.splits, attention_threads}, draft);
-  if (args.splits > 1) {
-    out->launch(Kernel::attention_join, grid_of(std::uint64_t{rows} * args.value_depth), draft);
-  }
+  const Grid grid = set_blocks(draft, *out);
+  out->launch(*kernel, grid, draft);
   return std::nullopt;
 }
 

@@ -156,6 +156,25 @@ void set_weight(Draft<NormArgs>& draft, Array& weight, const Step& step, std::si
   weight.dtype = step.inputs[input].shape.dtype();
 }
 
+/// Whether the rows of all operands are dense, and so short that registers hold them.
+bool is_dense_norm(const Step& step) {
+  const auto is_dense = [](const Operand& operand) {
+    const auto last = static_cast<std::size_t>(operand.shape.rank() - 1);
+    return operand.strides[last] == block_bytes(operand.shape.dtype());
+  };
+  const Operand& x = step.inputs[0];
+  return x.shape[x.shape.rank() - 1] <= dense_norm_length &&
+         std::ranges::all_of(step.inputs, is_dense) && is_dense(step.output);
+}
+Grid dense_norm_grid(const NormArgs& args) {
+  const std::uint32_t eights = (args.length + 7) / 8;
+  const std::uint32_t of_thread = (eights + norm_threads - 1) / norm_threads;
+  const std::uint32_t threads = (eights + of_thread - 1) / of_thread;
+  Grid grid = blocks_of(args.rows.count, 1);
+  grid.threads = std::max(1U, (threads + 31) / 32) * 32;
+  return grid;
+}
+
 }  // namespace
 
 Refusal plan_reduce(const Step& step, Emitter* out) {
@@ -223,7 +242,11 @@ Refusal plan_norm(const Step& step, Emitter* out) {
   draft.args.centres = layer_norm != nullptr;
   set_weight(draft, draft.args.weight, step, 1);
   set_weight(draft, draft.args.bias, step, 2);
-  out->launch(Kernel::norm, blocks_of(rows.rows.axes.count, rows.length), draft);
+  if (is_dense_norm(step)) {
+    out->launch(Kernel::norm_dense, dense_norm_grid(draft.args), draft);
+  } else {
+    out->launch(Kernel::norm, blocks_of(rows.rows.axes.count, rows.length), draft);
+  }
   return std::nullopt;
 }
 

@@ -2,9 +2,11 @@
 """For gpu.sh: models of random weights, and the tables of docs/cuda.md.
 
     gpu.py model SHAPE FILE        a GGUF file in the shape of a known model, which needs numpy
+    gpu.py kernels                 what `ncu --csv` wrote of kernels' times, as a table: the longest first
     gpu.py report RESULTS PAGE     what `gpu.sh run` left, as the part of PAGE between <!-- gpu --> and <!-- end gpu -->
 """
 
+import csv
 import json
 import pathlib
 import struct
@@ -166,6 +168,23 @@ def bytes_per_token(name):
     return total
 
 
+# ---- kernels
+
+def print_kernels(file):
+    """Times of kernels, summed by name and launch."""
+    lines = [line for line in file if line.startswith('"')]
+    total = {}
+    for row in csv.DictReader(lines):
+        grid = f"{row['Grid Size']} x {row['Block Size']}"
+        scale = {"ns": 1e-3, "us": 1, "usecond": 1, "nsecond": 1e-3}.get(row["Metric Unit"], 1)
+        count, time = total.get((row["Kernel Name"], grid), (0, 0.0))
+        total[row["Kernel Name"], grid] = (count + 1, time + scale * float(row["Metric Value"].replace(",", "")))
+    print(f"{'kernel':40}{'grid x block':32}{'launches':>9}{'us each':>9}{'us in all':>11}")
+    for (name, grid), (count, time) in sorted(total.items(), key=lambda item: -item[1][1]):
+        print(f"{name.split('(')[0][:39]:40}{grid:32}{count:9}{time / count:9.2f}{time:11.1f}")
+    print(f"{'in all':72}{sum(count for count, _ in total.values()):9}{'':9}{sum(time for _, time in total.values()):11.1f}")
+
+
 # ---- report
 
 MODELS = {  # step of ours, of llama.cpp
@@ -256,6 +275,8 @@ def main():
     match sys.argv[1:]:
         case ["model", name, path] if name in SHAPES:
             write_model(name, path)
+        case ["kernels"]:
+            print_kernels(sys.stdin)
         case ["report", folder, page]:
             report(folder, page)
         case _:

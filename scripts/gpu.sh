@@ -93,6 +93,13 @@ need_sanitizer() {
   }; }
 }
 
+need_ncu() {
+  need_gpu && { command -v ncu > /dev/null || {
+    echo "no Nsight Compute (ncu)"
+    return 1
+  }; }
+}
+
 # model SHAPE: a file of random weights, made when it is first needed.
 model() {
   local file=$scratch/$1.gguf
@@ -103,6 +110,21 @@ random_model_bench() {
   local shape=$1 file
   shift
   file=$(model "$shape") && ours tenon bench "$file" --device "$device" --json "$@"
+}
+# with KEYS COMMAND...: on the device with these keys of its URL.
+with() {
+  device=$device$1
+  shift
+  "$@"
+}
+# The time of each kernel of a decode step, or of a prompt: kernels SHAPE SKIPPED OPTIONS...
+kernels() {
+  local file skipped=$2
+  file=$(model "$1") || return 1
+  shift 2
+  LD_LIBRARY_PATH=$libraries ncu --csv --metrics gpu__time_duration.sum --clock-control none --cache-control none \
+    --launch-skip "$skipped" --launch-count 500 "$root/bin/tenon" bench "$file" --device "$device?graphs=off" -r 1 "$@" |
+    python3 "$root/scripts/gpu.py" kernels
 }
 llama_bench() {
   local shape=$1 file
@@ -171,7 +193,10 @@ libraries           | 180 | need_gpu       | conformance ?libraries=on
 limits              |  30 | need_gpu       | bench limits
 tokens-smollm2      |  60 | need_gpu       | same_tokens smollm2-q4_1
 decode-8b-q4_k_m    | 120 | need_gpu       | random_model_bench 8b-q4_k_m -p 512 -n 64 -r 3
+decode-no-overlap   |  30 | need_gpu       | with ?overlap=off random_model_bench 8b-q4_k_m -p 512 -n 64 -r 3
 gemv                |  60 | need_gpu       | bench gemv
+kernels-decode      |  60 | need_ncu       | kernels 8b-q4_k_m 1500 -p 16 -n 8
+kernels-prefill     |  60 | need_ncu       | kernels 8b-q4_k_m 500 -p 512 -n 0
 decode-8b-bf16      | 180 | need_gpu       | random_model_bench 8b-bf16 -p 512 -n 64 -r 3
 prefill-4096        |  90 | need_gpu       | random_model_bench 8b-bf16 -p 4096 -n 0 -r 3
 batch               |  60 | need_gpu       | bench batch

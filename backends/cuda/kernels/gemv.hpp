@@ -144,7 +144,7 @@ struct FourOfRow {
   float at[4];
 };
 TENON_CALLED FourOfRow load_four_singly(DType dtype, Address row, std::uint32_t k,
-                                         std::uint32_t depth) {
+                                        std::uint32_t depth) {
   FourOfRow four{};
   for (std::uint32_t i = 0; i < 4; ++i) {
     const Address at = row + std::uint64_t{k + i} * (dtype == DType::f32 ? 4 : 2);

@@ -9,9 +9,9 @@
 // 64 (t / 2) + 16 (t % 2) and 32 behind.
 #pragma once
 
+#include "kernels/bf16_pieces.hpp"
 #include "kernels/block_sizes.hpp"
 #include "kernels/linear.hpp"
-#include "kernels/bf16_pieces.hpp"
 #include "kernels/tensor_core.hpp"
 
 #include <cstdint>

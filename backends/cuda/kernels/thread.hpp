@@ -167,7 +167,6 @@ __device__ inline void let_next_begin() {}
 __device__ inline void wait_for_earlier() {}
 #endif
 
-
 /// Sixteen bytes of device memory into shared memory, both at multiples of 16. They are there when
 /// wait_for_copies() returned, for the thread that copied them.
 __device__ inline void copy_to_shared(void* to, Address from) {

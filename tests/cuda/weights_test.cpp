@@ -316,6 +316,134 @@ TEST_CASE("cuda: depths that no vector divides, and none at all", "[gpu][weights
   }
 }
 
+/// Rows of `depth` elements.
+HostBuffer random_weights(Random& random, std::int64_t columns, std::int64_t depth, DType dtype) {
+  return random.uniform(Shape({columns, depth}, f32), -0.3, 0.3).to(dtype);
+}
+
+TEST_CASE("cuda: few rows of depths around what warps share", "[gpu][weights]") {
+  Random random;
+  struct Size {
+    std::int64_t columns, depth;
+  };
+  // Slices are of 1024 elements, of plain types of 1024 bytes, and eight warps share them.
+  const auto sizes_of = [](DType dtype) -> std::vector<Size> {
+    if (dtype == f32) return {{3, 252}, {7, 256}, {5, 260}, {33, 2052}, {2, 4364}};
+    if (block_bytes(dtype) == 2) return {{3, 504}, {7, 512}, {5, 520}, {33, 4104}, {2, 8712}};
+    const std::int64_t block = block_size(dtype);
+    return {{3, 1024 - block}, {7, 1024},         {1, 1024 + block},
+            {33, 4096},        {2, 8192 + block}, {8, 4096}};
+  };
+  for (const DType dtype : {f32, f16, bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                            DType::q8_0, DType::q2_k, DType::q3_k, DType::q4_k, DType::q5_k,
+                            DType::q6_k, DType::iq4_xs, DType::mxfp4}) {
+    for (const Size& size : sizes_of(dtype)) {
+      CAPTURE(name(dtype), size.columns, size.depth);
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const Tensor w = test.constant("w", random_weights(random, size.columns, size.depth, dtype));
+      const Tensor bias = test.constant("bias", random.uniform(Shape({size.columns}, f32)));
+      std::vector<Tensor> results;
+      for (const std::int64_t rows : {1, 2, 5}) {
+        results.push_back(
+            linear(test.input(random.uniform(Shape({rows, size.depth}, f32))), w, bias));
+      }
+      test.check(results, 1e-3);
+    }
+  }
+}
+
+TEST_CASE("cuda: many columns of few rows", "[gpu][weights]") {
+  Random random;
+  for (const std::int64_t columns : {527, 11000}) {
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const Tensor w = test.constant("w", random_weights(random, columns, 64, DType::q8_0));
+    test.check({linear(test.input(random.uniform(Shape({1, 64}, f32))), w),
+                linear(test.input(random.uniform(Shape({3, 64}, f32))), w)},
+               3e-4);
+  }
+}
+
+TEST_CASE("cuda: a row's product has the same bits beside others, and of any columns",
+          "[gpu][weights]") {
+  Random random;
+  for (const DType dtype : {f32, bf16, DType::q4_0, DType::q4_k, DType::q5_1, DType::q6_k}) {
+    CAPTURE(name(dtype));
+    const std::int64_t depth = dtype == f32 ? 2560 : dtype == bf16 ? 5120 : 10240;
+    const HostBuffer x = random.uniform(Shape({8, depth}, f32));
+    const HostBuffer w = random_weights(random, 21, depth, dtype);
+    const auto product = [&](const HostBuffer& rows, const HostBuffer& weights) {
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const Tensor y = linear(test.input(rows), test.constant("w", weights));
+      return test.run({y}, device_backends(test_device()).at(0)).at(0);
+    };
+    const HostBuffer all = product(x, w), one = product(x.slice(0, 5, 6), w);
+    const HostBuffer some = product(x.slice(0, 5, 7), w.slice(0, 0, 4));
+    CHECK(std::memcmp(all.bytes() + 5 * one.shape().bytes(), one.bytes(),
+                      static_cast<std::size_t>(one.shape().bytes())) == 0);
+    CHECK(std::memcmp(some.bytes(), one.bytes(), 4 * sizeof(float)) == 0);
+  }
+}
+
+TEST_CASE("cuda: few rows that lie anywhere, of any type", "[gpu][weights]") {
+  Random random;
+  for (const DType weights : {f32, f16, DType::q4_k, DType::q8_0}) {
+    for (const DType type : {f32, f16, bf16}) {
+      CAPTURE(name(weights), name(type));
+      Case test;
+      const Graph::Recording recording(test.graph);
+      const Tensor w = test.constant("w", random_weights(random, 9, 512, weights));
+      const HostBuffer values = random.uniform(Shape({4, 515}, f32)).to(type);
+      const Tensor x = test.input(values);
+      const Tensor turned = test.input(random.uniform(Shape({512, 3}, f32)).to(type));
+      std::vector<Tensor> results;
+      for (const std::int64_t begin : {0, 1, 2, 3}) {
+        const Tensor part = slice(x, 1, begin, begin + 512);
+        results.push_back(linear(part, w));
+        results.push_back(linear(slice(part, 0, 2, 3), w));
+      }
+      results.push_back(linear(transpose(turned), w));
+      results.push_back(linear(slice(transpose(turned), 0, 1, 2), w));
+      test.check(results, type == f32 ? 3e-4 : type == f16 ? 2e-3 : 1.2e-2);
+    }
+  }
+  // Weights that begin, and whose rows begin, elsewhere than at multiples of 16 bytes.
+  for (const DType weights : {f32, f16, bf16}) {
+    CAPTURE(name(weights));
+    Case test;
+    const Graph::Recording recording(test.graph);
+    const Tensor w = test.input(random.uniform(Shape({19, 603}, f32), -0.3, 0.3).to(weights));
+    std::vector<Tensor> results;
+    for (const std::int64_t rows : {1, 3}) {
+      const Tensor x = test.input(random.uniform(Shape({rows, 603}, f32)));
+      results.push_back(linear(x, w));
+      results.push_back(linear(slice(x, 1, 0, 600), slice(w, 1, 1, 601)));
+      results.push_back(linear(x, slice(w, 0, 3, 4)));
+    }
+    test.check(results, 3e-4);
+  }
+}
+
+TEST_CASE("cuda: infinities and NaNs of few rows", "[gpu][weights]") {
+  Random random;
+  const float infinity = std::numeric_limits<float>::infinity();
+  for (const DType dtype : {f16, DType::q4_0, DType::q4_1, DType::q8_0, DType::q4_k, DType::q6_k}) {
+    CAPTURE(name(dtype));
+    Case test;
+    const Graph::Recording recording(test.graph);
+    HostBuffer x = random.uniform(Shape({4, 512}, f32));
+    x.mutable_values<float>()[17] = infinity;
+    x.mutable_values<float>()[512 + 300] = -infinity;
+    x.mutable_values<float>()[2 * 512 + 5] = std::numeric_limits<float>::quiet_NaN();
+    const Tensor w = test.constant("w", random_weights(random, 11, 512, dtype));
+    const Tensor rows = test.input(x);
+    test.check({linear(rows, w), linear(slice(rows, 0, 0, 1), w), linear(slice(rows, 0, 3, 4), w)},
+               3e-4);
+  }
+}
+
 TEST_CASE("cuda: a cache of q8_0 has the CPU's codes, and attention reads it", "[gpu][weights]") {
   Random random;
   for (const std::int64_t position : {0, 5, 11}) {

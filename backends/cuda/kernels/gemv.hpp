@@ -226,8 +226,31 @@ TENON_DEVICE bool lane_has_piece(std::uint32_t lane, std::uint32_t left) {
   return Piece<Type>::is_padded || lane * Piece<Type>::elements < left;
 }
 
+/// Whether products are made of differences, which are a NaN where a row has an infinity.
+template <class Type>
+inline constexpr bool has_differences =
+    Piece<Type>::zero != 0.0f || Piece<Type>::form == PieceForm::mins ||
+    Piece<Type>::form == PieceForm::shifted;
+/// A product of such a row, element by element.
+template <class Type>
+TENON_CALLED float product_of_infinities(const LinearArgs& args, std::uint32_t m, std::uint32_t n,
+                                         std::int64_t group) {
+  const Address w = args.w + static_cast<Address>(n * args.w_step + group * args.w_group_step);
+  float sum = 0.0f;
+  for (std::uint32_t k = 0; k < args.depth; k += 8) {
+    float weights[8], values[8];
+    Row<Type>::load_eight(w, k, args.depth, weights);
+    load_eight(args.x_dtype, x_row(args, m), k, args.depth, values);
+    for (int i = 0; i < 8; ++i) sum += weights[i] * values[i];
+  }
+  return sum;
+}
+TENON_DEVICE bool is_finite(float value) {
+  return (float_to_bits(value) & 0x7F800000u) != 0x7F800000u;
+}
+
 /// The sums of a team's warps, in shared memory: [warp, column, row].
-template <class Sums>
+template <class Type, class Sums>
 TENON_DEVICE void finish_columns(const Thread& thread, const LinearArgs& args, const Sums& sums,
                                  std::uint32_t tile, std::uint32_t first_row,
                                  std::uint32_t row_room, std::int64_t group) {
@@ -243,6 +266,9 @@ TENON_DEVICE void finish_columns(const Thread& thread, const LinearArgs& args, c
     for (std::uint32_t member = 0; member < args.team; ++member) {
       const std::uint32_t column = (warp + member) * gemv_columns + place % args.team_columns;
       sum += sums[column * row_room + m];
+    }
+    if constexpr (has_differences<Type>) {
+      if (!is_finite(sum)) sum = product_of_infinities<Type>(args, first_row + m, n, group);
     }
     finish(args, first_row + m, n, group, sum);
   }
@@ -365,7 +391,7 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
     }
     add_half_sums(thread, halves, own_halves, sums, own_sums, share.columns);
   }
-  finish_columns(thread, args, sums, tile, row, 1, group);
+  finish_columns<Type>(thread, args, sums, tile, row, 1, group);
 }
 
 /// Up to `gemv_rows` rows, which are loaded for two columns at a time. Blocks: tiles of columns.
@@ -433,7 +459,7 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
       });
     }
   }
-  finish_columns(thread, args, sums, tile, 0, gemv_rows, 0);
+  finish_columns<Type>(thread, args, sums, tile, 0, gemv_rows, 0);
 }
 
 }  // namespace tenon::cuda

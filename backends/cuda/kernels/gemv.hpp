@@ -139,27 +139,18 @@ class WeightStream {
   std::uint32_t read_, low_ = 0;  ///< of the oldest stage
 };
 
-/// Four elements of a row of x from k on, zeros behind its end.
+/// Four elements of a row of x.
 struct FourOfRow {
   float at[4];
 };
-TENON_CALLED FourOfRow load_four_singly(DType dtype, Address row, std::uint32_t k,
-                                        std::uint32_t depth) {
-  FourOfRow four{};
-  for (std::uint32_t i = 0; i < 4; ++i) {
-    const Address at = row + std::uint64_t{k + i} * (dtype == DType::f32 ? 4 : 2);
-    if (k + i < depth) four.at[i] = load_real(dtype, at);
-  }
-  return four;
-}
-TENON_DEVICE FourOfRow load_four_floats(Address row, std::uint32_t k) {
-  const Words4 words = *global<const Words4>(row + std::uint64_t{k} * 4);
+TENON_DEVICE FourOfRow load_four_floats(Address at) {
+  const Words4 words = *global<const Words4>(at);
   FourOfRow four;
   for (std::uint32_t i = 0; i < 4; ++i) four.at[i] = bits_to_float(words.at[i]);
   return four;
 }
-TENON_DEVICE FourOfRow load_four_halves(DType dtype, Address row, std::uint32_t k) {
-  const Words2 words = *global<const Words2>(row + std::uint64_t{k} * 2);
+TENON_DEVICE FourOfRow load_four_halves(DType dtype, Address at) {
+  const Words2 words = *global<const Words2>(at);
   FourOfRow four;
   for (std::uint32_t i = 0; i < 4; ++i) {
     const auto bits = static_cast<std::uint16_t>(words.at[i / 2] >> (i % 2 * 16));
@@ -167,26 +158,62 @@ TENON_DEVICE FourOfRow load_four_halves(DType dtype, Address row, std::uint32_t 
   }
   return four;
 }
+/// The first `count` of four, and zeros.
+TENON_CALLED FourOfRow load_four(DType dtype, Address at, bool is_wide, std::uint32_t count) {
+  if (is_wide && dtype != DType::f32) return load_four_halves(dtype, at);
+  FourOfRow four{};
+  for (std::uint32_t i = 0; i < 4; ++i) {
+    if (i < count) four.at[i] = load_real(dtype, at + i * (dtype == DType::f32 ? 4 : 2));
+  }
+  return four;
+}
 
-/// Calls `use` with a function that loads four elements of a row: one of three, so that what `use`
-/// loops over has no switch in it.
-template <class Use>
+/// Where a lane's piece of x begins: element k of a row.
+struct XPiece {
+  Address at;
+  std::uint32_t k;
+};
+template <class Type>
+TENON_DEVICE XPiece x_piece(const LinearArgs& args, std::uint32_t m, std::uint32_t slice,
+                            std::uint32_t lane) {
+  const std::uint32_t k = slice * slice_elements<Type> + Piece<Type>::place(lane, 0);
+  return {x_row(args, m) + std::uint64_t{k} * (args.x_dtype == DType::f32 ? 4 : 2), k};
+}
+
+/// Calls `use` with a function that loads elements 4 q to 4 q + 3 of a piece of x, zeros behind the
+/// row's end: one of several, so that what `use` loops over has no switch in it. `has_halves`:
+/// whether f16 and bf16 have their own.
+template <class Type, bool has_halves, class Use>
 TENON_DEVICE void with_x(const LinearArgs& args, const Use& use) {
   const std::uint32_t depth = args.depth;
   const DType dtype = args.x_dtype;
   const unsigned wide = dtype == DType::f32 ? 16 : 8;
   const bool is_wide = depth % 4 == 0 && args.x % wide == 0 && args.x_step % wide == 0;
-  if (!is_wide) {
-    use([=](Address row, std::uint32_t k) { return load_four_singly(dtype, row, k, depth); });
-  } else if (dtype == DType::f32) {
-    use([=](Address row, std::uint32_t k) {
-      return k < depth ? load_four_floats(row, k) : FourOfRow{};
+  const auto is_inside = [depth](const XPiece& piece, std::uint32_t q) {
+    return !Piece<Type>::is_padded || piece.k + Piece<Type>::place(0, q) < depth;
+  };
+  if (is_wide && dtype == DType::f32) {
+    use([=](const XPiece& piece, std::uint32_t q) {
+      if (!is_inside(piece, q)) return FourOfRow{};
+      return load_four_floats(piece.at + 4 * Piece<Type>::place(0, q));
     });
-  } else {
-    use([=](Address row, std::uint32_t k) {
-      return k < depth ? load_four_halves(dtype, row, k) : FourOfRow{};
-    });
+    return;
   }
+  if constexpr (has_halves) {
+    if (is_wide) {
+      use([=](const XPiece& piece, std::uint32_t q) {
+        if (!is_inside(piece, q)) return FourOfRow{};
+        return load_four_halves(dtype, piece.at + 2 * Piece<Type>::place(0, q));
+      });
+      return;
+    }
+  }
+  use([=](const XPiece& piece, std::uint32_t q) {
+    if (!is_inside(piece, q)) return FourOfRow{};
+    const std::uint32_t offset = Piece<Type>::place(0, q);
+    const std::uint32_t bytes = offset * (dtype == DType::f32 ? 4 : 2);
+    return load_four(dtype, piece.at + bytes, is_wide, depth - piece.k - offset);
+  });
 }
 
 /// A piece times x: `dots` and `totals` are the sums of its segments with and without codes.
@@ -360,11 +387,11 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
     if (left == 0) break;
     const bool has_piece = lane_has_piece<Type>(lane, left);
     float x[elements] = {}, totals[segments] = {};
-    with_x(args, [&](const auto& load) {
+    const XPiece piece = x_piece<Type>(args, row, slice, lane);
+    with_x<Type, true>(args, [&](const auto& load) {
       if (!has_piece) return;
       TENON_UNROLL for (std::uint32_t q = 0; q < elements / 4; ++q) {
-        const std::uint32_t k = slice * slice_elements<Type> + Piece<Type>::place(lane, q);
-        const FourOfRow four = load(x_row(args, row), k);
+        const FourOfRow four = load(piece, q);
         TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) x[4 * q + i] = four.at[i];
       }
     });
@@ -394,11 +421,13 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
   finish_columns<Type>(thread, args, sums, tile, row, 1, group);
 }
 
-/// Up to `gemv_rows` rows, which are loaded for two columns at a time. Blocks: tiles of columns.
+/// Up to `gemv_rows` rows, four of which are loaded at a time, for two columns. Blocks: tiles of
+/// columns.
 template <class Type>
 TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args) {
   using Stream = WeightStream<Type>;
   constexpr std::uint32_t elements = Piece<Type>::elements, segments = Piece<Type>::segments;
+  constexpr std::uint32_t rows_at_once = 4;
   constexpr std::uint32_t length = elements / segments;
   TENON_SHARED(thread, Words4, ring, gemv_warps * Stream::stages * Stream::stage_room);
   TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns* gemv_rows);
@@ -431,29 +460,38 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
         Piece<Type>::read(words, stream.place(args, j), piece_lane, values[j]);
       }
       stream.step(args);
-      with_x(args, [&](const auto& load) {
-        for (std::uint32_t m = 0; m < args.rows; ++m) {
-          float both[2] = {};
+      with_x<Type, false>(args, [&](const auto& load) {
+        for (std::uint32_t first = 0; first < args.rows; first += rows_at_once) {
+          XPiece pieces[rows_at_once];
+          float dots[rows_at_once][2][segments] = {}, totals[rows_at_once][segments] = {};
+          TENON_UNROLL for (std::uint32_t r = 0; r < rows_at_once; ++r) {
+            const std::uint32_t m = first + r < args.rows ? first + r : args.rows - 1;
+            pieces[r] = x_piece<Type>(args, m, slice, lane);
+          }
           if (has_piece) {
-            float dots[2][segments] = {}, totals[segments] = {};
             TENON_UNROLL for (std::uint32_t i = 0; i < elements; i += 4) {
-              const std::uint32_t k =
-                  slice * slice_elements<Type> + Piece<Type>::place(lane, i / 4);
-              const FourOfRow four = load(x_row(args, m), k);
-              TENON_UNROLL for (std::uint32_t c = 0; c < 4; ++c) {
-                dots[0][i / length] += values[0].codes[i + c] * four.at[c];
-                dots[1][i / length] += values[1].codes[i + c] * four.at[c];
-                totals[i / length] += four.at[c];
+              TENON_UNROLL for (std::uint32_t r = 0; r < rows_at_once; ++r) {
+                const FourOfRow four = load(pieces[r], i / 4);
+                TENON_UNROLL for (std::uint32_t c = 0; c < 4; ++c) {
+                  dots[r][0][i / length] += values[0].codes[i + c] * four.at[c];
+                  dots[r][1][i / length] += values[1].codes[i + c] * four.at[c];
+                  totals[r][i / length] += four.at[c];
+                }
               }
             }
-            TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
-              both[j] = product_of<Type>(values[j], dots[j], totals);
-            }
           }
-          both[0] = sum_of_warp(thread, both[0]);
-          both[1] = sum_of_warp(thread, both[1]);
-          if (lane < 2 && column + lane < share.columns) {
-            sums[own_sums + (column + lane) * gemv_rows + m] += lane == 0 ? both[0] : both[1];
+          TENON_UNROLL for (std::uint32_t r = 0; r < rows_at_once; ++r) {
+            float both[2];
+            TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
+              const float sum = product_of<Type>(values[j], dots[r][j], totals[r]);
+              both[j] = has_piece ? sum : 0.0f;
+            }
+            float sum = half_sums(thread, both[0], both[1]);
+            for (unsigned mask = 8; mask > 0; mask /= 2) sum += thread.shuffle_xor(sum, mask);
+            const std::uint32_t n = column + lane / 16, m = first + r;
+            if (lane % 16 == 0 && n < share.columns && m < args.rows) {
+              sums[own_sums + n * gemv_rows + m] += sum;
+            }
           }
         }
       });

@@ -56,6 +56,21 @@ TEST_CASE("cuda: sorts in runs that are merged", "[gpu][ops]") {
   check_on_device(Topk{.k = 3, .axis = 0}, {random.uniform(Shape({2000, 0}, f32))}, 0);
 }
 
+TEST_CASE("cuda: norms of rows of any length", "[gpu][ops]") {
+  Random random;
+  for (const std::int64_t length : {1, 7, 8, 9, 255, 576, 4096, 4104, 5001, 8192, 8193}) {
+    for (const DType dtype : {f32, f16, bf16}) {
+      CAPTURE(length, name(dtype));
+      const double allowed = dtype == f32 ? 2e-6 : dtype == f16 ? 2e-3 : 1.6e-2;
+      const HostBuffer x = random.uniform(Shape({3, length}, f32), -1, 3).to(dtype);
+      const HostBuffer weight = random.uniform(Shape({length}, f32)).to(dtype);
+      const HostBuffer bias = random.uniform(Shape({length}, f32)).to(dtype);
+      check_on_device(RmsNorm{.eps = 1e-5}, {x, weight}, allowed);
+      if (length > 1) check_on_device(LayerNorm{.eps = 1e-5}, {x, weight, bias}, allowed);
+    }
+  }
+}
+
 TEST_CASE("cuda: reductions of many elements, which blocks share", "[gpu][ops]") {
   Random random;
   for (const std::int64_t count : {32768, 32769, 70001}) {

@@ -6,10 +6,10 @@
 namespace tenon::cuda {
 namespace {
 
-enum class Kind { plain, barriers };
+enum class Kind { plain, barriers, crowded };
 
 constexpr KernelFacts all_facts[] = {
-#define TENON_CUDA_KERNEL(id, Args, kind, call) {#id, sizeof(Args), Kind::kind == Kind::barriers},
+#define TENON_CUDA_KERNEL(id, Args, kind, call) {#id, sizeof(Args), Kind::kind != Kind::plain},
 #include "kernels/entries.def"
 #undef TENON_CUDA_KERNEL
 };

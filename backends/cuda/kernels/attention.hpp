@@ -87,15 +87,17 @@ TENON_DEVICE float score_of_dot(const AttentionArgs& args, float dot, std::uint3
   return score;
 }
 
-/// Where the queries of row b stand; -1 where that is out of range.
-TENON_DEVICE std::int64_t position_of(const AttentionArgs& args, std::uint32_t b) {
+/// Where the queries of row b stand.
+TENON_DEVICE std::int64_t given_position(const AttentionArgs& args, std::uint32_t b) {
+  if (args.position == 0) return std::int64_t{args.keys} - args.queries;
+  return load_integer(DType::i32, args.position + static_cast<Address>(b * args.position_step));
+}
+/// Whether that is in range, or was not given.
+TENON_DEVICE bool is_in_range(const AttentionArgs& args, std::int64_t position) {
   const std::int64_t last = std::int64_t{args.keys} - args.queries;
-  if (args.position == 0) return last;
-  const std::int64_t p =
-      load_integer(DType::i32, args.position + static_cast<Address>(b * args.position_step));
-  if (p >= 0 && p <= last) return p;
-  report(args.reporter, p, last + 1);
-  return -1;
+  if (args.position == 0 || (position >= 0 && position <= last)) return true;
+  report(args.reporter, position, last + 1);
+  return false;
 }
 
 TENON_DEVICE float sink_of(const AttentionArgs& args, std::uint32_t h) {
@@ -152,6 +154,12 @@ TENON_DEVICE bool are_aligned(Address base, const std::int64_t (&steps)[3]) {
   return ((base | static_cast<Address>(steps[0] | steps[1] | steps[2])) & 15u) == 0;
 }
 
+/// The position; -1 where it is out of range.
+TENON_DEVICE std::int64_t position_of(const AttentionArgs& args, std::uint32_t b) {
+  const std::int64_t position = given_position(args, b);
+  return is_in_range(args, position) ? position : -1;
+}
+
 /// A number for each row.
 using OfRows = FourFloats;
 static_assert(attention_rows == 4);
@@ -184,7 +192,13 @@ TENON_DEVICE float summed_by_lanes(const Thread& thread, std::uint32_t lanes, st
   halve<4>(thread, count, mask, dots);
   halve<2>(thread, count, mask, dots);
   halve<1>(thread, count, mask, dots);
-  return mask == 0 ? dots[0] : dots[0] + thread.shuffle_xor(dots[0], mask);
+  float sum = dots[0];
+  TENON_UNROLL
+  for (int i = 0; i < 2; ++i) {
+    if (mask > 0) sum += thread.shuffle_xor(sum, mask);
+    mask /= 2;
+  }
+  return sum;
 }
 
 /// A warp's part of a block: `lanes` lanes read a key, eight elements each; the warp reads up to
@@ -273,7 +287,8 @@ class WarpAttention {
   }
 
  private:
-  static constexpr std::uint32_t most_keys = 4;  ///< of a lane
+  /// Of a lane. What it reads of them stays in registers: 16 bytes of a key, or 32.
+  static constexpr std::uint32_t most_keys = sizeof(Eight<Type>) <= 16 ? 4 : 2;
 
   TENON_DEVICE std::uint32_t place_of(std::uint32_t u) const {
     return u * (warp_size / args_.lanes) + beside_;
@@ -295,6 +310,7 @@ class WarpAttention {
   }
 
   TENON_DEVICE float dot(const Eight<Type> (&keys)[most_keys]) const {
+    static_assert(most_keys * attention_rows <= sizeof(Dots) / sizeof(float));
     Dots dots = {};
     TENON_UNROLL
     for (std::uint32_t u = 0; u < most_keys; ++u) {
@@ -381,6 +397,7 @@ TENON_DEVICE void store_four(const AttentionArgs& args, const AttentionPart& par
 
 TENON_DEVICE void add_weighted(FourFloats& sum, float weight, const FourFloats& more) {
   if (weight == 0) return;
+  TENON_UNROLL
   for (std::uint32_t i = 0; i < 4; ++i) sum.of[i] += weight * more.of[i];
 }
 
@@ -390,20 +407,29 @@ TENON_DEVICE void join_splits(const Thread& thread, const AttentionArgs& args,
                               const AttentionPart& part) {
   TENON_SHARED(thread, float, factors, attention_rows* max_splits);
   TENON_SHARED(thread, float, denominators, attention_rows);
+  constexpr std::uint32_t at_once = 16;  // parts that a thread waits for together
+  static_assert(max_splits % at_once == 0 && max_splits % warp_size == 0);
   const std::uint32_t warp = warp_of(thread);
   if (warp < part.rows) {
     const float sink = sink_of(args, part.first_head + warp);
-    float peak = sink;
-    for (std::uint32_t split = lane_of(thread); split < part.splits; split += warp_size) {
-      peak = fmaxf(peak, floats_of(load_published(partial_of(args, part, warp, split))).of[0]);
+    constexpr std::uint32_t of_lane = max_splits / warp_size;
+    RowSums sums[of_lane];
+    float peak = sink, total = 0;
+    TENON_UNROLL
+    for (std::uint32_t i = 0; i < of_lane; ++i) {
+      const std::uint32_t split = lane_of(thread) + i * warp_size;
+      sums[i] = {-infinity(), 0};
+      if (split >= part.splits) continue;
+      const FourFloats four = floats_of(load_published(partial_of(args, part, warp, split)));
+      sums[i] = {four.of[0], four.of[1]};
+      peak = fmaxf(peak, sums[i].peak);
     }
     peak = warp_max(thread, peak);
-    float total = 0;
-    for (std::uint32_t split = lane_of(thread); split < part.splits; split += warp_size) {
-      const FourFloats sums = floats_of(load_published(partial_of(args, part, warp, split)));
-      const float factor = weight_of(sums.of[0], peak);
-      factors[warp * max_splits + split] = factor;
-      total += factor * sums.of[1];
+    TENON_UNROLL
+    for (std::uint32_t i = 0; i < of_lane; ++i) {
+      const float factor = weight_of(sums[i].peak, peak);
+      factors[warp * max_splits + lane_of(thread) + i * warp_size] = factor;
+      total += factor * sums[i].total;
     }
     total = warp_sum(thread, total);
     if (lane_of(thread) == 0) denominators[warp] = total + weight_of(sink, peak);
@@ -415,9 +441,17 @@ TENON_DEVICE void join_splits(const Thread& thread, const AttentionArgs& args,
     const Address sums = partial_of(args, part, row, 0) + (1 + four) * sizeof(FourFloats);
     const Address step = args.partial_fours * sizeof(FourFloats);
     FourFloats value{};
-    for (std::uint32_t split = 0; split < part.splits; ++split) {
-      add_weighted(value, factors[row * max_splits + split],
-                   floats_of(load_published(sums + split * step)));
+    for (std::uint32_t first = 0; first < part.splits; first += at_once) {
+      FourWords parts[at_once];
+      TENON_UNROLL
+      for (std::uint32_t j = 0; j < at_once; ++j) {
+        parts[j] = {};
+        if (first + j < part.splits) parts[j] = load_published(sums + (first + j) * step);
+      }
+      TENON_UNROLL
+      for (std::uint32_t j = 0; j < at_once; ++j) {
+        add_weighted(value, factors[row * max_splits + first + j], floats_of(parts[j]));
+      }
     }
     store_four(args, part, row, four, value, denominators[row]);
   }
@@ -464,13 +498,13 @@ TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
   TENON_SHARED(thread, RowSums, rows, attention_warps * attention_rows);
   TENON_SHARED(thread, std::uint32_t, is_last, 1);
   AttentionPart part = part_of_block(thread, args);
-  const std::int64_t p = position_of(args, part.b);
-  if (args.position != 0 && p < 0) return;
-  share_keys(args, visible_keys(args, p, part.s), part);
+  const std::int64_t position = given_position(args, part.b);
+  WarpAttention<Type> attention(thread, args, part);  // reads queries while the position comes
+  if (!is_in_range(args, position)) return;
+  share_keys(args, visible_keys(args, position, part.s), part);
   if (part.split >= part.splits) return;
 
   const std::uint32_t warp = warp_of(thread), lane = lane_of(thread);
-  WarpAttention<Type> attention(thread, args, part);
   const std::uint32_t at_once = attention.keys_at_once();
   for (std::uint32_t first = warp * at_once; first < part.keys;
        first += attention_warps * at_once) {

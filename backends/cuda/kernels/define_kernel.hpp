@@ -1,10 +1,14 @@
 // How nvcc is given a kernel of entries.def.
 #pragma once
 
-#define TENON_CUDA_KERNEL(id, Args, kind, call)                              \
-  extern "C" __global__ void tenon_##id(const __grid_constant__ Args args) { \
-    const Thread thread;                                                     \
-    let_next_begin();                                                        \
-    wait_for_earlier();                                                      \
-    call;                                                                    \
+#define TENON_CUDA_BOUNDS_plain
+#define TENON_CUDA_BOUNDS_barriers
+#define TENON_CUDA_BOUNDS_crowded __launch_bounds__(128, 4)
+#define TENON_CUDA_KERNEL(id, Args, kind, call)                   \
+  extern "C" __global__ void TENON_CUDA_BOUNDS_##kind tenon_##id( \
+      const __grid_constant__ Args args) {                        \
+    const Thread thread;                                          \
+    let_next_begin();                                             \
+    wait_for_earlier();                                           \
+    call;                                                         \
   }

@@ -16,5 +16,6 @@
 #include "kernels/pointwise.hpp"
 #include "kernels/recurrence.hpp"
 #include "kernels/reduce.hpp"
+#include "kernels/round_rows.hpp"
 #include "kernels/rows.hpp"
 #include "kernels/sampling.hpp"

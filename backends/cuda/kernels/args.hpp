@@ -368,6 +368,13 @@ struct EmbeddingArgs {
   Reporter reporter;
 };
 
+/// Rows of x, `x_step` bytes apart, as bf16 in a row at y.
+struct RoundArgs {
+  Address x, y;
+  std::int64_t x_step;
+  std::uint32_t rows, depth;
+};
+
 struct PadArgs {
   Axes axes;  ///< of y
   Array x, y;

@@ -68,11 +68,22 @@ struct alignas(16) Words {
   std::uint32_t at[4];
 };
 
+TENON_DEVICE void store_words(Address at, const Words& words) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+               :
+               : "l"(at), "r"(words.at[0]), "r"(words.at[1]), "r"(words.at[2]), "r"(words.at[3])
+               : "memory");
+#else
+  *global<Words>(at) = words;
+#endif
+}
+
 /// Eight values as bf16, where Words may lie.
 TENON_DEVICE void store_bfloat16(Address at, const float (&values)[8]) {
   Words words;
   for (int i = 0; i < 4; ++i) words.at[i] = narrow_pair(values[2 * i], values[2 * i + 1]);
-  *global<Words>(at) = words;
+  store_words(at, words);
 }
 
 TENON_DEVICE float infinity() { return bits_to_float(0x7F800000u); }

@@ -151,7 +151,7 @@ std::optional<WeightKernels> weight_kernels(DType dtype);
 std::optional<Kernel> attention_kernel(DType dtype);
 /// Those that multiply weights of the type in tensor cores (tensor_types.def).
 struct TensorKernels {
-  Kernel of_terms, of_rounded_rows;
+  Kernel of_terms, of_rounded_rows, rounding;
 };
 std::optional<TensorKernels> tensor_kernels(DType dtype);
 

@@ -44,6 +44,20 @@ bool rounds_rows(const Operand& x, const Operand& w, const PlanOptions& options)
 
 void emit_rounded(const Rows& rows, DType dtype, std::int64_t count, std::int64_t depth,
                   const Source& to, Emitter& out) {
+  const auto tensor = tensor_kernels(dtype);
+  if (depth % 8 == 0 && (tensor || dtype == f32)) {
+    Draft<RoundArgs> draft;
+    draft.address(draft.args.x, rows.source);
+    draft.address(draft.args.y, to);
+    draft.args.x_step = rows.step;
+    draft.args.rows = static_cast<std::uint32_t>(count);
+    draft.args.depth = static_cast<std::uint32_t>(depth);
+    // Threads have 8 elements of f32, or four 128 of other types.
+    const auto threads = dtype == f32 ? depth / 8 : (depth + 127) / 128 * 4;
+    out.launch(tensor ? tensor->rounding : Kernel::round_f32,
+               grid_of(static_cast<std::uint64_t>(threads * count)), draft);
+    return;
+  }
   Draft<EmbeddingArgs> draft;
   EmbeddingArgs& args = draft.args;
   args.axes.rank = 1;

@@ -169,9 +169,10 @@ std::optional<Kernel> attention_kernel(DType dtype) {
   }
 }
 #undef TENON_CUDA_KEYS
-#define TENON_CUDA_TENSOR(id, Type) \
-  case DType::id:                   \
-    return TensorKernels{Kernel::linear_tensor_##id, Kernel::linear_rounded_##id};
+#define TENON_CUDA_TENSOR(id, Type)                                               \
+  case DType::id:                                                                 \
+    return TensorKernels{Kernel::linear_tensor_##id, Kernel::linear_rounded_##id, \
+                         Kernel::round_##id};
 std::optional<TensorKernels> tensor_kernels(DType dtype) {
   switch (dtype) {
 #include "kernels/tensor_types.def"

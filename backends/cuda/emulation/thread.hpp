@@ -148,9 +148,14 @@ class SharedWords {
 
 /// At once: a wait that is missing is not found.
 template <class T>
-void copy_async(const emulation::SharedArray<T>& shared, std::uint32_t index, Address from) {
+void copy_async(const emulation::SharedArray<T>& shared, std::uint32_t index, Address from,
+                bool is_there = true) {
   static_assert(sizeof(T) == 16);
-  std::memcpy(&shared[index], global<const T>(from), sizeof(T));
+  if (is_there) {
+    std::memcpy(&shared[index], global<const T>(from), sizeof(T));
+  } else {
+    std::memset(&shared[index], 0, sizeof(T));
+  }
 }
 inline void commit_copies() {}
 template <int groups>

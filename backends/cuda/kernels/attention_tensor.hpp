@@ -50,16 +50,7 @@ TENON_DEVICE bool are_rows_aligned(Address base, const std::int64_t (&steps)[3],
   const Address all = base | static_cast<Address>(steps[0] | steps[1] | steps[2]) | 2 * depth;
   return all % sizeof(EightHalves) == 0;
 }
-/// Eight elements of a row into shared memory, behind wait_copies(); zeros where there are none.
-template <class Chunks>
-TENON_DEVICE void copy_aligned(Chunks& chunks, std::uint32_t at, Address from, bool is_there) {
-  if (is_there) {
-    copy_async(chunks, at, from);
-  } else {
-    chunks[at] = {};
-  }
-}
-/// The same of a row that begins anywhere, at once. An address of 0: zeros.
+/// Eight elements of a row that begins anywhere into shared memory, at once. An address of 0: zeros.
 template <class Chunks>
 TENON_DEVICE void copy_odd(Chunks& chunks, std::uint32_t at, Address row, std::uint32_t k,
                            std::uint32_t depth) {
@@ -120,22 +111,22 @@ TENON_DEVICE TensorRange tensor_range(const AttentionArgs& args, const TensorBlo
 /// Tile `tile` of keys and values, from chunk `stage` on: zeros where nobody sees it.
 template <std::uint32_t size, class Chunks>
 TENON_DEVICE void copy_tile(const Thread& thread, const AttentionArgs& args,
-                            const TensorBlock& block, const TensorRange& seen, std::uint32_t tile,
-                            std::uint32_t stage, Chunks& chunks) {
+                            const TensorBlock& block, const TensorRange& seen, bool is_aligned,
+                            std::uint32_t tile, std::uint32_t stage, Chunks& chunks) {
   using Tiles = TensorTiles<size>;
   constexpr std::uint32_t rows_at_once = tensor_attention_threads / Tiles::parts;
   const std::uint32_t part = thread.index() % Tiles::parts, d = 8 * part;
-  const bool is_aligned = are_rows_aligned(args.k, args.k_steps, args.depth) &&
-                          are_rows_aligned(args.v, args.v_steps, args.value_depth);
   if (is_aligned && args.table == 0) {
     const std::uint32_t row = thread.index() / Tiles::parts, t = tile * Tiles::keys + row;
     Address key = moved(args.k, args.k_steps, block.b, t, block.key_head) + 2 * d;
     Address value = moved(args.v, args.v_steps, block.b, t, block.key_head) + 2 * d;
+    const std::uint32_t at = stage + chunk_of(row, Tiles::parts, part);
     TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / rows_at_once; ++i) {
-      const std::uint32_t at = stage + chunk_of(i * rows_at_once + row, Tiles::parts, part);
+      // chunk_of() of a row that is further behind.
+      const std::uint32_t to = (at ^ i * rows_at_once % 8) + i * rows_at_once * Tiles::parts;
       const bool is_seen = t + i * rows_at_once - seen.first_key < seen.behind_key - seen.first_key;
-      copy_aligned(chunks, at, key, is_seen && d < args.depth);
-      copy_aligned(chunks, at + Tiles::tile_chunks, value, is_seen && d < args.value_depth);
+      copy_async(chunks, to, key, is_seen && d < args.depth);
+      copy_async(chunks, to + Tiles::tile_chunks, value, is_seen && d < args.value_depth);
       key += static_cast<Address>(rows_at_once * args.k_steps[1]);
       value += static_cast<Address>(rows_at_once * args.v_steps[1]);
     }
@@ -153,7 +144,7 @@ TENON_DEVICE void copy_tile(const Thread& thread, const AttentionArgs& args,
                       : key_row(args, args.v, args.v_steps, block.b, t, block.key_head);
       }
       if (is_aligned) {
-        copy_aligned(chunks, at, from + 2 * d, from != 0 && d < depth);
+        copy_async(chunks, at, from + 2 * d, from != 0 && d < depth);
       } else {
         copy_odd(chunks, at, from, d, depth);
       }
@@ -195,19 +186,25 @@ TENON_DEVICE void convert_queries(const Thread& thread, const AttentionArgs& arg
                                   const TensorBlock& block, Chunks& chunks,
                                   RowState (&rows)[TensorTiles<size>::row_tiles][2]) {
   using Tiles = TensorTiles<size>;
-  constexpr std::uint32_t at_once = 4, pairs = size / 2 / warp_size;
+  constexpr std::uint32_t pairs = size / 2 / warp_size, at_once = 16 / pairs;
   const std::uint32_t lane = lane_of(thread), warp_row = warp_of(thread) * Tiles::warp_rows;
-  const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
   for (std::uint32_t begin = 0; begin < Tiles::warp_rows; begin += at_once) {
     float values[at_once][pairs][2];
-    TENON_UNROLL for (std::uint32_t i = 0; i < at_once; ++i) {
-      const std::uint32_t s = block.first + warp_row + begin + i;
-      const std::uint32_t depth = s < args.queries ? args.depth : 0;
-      const Address q = moved(args.q, args.q_steps, block.b, s, block.h);
-      TENON_UNROLL for (std::uint32_t j = 0; j < 2 * pairs; ++j) {
-        const std::uint32_t d = 2 * (lane + j / 2 * warp_size) + j % 2;
-        values[i][j / 2][j % 2] = d < depth ? load_real(args.dtype, q + d * bytes) : 0.0f;
+    const auto load = [&](DType dtype, std::uint32_t bytes) {
+      TENON_UNROLL for (std::uint32_t i = 0; i < at_once; ++i) {
+        const std::uint32_t s = block.first + warp_row + begin + i;
+        const std::uint32_t depth = s < args.queries ? args.depth : 0;
+        const Address q = moved(args.q, args.q_steps, block.b, s, block.h);
+        TENON_UNROLL for (std::uint32_t j = 0; j < 2 * pairs; ++j) {
+          const std::uint32_t d = 2 * (lane + j / 2 * warp_size) + j % 2;
+          values[i][j / 2][j % 2] = d < depth ? load_real(dtype, q + d * bytes) : 0.0f;
+        }
       }
+    };
+    if (args.dtype == DType::f32) {
+      load(DType::f32, 4);
+    } else {
+      load(is_half ? DType::bf16 : DType::f16, 2);
     }
     TENON_UNROLL for (std::uint32_t i = 0; i < at_once; ++i) {
       RowScale scale{1, 1};
@@ -239,7 +236,7 @@ TENON_DEVICE void load_queries(
     FragmentA (&queries)[TensorTiles<size>::row_tiles][TensorTiles<size>::half_steps]) {
   using Tiles = TensorTiles<size>;
   const std::uint32_t lane = lane_of(thread), warp_row = warp_of(thread) * Tiles::warp_rows;
-  TENON_UNROLL for (auto& pair : rows) pair[0].factor = pair[1].factor = 1;
+  TENON_UNROLL for (auto& two : rows) two[0] = two[1] = {1, -infinity(), 0};
   if (args.dtype == (is_half ? DType::f16 : DType::bf16)) {
     const bool is_aligned = are_rows_aligned(args.q, args.q_steps, args.depth);
     for (std::uint32_t i = lane; i < Tiles::warp_rows * Tiles::parts; i += warp_size) {
@@ -248,7 +245,7 @@ TENON_DEVICE void load_queries(
           s < args.queries ? moved(args.q, args.q_steps, block.b, s, block.h) : Address{0};
       const std::uint32_t d = i % Tiles::parts * 8, at = query_chunk<size>(row, d / 8);
       if (is_aligned) {
-        copy_aligned(chunks, at, q + 2 * d, q != 0 && d < args.depth);
+        copy_async(chunks, at, q + 2 * d, q != 0 && d < args.depth);
       } else {
         copy_odd(chunks, at, q, d, args.depth);
       }
@@ -464,7 +461,7 @@ TENON_DEVICE void multiply_values(
   if (args.value_depth > size / 2) add_columns(1);
 }
 
-/// Puts zeros in place of a tile's infinities and NaNs, of what the thread copied itself.
+/// Puts zeros in place of a tile's infinities and NaNs.
 template <bool is_half, std::uint32_t size, class Chunks>
 TENON_DEVICE void clear_odd_values(const Thread& thread, Chunks& chunks, std::uint32_t stage) {
   constexpr std::uint32_t exponent = is_half ? 0x7C00u : 0x7F80u;
@@ -525,21 +522,28 @@ TENON_DEVICE bool holds_anywhere(const Thread& thread, Chunks& chunks, std::uint
   thread.sync();
   std::uint32_t any = 0;
   for (std::uint32_t i = 0; i < thread.count() / warp_size; ++i) any |= chunks[at + i].pairs[0];
+  thread.sync();
   return any != 0;
 }
 
-/// Two elements of a result.
-TENON_DEVICE void store_pair(const AttentionArgs& args, Address y, std::uint32_t d, float first,
-                             float second) {
+/// Elements d and d + 1 of a row of the result, d even.
+struct alignas(8) FloatPair {
+  float first, second;
+};
+TENON_DEVICE void store_pair(const AttentionArgs& args, Address y, std::uint32_t d,
+                             const FloatPair& pair) {
   const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
   const Address at = y + d * bytes;
-  if (bytes == 2 && d + 2 <= args.value_depth && at % 4 == 0) {
-    *global<std::uint32_t>(at) = args.dtype == DType::f16 ? narrow_two<true>(first, second)
-                                                          : narrow_two<false>(first, second);
-    return;
+  if (d + 2 > args.value_depth || y % (2 * bytes) != 0) {
+    if (d < args.value_depth) store_real(args.dtype, at, pair.first);
+    if (d + 1 < args.value_depth) store_real(args.dtype, at + bytes, pair.second);
+  } else if (args.dtype == DType::f32) {
+    *global<FloatPair>(at) = pair;
+  } else {
+    *global<std::uint32_t>(at) = args.dtype == DType::f16
+                                     ? narrow_two<true>(pair.first, pair.second)
+                                     : narrow_two<false>(pair.first, pair.second);
   }
-  if (d < args.value_depth) store_real(args.dtype, at, first);
-  if (d + 1 < args.value_depth) store_real(args.dtype, at + bytes, second);
 }
 
 template <bool is_half, std::uint32_t size>
@@ -562,7 +566,7 @@ TENON_DEVICE void store_rows(const Thread& thread, const AttentionArgs& args,
     const Address y = moved(args.y, args.y_steps, block.b, s, block.h);
     TENON_UNROLL for (std::uint32_t j = 0; j < size / 8; ++j) {
       const float* const two = sums[row / 2][j].sums + row % 2 * 2;
-      store_pair(args, y, 8 * j + 2 * (lane % 4), two[0] * scale, two[1] * scale);
+      store_pair(args, y, 8 * j + 2 * (lane % 4), {two[0] * scale, two[1] * scale});
     }
   }
 }
@@ -580,29 +584,31 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
 
   RowState rows[Tiles::row_tiles][2];
   FragmentA queries[Tiles::row_tiles][Tiles::half_steps];
-  load_queries<is_half, size>(thread, args, block, is_plain, chunks, rows, queries);
   FragmentC sums[Tiles::row_tiles][size / 8];
+
+  const bool is_aligned = are_rows_aligned(args.k, args.k_steps, args.depth) &&
+                          are_rows_aligned(args.v, args.v_steps, args.value_depth);
+  const auto copy = [&](std::uint32_t tile, std::uint32_t stage) {
+    if (tile >= tiles.end) return;
+    copy_tile<size>(thread, args, block, tiles, is_aligned, tile, stage, chunks);
+  };
+  copy(tiles.begin, Tiles::first_stage);
+  load_queries<is_half, size>(thread, args, block, is_plain, chunks, rows, queries);
 
   // An infinity or a NaN among values leaves one in some sum, even where its weight is 0. It is all
   // computed again then, with zeros in their place.
   for (bool has_odd = false;;) {
-    TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
-      rows[row / 2][row % 2].peak = -infinity();
-      rows[row / 2][row % 2].total = 0;
-      if (row % 2 != 0) continue;
-      TENON_UNROLL for (FragmentC& sum : sums[row / 2]) sum = {};
+    TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
+      TENON_UNROLL for (RowState& row : rows[m]) row = {row.factor, -infinity(), 0};
+      TENON_UNROLL for (FragmentC& sum : sums[m]) sum = {};
     }
     // Tiles begin at multiples of their size, so that a query's bits do not depend on its neighbours.
-    for (std::uint32_t next = tiles.begin; next <= tiles.end; ++next) {
-      const std::uint32_t next_stage = (next - tiles.begin) % 2 * 2 * Tiles::tile_chunks;
+    for (std::uint32_t tile = tiles.begin; tile < tiles.end; ++tile) {
+      const std::uint32_t other = (tile + 1 - tiles.begin) % 2 * 2 * Tiles::tile_chunks;
+      const std::uint32_t stage = Tiles::first_stage + 2 * Tiles::tile_chunks - other;
       wait_copies<0>();
       thread.sync();
-      if (next < tiles.end) {
-        copy_tile<size>(thread, args, block, tiles, next, Tiles::first_stage + next_stage, chunks);
-      }
-      if (next == tiles.begin) continue;
-      const std::uint32_t tile = next - 1;
-      const std::uint32_t stage = Tiles::first_stage + 2 * Tiles::tile_chunks - next_stage;
+      copy(tile + 1, Tiles::first_stage + other);
       if (has_odd) {
         clear_odd_values<is_half, size>(thread, chunks, stage + Tiles::tile_chunks);
         thread.sync();
@@ -627,6 +633,7 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
     }
     has_odd = holds_anywhere(thread, chunks, Tiles::first_stage, none != 0);
     if (!has_odd) break;
+    copy(tiles.begin, Tiles::first_stage);
   }
   store_rows<is_half, size>(thread, args, block, is_plain, rows, sums);
 }

@@ -114,16 +114,20 @@ class SharedWords {
   std::uint32_t begin_;
 };
 
-/// Copies 16 bytes of device memory to `shared[index]`, both aligned to that, while the thread goes on.
-/// Its copies up to commit_copies() are a group; after wait_copies<n>() all its groups but the last n
-/// are there, for itself.
+/// Copies 16 bytes of device memory to `shared[index]`, both aligned to that, while the thread goes on;
+/// zeros if they are not there. Its copies up to commit_copies() are a group; after wait_copies<n>()
+/// all its groups but the last n have landed, for itself.
 template <class T>
-__device__ inline void copy_async(T& shared, std::uint32_t index, Address from) {
+__device__ inline void copy_async(T& shared, std::uint32_t index, Address from,
+                                  bool is_there = true) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(&shared[index]));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(to), "l"(from) : "memory");
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(to), "l"(from), "r"(is_there ? 16 : 0)
+               : "memory");
 #else
-  *reinterpret_cast<uint4*>(&shared[index]) = *global<const uint4>(from);
+  *reinterpret_cast<uint4*>(&shared[index]) = is_there ? *global<const uint4>(from) : uint4{};
 #endif
 }
 __device__ inline void commit_copies() {

@@ -6,7 +6,7 @@
 namespace tenon::cuda {
 namespace {
 
-enum class Kind { plain, barriers, crowded };
+enum class Kind { plain, barriers, crowded, waiting };
 
 constexpr KernelFacts all_facts[] = {
 #define TENON_CUDA_KERNEL(id, Args, kind, call) {#id, sizeof(Args), Kind::kind != Kind::plain},

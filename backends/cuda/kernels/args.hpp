@@ -48,6 +48,7 @@ struct PointArgs {
   Axes axes;
   Array y, a, b, c;
   std::int32_t op;
+  bool is_dense;             ///< all arrays are f32, one element behind the other
   float reals[2];            ///< parameters of ops of real numbers
   std::int64_t integers[2];  ///< the same of integers
 };
@@ -127,6 +128,7 @@ struct LinearArgs {
   std::uint32_t groups, choices;
   // Of up to gemv_rows rows: warps that share columns, how many of these, tiles of all columns.
   std::uint32_t team, team_columns, column_tiles;
+  bool reads_ahead;  ///< weights are constants, which may be read while earlier kernels run
   Reporter reporter;
   // Parts of `split_depth` of the depth, whose sums are at `partial`: f32 [splits, rows, columns].
   Address partial;

@@ -4,11 +4,16 @@
 #define TENON_CUDA_BOUNDS_plain
 #define TENON_CUDA_BOUNDS_barriers
 #define TENON_CUDA_BOUNDS_crowded __launch_bounds__(128, 4)
+#define TENON_CUDA_BOUNDS_waiting
+#define TENON_CUDA_WAIT_plain wait_for_earlier()
+#define TENON_CUDA_WAIT_barriers wait_for_earlier()
+#define TENON_CUDA_WAIT_crowded wait_for_earlier()
+#define TENON_CUDA_WAIT_waiting
 #define TENON_CUDA_KERNEL(id, Args, kind, call)                   \
   extern "C" __global__ void TENON_CUDA_BOUNDS_##kind tenon_##id( \
       const __grid_constant__ Args args) {                        \
     const Thread thread;                                          \
     let_next_begin();                                             \
-    wait_for_earlier();                                           \
+    TENON_CUDA_WAIT_##kind;                                       \
     call;                                                         \
   }

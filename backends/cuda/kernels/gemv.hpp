@@ -371,6 +371,7 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
   TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns);
   const std::uint32_t tile = thread.block() % args.column_tiles;
   const std::uint32_t row = thread.block() / args.column_tiles;
+  if (!args.reads_ahead || !has_pieces<Type>(args)) wait_for_earlier();
   const std::int64_t group = group_of(args, row);
   if (group < 0) return;
   if (!has_pieces<Type>(args)) return multiply_unaligned<Type>(thread, args, tile, row, 1, group);
@@ -380,7 +381,7 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
   const typename Piece<Type>::Lane piece_lane(lane);
   Stream stream(thread, args, share, words);
   TENON_UNROLL for (std::uint32_t i = 0; i + 1 < Stream::stages; ++i) stream.fetch(args, words);
-  // What is above reads weights alone.
+  wait_for_earlier();  // what is above reads weights alone
   if (lane < share.columns) sums[own_sums + lane] = 0.0f;
   for (std::uint32_t slice = share.member;; slice += args.team) {
     const std::uint32_t left = elements_of_slice<Type>(slice, args.depth);
@@ -432,6 +433,7 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
   TENON_SHARED(thread, Words4, ring, gemv_warps * Stream::stages * Stream::stage_room);
   TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns* gemv_rows);
   const std::uint32_t tile = thread.block();
+  if (!args.reads_ahead || !has_pieces<Type>(args)) wait_for_earlier();
   if (!has_pieces<Type>(args)) {
     return multiply_unaligned<Type>(thread, args, tile, 0, gemv_rows, 0);
   }
@@ -442,7 +444,7 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
   const typename Piece<Type>::Lane piece_lane(lane);
   Stream stream(thread, args, share, words);
   TENON_UNROLL for (std::uint32_t i = 0; i + 1 < Stream::stages; ++i) stream.fetch(args, words);
-  // What is above reads weights alone.
+  wait_for_earlier();  // what is above reads weights alone
   for (std::uint32_t i = lane; i < share.columns * gemv_rows; i += warp_size) {
     sums[own_sums + i] = 0.0f;
   }

@@ -200,6 +200,39 @@ TENON_DEVICE void binary(const Thread& thread, const PointArgs& args) {
   }
 }
 
+/// y = of(a, b) of dense arrays, four elements at a time. Addresses are multiples of 16.
+template <class Function>
+TENON_DEVICE void map_fours(const Thread& thread, const PointArgs& args, const Function& of) {
+  const std::uint32_t fours = args.axes.count / 4;
+  const bool has_b = args.b.data != 0;
+  for (std::uint32_t i = first_of(thread); i < fours; i += stride_of(thread)) {
+    const Words4 a = global<const Words4>(args.a.data)[i];
+    const Words4 b = has_b ? global<const Words4>(args.b.data)[i] : Words4{};
+    Words4 y;
+    TENON_UNROLL for (std::uint32_t part = 0; part < 4; ++part) {
+      y.at[part] = float_to_bits(of(bits_to_float(a.at[part]), bits_to_float(b.at[part])));
+    }
+    global<Words4>(args.y.data)[i] = y;
+  }
+  const std::uint32_t last = 4 * fours + first_of(thread);
+  if (last >= args.axes.count || first_of(thread) >= 4) return;
+  const float b = has_b ? global<const float>(args.b.data)[last] : 0.0f;
+  global<float>(args.y.data)[last] = of(global<const float>(args.a.data)[last], b);
+}
+/// Whether map_fours may be used.
+TENON_DEVICE bool are_fours(const PointArgs& args) {
+  return args.is_dense && (args.a.data | args.b.data | args.y.data) % sizeof(Words4) == 0;
+}
+
+TENON_DEVICE void unary_real_elements(const Thread& thread, const PointArgs& args) {
+  if (!are_fours(args)) return unary<float>(thread, args);
+  map_fours(thread, args, [&](float a, float) { return unary_of(args.op, a, args); });
+}
+TENON_DEVICE void binary_real_elements(const Thread& thread, const PointArgs& args) {
+  if (!are_fours(args)) return binary<float>(thread, args);
+  map_fours(thread, args, [&](float a, float b) { return binary_of(args.op, a, b); });
+}
+
 template <class C>
 TENON_DEVICE void compare(const Thread& thread, const PointArgs& args) {
   for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {

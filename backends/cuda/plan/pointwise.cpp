@@ -196,7 +196,17 @@ Refusal plan_point(const Step& step, Emitter* out) {
   for (std::size_t i = 0; i < step.inputs.size(); ++i) {
     set(*arrays[i], step.inputs[i], axes.steps[i + 1]);
   }
-  out->launch(op.kernel, grid_of(axes.axes.count), draft);
+  const auto is_dense = [](const Operand& operand, const Steps& steps) {
+    return operand.shape.dtype() == f32 && steps.bytes[0] == block_bytes(f32);
+  };
+  bool are_dense = axes.axes.rank == 1 && is_dense(y, axes.steps[0]);
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    are_dense = are_dense && is_dense(step.inputs[i], axes.steps[i + 1]);
+  }
+  draft.args.is_dense = are_dense;
+  // Most arrays begin at multiples of 16 bytes, and have a thread for four elements.
+  const std::uint32_t threads = are_dense ? axes.axes.count / 4 + 1 : axes.axes.count;
+  out->launch(op.kernel, grid_of(threads), draft);
   return std::nullopt;
 }
 

@@ -216,6 +216,8 @@ Refusal plan_linear(const Step& step, Emitter* out) {
     draft.address(args.w, w_rows.source);
     args.x_step = x_rows.step;
     args.w_step = w_rows.step;
+    args.reads_ahead =
+        w.place.kind == Place::Kind::constant && w_rows.source.kind == Source::Kind::operand;
   }
   if (op->has_bias) set_bias(draft, step.inputs[2]);
   if (op->has_residual) {

@@ -3,6 +3,7 @@
 #include "generated_kernels.hpp"
 #include "lower/point_groups.hpp"
 #include "plan/activations.hpp"
+#include "plan/heads.hpp"
 #include "plan/points.hpp"
 #include "run_graph.hpp"
 #include "run_memory.hpp"
@@ -93,6 +94,7 @@ struct CompiledSteps {
   std::vector<Step> steps;  ///< to which the plan refers
   std::vector<std::unique_ptr<const ConvolutionPair>> pairs;
   std::vector<std::unique_ptr<const lowering::PointGroup>> groups;
+  std::vector<std::unique_ptr<const HeadSteps>> heads;
   std::string fusion;  ///< how many there are, or why none
   LaunchPlan plan;
   std::vector<bool> constants;
@@ -327,6 +329,7 @@ class CudaPartition final : public Partition {
                               .allows_tf32 = device.tf32 && !is_exact_};
     result->pairs = pair_activations(program_, steps_, result->steps, options);
     if (fuses) fuse(*result);
+    result->heads = merge_heads(program_, steps_, result->steps);
     Emitter emitter(result->plan, options);
     emitter.steps(result->steps);
     Uses uses(program_, steps_);

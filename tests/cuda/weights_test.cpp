@@ -1,5 +1,6 @@
 // Products with weights of every type, and what caches hold, against the reference.
 #include "emulated.hpp"
+#include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
 
 #include <tenon/graph.hpp>
@@ -473,6 +474,81 @@ TEST_CASE("cuda: a cache of q8_0 has the CPU's codes, and attention reads it", "
                 attention(q, k, v, {.causal = true, .window = 37}),
                 attention(q, k, v, {.causal = true, .softcap = 2.5}, rows, {}, sinks),
                 attention(q, k, v, {.window = 60}, rows)});
+  }
+}
+
+/// What a layer does with heads before attention: rotated queries, and the caches.
+struct HeadsCase {
+  DType heads, cache;
+  bool has_table;
+  std::int32_t position;
+};
+std::vector<HostBuffer> run_heads(const HeadsCase& at, const BackendPtr& backend,
+                                  std::vector<std::string>& notes) {
+  Random random(5);
+  Graph graph;
+  const Graph::Recording recording(graph);
+  std::vector<HostBuffer> given;
+  const auto input = [&](const HostBuffer& value) {
+    given.push_back(value);
+    return graph.input("", value.shape());
+  };
+  const Shape cache = at.has_table ? Shape({2, 5, 2, 4, 32}, f32) : Shape({2, 2, 2, 12, 32}, f32);
+  const Tensor keys = input(random.uniform(cache).to(at.cache));
+  const Tensor values = input(random.uniform(cache).to(at.cache));
+  const Tensor q = input(random.uniform(Shape({2, 3, 4, 32}, f32)).to(at.heads));
+  const Tensor k = input(random.uniform(Shape({2, 3, 2, 32}, f32)).to(at.heads));
+  const Tensor v = input(random.uniform(Shape({2, 3, 2, 32}, f32)).to(at.heads));
+  const Tensor layer = input(HostBuffer::of<std::int64_t>(Shape({}, i64), {1}));
+  const Tensor rows = input(HostBuffer::of<std::int32_t>(Shape({2}, i32), {at.position, 2}));
+  const Tensor places =
+      input(HostBuffer::of<std::int32_t>(Shape({2, 3}, i32), {7, 8, 9, 2, 3, 400}));
+  Tensor table;
+  if (at.has_table) {
+    table = input(HostBuffer::of<std::int32_t>(Shape({2, 3}, i32), {4, 1, 0, 3, 2, -1}));
+  }
+  const Rope options{.dims = 24, .interleaved = at.has_table};
+  const Tensor rotated = rope(q, places, options), rotated_keys = rope(k, places, options);
+  const std::vector<Tensor> outputs{rotated, cache_update(keys, layer, rotated_keys, rows, table),
+                                    cache_update(values, layer, v, rows, table)};
+  Session session(graph.program(outputs), {.backends = {backend}});
+  session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+  std::vector<Buffer> buffers;
+  std::vector<Shape> shapes;
+  for (const HostBuffer& value : given) {
+    buffers.push_back(value.to_device(cpu_device()));
+    shapes.push_back(value.shape());
+  }
+  std::vector<HostBuffer> results;
+  for (const Buffer& output : session.forward(std::move(buffers))) {
+    results.push_back(output.to_host());
+  }
+  for (const PlanReport::Part& part : session.report(shapes).parts) {
+    notes.insert(notes.end(), part.notes.begin(), part.notes.end());
+  }
+  return results;
+}
+
+TEST_CASE("cuda: rope of queries and keys and the updates of caches", "[gpu][weights]") {
+  const BackendPtr device = device_backends(test_device(), {.exact = true}).at(0);
+  for (const HeadsCase& at :
+       {HeadsCase{f32, f16, false, 9}, HeadsCase{f32, f32, true, 5}, HeadsCase{f16, bf16, true, 0},
+        HeadsCase{bf16, f32, false, 1}, HeadsCase{f32, DType::q8_0, false, 9}}) {
+    CAPTURE(name(at.heads), name(at.cache), at.has_table, at.position);
+    std::vector<std::string> notes, none;
+    const auto got = run_heads(at, device, notes);
+    const auto wanted = run_heads(at, make_reference_backend({}), none);
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      expect_close(got[i].to(f32), wanted[i].to(f32), 1e-2, 1e-2);
+    }
+    // q8_0 is stored in blocks, whose elements no thread of a rope has.
+    CHECK(notes.at(0).starts_with(at.cache == DType::q8_0 ? "4 launches" : "1 launches"));
+  }
+  for (const bool has_table : {false, true}) {
+    std::vector<std::string> notes;
+    const std::string what = expect_error(
+        Errc::out_of_range, [&] { run_heads({f32, f16, has_table, 10}, device, notes); });
+    CHECK(what.find("cache_update") != std::string::npos);
   }
 }
 

@@ -193,6 +193,13 @@ struct CacheArgs {
   Reporter reporter;
 };
 
+/// What a layer of a language model does with its heads before attention. What `keys` gives is in
+/// `key_cache` alone.
+struct HeadsArgs {
+  RopeArgs queries, keys;
+  CacheArgs key_cache, value_cache;
+};
+
 /// One side of windows over images: `windows` of `taps` elements each, of an axis of `size`.
 struct WindowSide {
   std::int64_t stride, dilation, before, taps, size, windows;

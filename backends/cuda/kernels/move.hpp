@@ -150,43 +150,61 @@ TENON_DEVICE void fill_elements(const Thread& thread, const FillArgs& args) {
   }
 }
 
+/// Two elements of a head that were rotated together, or one that passes through: `second` is then
+/// `first`.
+struct Rotated {
+  std::uint32_t first, second;
+  float a, b;
+};
+
+TENON_DEVICE std::uint32_t rope_items(const RopeArgs& args) { return args.depth - args.pairs; }
+
+TENON_DEVICE Rotated rotated(const RopeArgs& args, const Index& at, std::uint32_t item) {
+  const Address x = place_of(args.x, at, args.heads.rank);
+  const auto element = [&](std::uint32_t d) {
+    return load_real(args.x.dtype, x + static_cast<Address>(d * args.x_step));
+  };
+  if (item >= args.pairs) {
+    const std::uint32_t d = item + args.pairs;
+    const float value = element(d);
+    return {d, d, value, value};
+  }
+  const std::uint32_t first = args.is_interleaved ? 2 * item : item;
+  const std::uint32_t second = args.is_interleaved ? 2 * item + 1 : item + args.pairs;
+  const float a = element(first), b = element(second);
+  std::int64_t position_at = at.at[0] * args.position_steps[0] + at.at[1] * args.position_steps[2];
+  if (args.position_steps[1] != 0) {
+    position_at += global<const std::int32_t>(args.sections)[item] * args.position_steps[1];
+  }
+  const auto position = static_cast<double>(
+      load_integer(DType::i32, args.positions + static_cast<Address>(position_at)));
+  double frequency = global<const double>(args.frequencies)[item];
+  if (args.factors != 0) {
+    const auto factor_at = static_cast<Address>(item * args.factor_step);
+    frequency /= static_cast<double>(*global<const float>(args.factors + factor_at));
+  }
+  // Turns are taken off in double, so that far positions are as accurate as near ones.
+  const double angle = position * frequency;
+  constexpr double turn = 6.283185307179586476925286766559;
+  const auto rest = static_cast<float>(angle - turn * rint(angle / turn));
+  const float cosine = args.magnitude * cosf(rest), sine = args.magnitude * sinf(rest);
+  return {first, second, a * cosine - b * sine, b * cosine + a * sine};
+}
+
+/// Of item `i` of all heads.
+TENON_DEVICE void rotate_item(const RopeArgs& args, std::uint32_t i) {
+  const std::uint32_t items = rope_items(args);
+  const Index at = index_of(args.heads, i / items);
+  const Rotated pair = rotated(args, at, i % items);
+  const Address y = place_of(args.y, at, args.heads.rank);
+  store_real(args.y.dtype, y + static_cast<Address>(pair.first * args.y_step), pair.a);
+  store_real(args.y.dtype, y + static_cast<Address>(pair.second * args.y_step), pair.b);
+}
+
 /// A pair of elements per thread, or an element that passes through.
 TENON_DEVICE void rotate(const Thread& thread, const RopeArgs& args) {
-  const std::uint32_t items = args.depth - args.pairs, count = args.heads.count * items;
-  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
-    const Index at = index_of(args.heads, i / items);
-    const Address x = place_of(args.x, at, args.heads.rank);
-    const Address y = place_of(args.y, at, args.heads.rank);
-    const std::uint32_t item = i % items;
-    if (item >= args.pairs) {
-      const std::int64_t d = item + args.pairs;
-      store_real(args.y.dtype, y + static_cast<Address>(d * args.y_step),
-                 load_real(args.x.dtype, x + static_cast<Address>(d * args.x_step)));
-      continue;
-    }
-    const std::int64_t position_at =
-        at.at[0] * args.position_steps[0] +
-        global<const std::int32_t>(args.sections)[item] * args.position_steps[1] +
-        at.at[1] * args.position_steps[2];
-    const auto position = static_cast<double>(
-        load_integer(DType::i32, args.positions + static_cast<Address>(position_at)));
-    double frequency = global<const double>(args.frequencies)[item];
-    if (args.factors != 0) {
-      const auto factor_at = static_cast<Address>(item * args.factor_step);
-      frequency /= static_cast<double>(*global<const float>(args.factors + factor_at));
-    }
-    // Turns are taken off in double, so that far positions are as accurate as near ones.
-    const double angle = position * frequency;
-    constexpr double turn = 6.283185307179586476925286766559;
-    const auto rest = static_cast<float>(angle - turn * rint(angle / turn));
-    const float cosine = args.magnitude * cosf(rest), sine = args.magnitude * sinf(rest);
-    const std::int64_t first = args.is_interleaved ? 2 * item : item;
-    const std::int64_t second = args.is_interleaved ? 2 * item + 1 : item + args.pairs;
-    const float a = load_real(args.x.dtype, x + static_cast<Address>(first * args.x_step));
-    const float b = load_real(args.x.dtype, x + static_cast<Address>(second * args.x_step));
-    store_real(args.y.dtype, y + static_cast<Address>(first * args.y_step), a * cosine - b * sine);
-    store_real(args.y.dtype, y + static_cast<Address>(second * args.y_step), b * cosine + a * sine);
-  }
+  const std::uint32_t count = args.heads.count * rope_items(args);
+  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) rotate_item(args, i);
 }
 
 /// Whether everything that this launch writes is in range: nothing is written otherwise.
@@ -234,14 +252,55 @@ TENON_DEVICE Address cache_row(const CacheArgs& args, std::uint32_t b, std::uint
          static_cast<Address>(layer * steps[0] + row * steps[1] + h * steps[2] + place * steps[3]);
 }
 
+TENON_DEVICE void append_element(const CacheArgs& args, std::uint32_t i) {
+  const Index at = index_of(args.axes, i);
+  const float x = load_real(args.x.dtype, place_of(args.x, at, args.axes.rank));
+  const Address row = cache_row(args, at.at[0], at.at[1], at.at[2]);
+  const std::int64_t element = at.at[3] * args.cache.steps.bytes[4];
+  store_real(args.cache.dtype, row + static_cast<Address>(element), x);
+}
+
 TENON_DEVICE void append_plain(const Thread& thread, const CacheArgs& args) {
   if (!is_in_range(args)) return;
   for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
-    const Index at = index_of(args.axes, i);
-    const float x = load_real(args.x.dtype, place_of(args.x, at, args.axes.rank));
-    const Address row = cache_row(args, at.at[0], at.at[1], at.at[2]);
-    const std::int64_t element = at.at[3] * args.cache.steps.bytes[4];
-    store_real(args.cache.dtype, row + static_cast<Address>(element), x);
+    append_element(args, i);
+  }
+}
+
+/// As it would be in memory.
+TENON_DEVICE float rounded_as(DType dtype, float value) {
+  if (dtype == DType::f16) return widen_half(narrow_half(value));
+  if (dtype == DType::bf16) return widen_bfloat16(narrow_bfloat16(value));
+  return value;
+}
+
+/// Item `i` of the keys' heads, rotated, in their cache.
+TENON_DEVICE void append_rotated(const RopeArgs& keys, const CacheArgs& cache, std::uint32_t i) {
+  const std::uint32_t items = rope_items(keys);
+  const Index at = index_of(keys.heads, i / items);
+  const Rotated pair = rotated(keys, at, i % items);
+  const Address row = cache_row(cache, at.at[0], at.at[1], at.at[2]);
+  const auto store = [&](std::uint32_t d, float value) {
+    store_real(cache.cache.dtype, row + static_cast<Address>(d * cache.cache.steps.bytes[4]),
+               rounded_as(keys.y.dtype, value));
+  };
+  store(pair.first, pair.a);
+  store(pair.second, pair.b);
+}
+
+/// Rope of queries and keys, and the updates of the caches of these keys and of values.
+TENON_DEVICE void rotate_and_append(const Thread& thread, const HeadsArgs& args) {
+  const std::uint32_t queries = args.queries.heads.count * rope_items(args.queries);
+  const std::uint32_t keys = args.keys.heads.count * rope_items(args.keys);
+  const std::uint32_t count = queries + keys + args.value_cache.axes.count;
+  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
+    if (i < queries) {
+      rotate_item(args.queries, i);
+    } else if (i < queries + keys) {
+      if (is_in_range(args.key_cache)) append_rotated(args.keys, args.key_cache, i - queries);
+    } else if (is_in_range(args.value_cache)) {
+      append_element(args.value_cache, i - queries - keys);
+    }
   }
 }
 

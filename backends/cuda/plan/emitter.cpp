@@ -63,8 +63,9 @@ Refusal plan_step(const Step& step, Emitter* out) {
   return planner(step, out != nullptr && step.output.shape.elements() == 0 ? nullptr : out);
 }
 
-std::int32_t Emitter::reporter() {
-  plan_.reporters.push_back(step_);
+std::int32_t Emitter::reporter() { return reporter(*step_); }
+std::int32_t Emitter::reporter(const Step& step) {
+  plan_.reporters.push_back(&step);
   return static_cast<std::int32_t>(plan_.reporters.size() - 1);
 }
 

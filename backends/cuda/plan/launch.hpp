@@ -135,6 +135,8 @@ class Emitter {
   const PlanOptions& options() const noexcept { return options_; }
   /// The number of the current step among those that report errors.
   std::int32_t reporter();
+  /// The same of one that the current step was made of.
+  std::int32_t reporter(const Step& step);
   /// Memory that is the current step's alone.
   Source scratch(std::int64_t bytes);
   /// The copy of an operand's rows as bf16 that an earlier step made, if nothing has overwritten the

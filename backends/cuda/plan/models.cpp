@@ -1,5 +1,6 @@
 // What language models have besides products: attention, positions, caches, tables.
 #include "kernels/block_sizes.hpp"
+#include "plan/heads.hpp"
 #include "plan/planners.hpp"
 
 #include <tenon/ops.hpp>
@@ -78,6 +79,81 @@ std::uint32_t group_heads(const AttentionArgs& args) {
   return static_cast<std::uint32_t>(heads);
 }
 
+template <class Args>
+void set_rope(Draft<Args>& draft, RopeArgs& args, const Step& step, Emitter& out) {
+  const auto* const op = step.op.as<Rope>();
+  const Operand &x = step.inputs[0], &positions = step.inputs[1];
+  const std::int64_t rotated = op->dims == 0 ? x.shape[3] : op->dims;
+  for (std::size_t i = 0; i < 3; ++i) {
+    args.heads.sizes[i] = static_cast<std::uint32_t>(x.shape.dims()[i]);
+    args.x.steps.bytes[i] = x.strides[i];
+    args.y.steps.bytes[i] = step.output.strides[i];
+  }
+  args.heads.rank = 3;
+  args.heads.count = args.heads.sizes[0] * args.heads.sizes[1] * args.heads.sizes[2];
+  draft.address(args.x.data, x);
+  draft.address(args.y.data, step.output);
+  args.x.dtype = args.y.dtype = x.shape.dtype();
+  args.x_step = x.strides[3];
+  args.y_step = step.output.strides[3];
+  draft.address(args.positions, positions);
+  const bool has_sections = !op->sections.empty();
+  const int rank = positions.shape.rank();
+  const bool has_batch = rank == (has_sections ? 3 : 2);
+  args.position_steps[0] = has_batch ? step_of(positions, 0) : 0;
+  args.position_steps[1] = has_sections ? step_of(positions, rank - 2) : 0;
+  args.position_steps[2] = step_of(positions, rank - 1);
+  draft.address(args.frequencies, out.data_of(op->frequencies(rotated)));
+  draft.address(args.sections, out.data_of(op->section_of_pairs(rotated / 2)));
+  if (op->has_freq_factors) {
+    draft.address(args.factors, step.inputs[2]);
+    args.factor_step = step.inputs[2].strides[0];
+  }
+  args.pairs = static_cast<std::uint32_t>(rotated / 2);
+  args.depth = static_cast<std::uint32_t>(x.shape[3]);
+  args.magnitude = static_cast<float>(op->magnitude());
+  args.is_interleaved = op->interleaved;
+}
+std::uint64_t items_of(const RopeArgs& args) {
+  return std::uint64_t{args.heads.count} * (args.depth - args.pairs);
+}
+
+template <class Args>
+void set_cache_update(Draft<Args>& draft, CacheArgs& args, const Step& step, Emitter& out) {
+  const Operand &x = step.inputs[2], &cache = step.output;
+  const DType dtype = cache.shape.dtype();
+  args.axes.rank = 4;
+  args.axes.count = 1;
+  for (std::size_t i = 0; i < 4; ++i) {
+    args.axes.sizes[i] = static_cast<std::uint32_t>(x.shape.dims()[i]);
+    args.x.steps.bytes[i] = x.strides[i];
+  }
+  if (is_block(dtype)) {
+    args.axes.sizes[3] /= 32;
+    args.x.steps.bytes[3] *= 32;
+    args.x.steps.bytes[4] = x.strides[3];
+  }
+  for (int i = 0; i < 4; ++i) args.axes.count *= args.axes.sizes[i];
+  for (std::size_t i = 0; i < 5; ++i) args.cache.steps.bytes[i] = cache.strides[i];
+  args.x.dtype = x.shape.dtype();
+  args.cache.dtype = dtype;
+  draft.address(args.x.data, x);
+  draft.address(args.cache.data, cache);
+  draft.address(args.layer, step.inputs[1]);
+  draft.address(args.position, step.inputs[3]);
+  args.position_step = step_of(step.inputs[3], 0);
+  args.layers = static_cast<std::uint32_t>(cache.shape[0]);
+  args.rows_or_pages = static_cast<std::uint32_t>(cache.shape[1]);
+  args.page_size = static_cast<std::uint32_t>(cache.shape[3]);
+  args.pages_per_row = 1;
+  if (step.op.as<CacheUpdate>()->has_table) {
+    draft.address(args.table, step.inputs[4]);
+    set_steps(args.table_steps, step.inputs[4]);
+    args.pages_per_row = static_cast<std::uint32_t>(step.inputs[4].shape[1]);
+  }
+  draft.reporter(args.reporter, out.reporter(step));
+}
+
 }  // namespace
 
 Refusal plan_attention(const Step& step, Emitter* out) {
@@ -154,49 +230,16 @@ Refusal plan_attention(const Step& step, Emitter* out) {
 }
 
 Refusal plan_rope(const Step& step, Emitter* out) {
-  const auto* const op = step.op.as<Rope>();
-  const Operand &x = step.inputs[0], &positions = step.inputs[1];
+  const Operand& x = step.inputs[0];
   if (!is_real(x.shape.dtype())) return unsupported(x.shape.dtype());
   if (out == nullptr) return std::nullopt;
-  const std::int64_t rotated = op->dims == 0 ? x.shape[3] : op->dims;
   Draft<RopeArgs> draft;
-  RopeArgs& args = draft.args;
-  for (std::size_t i = 0; i < 3; ++i) {
-    args.heads.sizes[i] = static_cast<std::uint32_t>(x.shape.dims()[i]);
-    args.x.steps.bytes[i] = x.strides[i];
-    args.y.steps.bytes[i] = step.output.strides[i];
-  }
-  args.heads.rank = 3;
-  args.heads.count = args.heads.sizes[0] * args.heads.sizes[1] * args.heads.sizes[2];
-  draft.address(args.x.data, x);
-  draft.address(args.y.data, step.output);
-  args.x.dtype = args.y.dtype = x.shape.dtype();
-  args.x_step = x.strides[3];
-  args.y_step = step.output.strides[3];
-  draft.address(args.positions, positions);
-  const bool has_sections = !op->sections.empty();
-  const int rank = positions.shape.rank();
-  const bool has_batch = rank == (has_sections ? 3 : 2);
-  args.position_steps[0] = has_batch ? step_of(positions, 0) : 0;
-  args.position_steps[1] = has_sections ? step_of(positions, rank - 2) : 0;
-  args.position_steps[2] = step_of(positions, rank - 1);
-  draft.address(args.frequencies, out->data_of(op->frequencies(rotated)));
-  draft.address(args.sections, out->data_of(op->section_of_pairs(rotated / 2)));
-  if (op->has_freq_factors) {
-    draft.address(args.factors, step.inputs[2]);
-    args.factor_step = step.inputs[2].strides[0];
-  }
-  args.pairs = static_cast<std::uint32_t>(rotated / 2);
-  args.depth = static_cast<std::uint32_t>(x.shape[3]);
-  args.magnitude = static_cast<float>(op->magnitude());
-  args.is_interleaved = op->interleaved;
-  out->launch(Kernel::rope, grid_of(std::uint64_t{args.heads.count} * (args.depth - args.pairs)),
-              draft);
+  set_rope(draft, draft.args, step, *out);
+  out->launch(Kernel::rope, grid_of(items_of(draft.args)), draft);
   return std::nullopt;
 }
 
 Refusal plan_cache_update(const Step& step, Emitter* out) {
-  const auto* const op = step.op.as<CacheUpdate>();
   const Operand &old = step.inputs[0], &x = step.inputs[2], &cache = step.output;
   const DType dtype = cache.shape.dtype();
   if (!is_real(x.shape.dtype())) return unsupported(x.shape.dtype());
@@ -206,39 +249,24 @@ Refusal plan_cache_update(const Step& step, Emitter* out) {
   if (out == nullptr) return std::nullopt;
   if (!(old.place == cache.place)) emit_copy(old, source_of(old), cache, source_of(cache), *out);
   Draft<CacheArgs> draft;
-  CacheArgs& args = draft.args;
-  args.axes.rank = 4;
-  args.axes.count = 1;
-  for (std::size_t i = 0; i < 4; ++i) {
-    args.axes.sizes[i] = static_cast<std::uint32_t>(x.shape.dims()[i]);
-    args.x.steps.bytes[i] = x.strides[i];
-  }
-  if (is_block(dtype)) {
-    args.axes.sizes[3] /= 32;
-    args.x.steps.bytes[3] *= 32;
-    args.x.steps.bytes[4] = x.strides[3];
-  }
-  for (int i = 0; i < 4; ++i) args.axes.count *= args.axes.sizes[i];
-  for (std::size_t i = 0; i < 5; ++i) args.cache.steps.bytes[i] = cache.strides[i];
-  args.x.dtype = x.shape.dtype();
-  args.cache.dtype = dtype;
-  draft.address(args.x.data, x);
-  draft.address(args.cache.data, cache);
-  draft.address(args.layer, step.inputs[1]);
-  draft.address(args.position, step.inputs[3]);
-  args.position_step = step_of(step.inputs[3], 0);
-  args.layers = static_cast<std::uint32_t>(cache.shape[0]);
-  args.rows_or_pages = static_cast<std::uint32_t>(cache.shape[1]);
-  args.page_size = static_cast<std::uint32_t>(cache.shape[3]);
-  args.pages_per_row = 1;
-  if (op->has_table) {
-    draft.address(args.table, step.inputs[4]);
-    set_steps(args.table_steps, step.inputs[4]);
-    args.pages_per_row = static_cast<std::uint32_t>(step.inputs[4].shape[1]);
-  }
-  draft.reporter(args.reporter, out->reporter());
+  set_cache_update(draft, draft.args, step, *out);
   out->launch(is_block(dtype) ? Kernel::cache_update_q8_0 : Kernel::cache_update,
-              grid_of(args.axes.count), draft);
+              grid_of(draft.args.axes.count), draft);
+  return std::nullopt;
+}
+
+Refusal plan_heads_into_cache(const Step& step, Emitter* out) {
+  if (out == nullptr) return std::nullopt;
+  const HeadSteps& heads = *step.op.as<HeadsIntoCache>()->steps;
+  Draft<HeadsArgs> draft;
+  HeadsArgs& args = draft.args;
+  set_rope(draft, args.queries, heads.queries, *out);
+  set_rope(draft, args.keys, heads.keys, *out);
+  set_cache_update(draft, args.key_cache, heads.key_cache, *out);
+  set_cache_update(draft, args.value_cache, heads.value_cache, *out);
+  out->launch(Kernel::heads_into_cache,
+              grid_of(items_of(args.queries) + items_of(args.keys) + args.value_cache.axes.count),
+              draft);
   return std::nullopt;
 }
 

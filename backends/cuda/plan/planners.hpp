@@ -41,6 +41,7 @@ TENON_CUDA_PLANNER(plan_activated_convolution);
 TENON_CUDA_PLANNER(plan_attention);
 TENON_CUDA_PLANNER(plan_rope);
 TENON_CUDA_PLANNER(plan_cache_update);
+TENON_CUDA_PLANNER(plan_heads_into_cache);
 TENON_CUDA_PLANNER(plan_embedding);
 TENON_CUDA_PLANNER(plan_dequantize);
 TENON_CUDA_PLANNER(plan_conv2d);

@@ -174,12 +174,6 @@ inline std::uint32_t funnel_shift(std::uint32_t low, std::uint32_t high, unsigne
   return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> shift);
 }
 
-/// At once: it does not find a wait that is missing.
-inline void copy_to_shared(void* to, Address from) {
-  std::memcpy(to, global<const std::byte>(from), 16);
-}
-inline void wait_for_copies() {}
-
 // Blocks run one after the other.
 inline void publish() {}
 inline bool is_last_of(std::uint32_t* ticket, std::uint32_t count) {

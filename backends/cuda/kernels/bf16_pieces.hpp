@@ -11,11 +11,11 @@
 
 namespace tenon::cuda {
 
-/// Of memory that nothing writes meanwhile.
+// Loads in the order in which they are written, none before those that wait_for_earlier() is for.
 TENON_DEVICE std::uint32_t load_word(Address at) {
 #if defined(__CUDA_ARCH__)
   std::uint32_t word;
-  asm("ld.global.nc.u32 %0, [%1];" : "=r"(word) : "l"(at));
+  asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(at));
   return word;
 #else
   return *global<const std::uint32_t>(at);
@@ -24,58 +24,34 @@ TENON_DEVICE std::uint32_t load_word(Address at) {
 TENON_DEVICE std::uint32_t load_short(Address at) {
 #if defined(__CUDA_ARCH__)
   std::uint16_t bits;
-  asm("ld.global.nc.u16 %0, [%1];" : "=h"(bits) : "l"(at));
+  asm volatile("ld.global.u16 %0, [%1];" : "=h"(bits) : "l"(at));
   return bits;
 #else
   return *global<const std::uint16_t>(at);
 #endif
 }
-TENON_DEVICE Words load_aligned_words(Address at) {
-#if defined(__CUDA_ARCH__)
-  Words words;
-  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
-      : "=r"(words.at[0]), "=r"(words.at[1]), "=r"(words.at[2]), "=r"(words.at[3])
-      : "l"(at));
-  return words;
-#else
-  return *global<const Words>(at);
-#endif
+TENON_DEVICE Words4 load_aligned_words(Address at) {
+  const FourWords words = load_words(at);
+  return {{words.word[0], words.word[1], words.word[2], words.word[3]}};
 }
 
-/// 32 bits of two words, from bit `shift` of `low` on, which is below 32.
-TENON_DEVICE std::uint32_t bits_of_two(std::uint32_t low, std::uint32_t high, unsigned shift) {
-#if defined(__CUDA_ARCH__)
-  return __funnelshift_r(low, high, shift);
-#else
-  return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> shift);
-#endif
-}
-
-/// Sixteen bytes at a multiple of two. Words that are read lie in memory that the bytes lie in, too.
-TENON_DEVICE Words load_shifted_words(Address at) {
+/// Sixteen bytes at a multiple of two. Words4 that are read lie in memory that the bytes lie in, too.
+TENON_DEVICE Words4 load_shifted_words(Address at) {
   const auto odd = static_cast<unsigned>(at % 4);  // 0 or 2
   const Address begin = at - odd;
-  Words words;
+  Words4 words;
   std::uint32_t last = odd != 0 ? load_short(at + 14) : 0;
   TENON_UNROLL for (int i = 3; i >= 0; --i) {
     const std::uint32_t word = load_word(begin + 4 * static_cast<Address>(i));
-    words.at[i] = bits_of_two(word, last, 8 * odd);
+    words.at[i] = funnel_shift(word, last, 8 * odd);
     last = word;
   }
   return words;
 }
-TENON_DEVICE Words load_words(Address at, bool is_aligned) {
+TENON_DEVICE Words4 load_words(Address at, bool is_aligned) {
   return is_aligned ? load_aligned_words(at) : load_shifted_words(at);
 }
 
-/// Byte i of `codes`, which is below 128, as a float: 1/2 + code / 256.
-TENON_DEVICE float mantissa_of(std::uint32_t codes, unsigned i) {
-#if defined(__CUDA_ARCH__)
-  return bits_to_float(__byte_perm(codes, 0x3F000000u, 0x7044u | i << 8));
-#else
-  return bits_to_float(0x3F000000u | (codes >> (8 * i) & 255u) << 16);
-#endif
-}
 /// Byte i as a float, and 2^15 more.
 TENON_DEVICE float lifted_code(std::uint32_t codes, unsigned i) {
 #if defined(__CUDA_ARCH__)
@@ -89,7 +65,7 @@ TENON_DEVICE float lifted_code(std::uint32_t codes, unsigned i) {
 struct Scaling {
   float factor, base;
 };
-/// code * scale + offset, of mantissa_of(code).
+/// code * scale + offset, of fraction_of_byte(code).
 TENON_DEVICE Scaling scaling_of(float scale, float offset) {
   return {256 * scale, offset - 128 * scale};
 }
@@ -102,8 +78,8 @@ TENON_DEVICE void scale_codes(std::uint32_t first, std::uint32_t second, const S
   TENON_UNROLL for (unsigned i = 0; i < 4; ++i) {
     const std::uint32_t codes = i < 2 ? first : second;
     const unsigned at = i % 2 * 2;
-    pairs[i] = narrow_pair(scaled(mantissa_of(codes, at), scaling),
-                           scaled(mantissa_of(codes, at + 1), scaling));
+    pairs[i] = narrow_pair(scaled(fraction_of_byte(codes, at), scaling),
+                           scaled(fraction_of_byte(codes, at + 1), scaling));
   }
 }
 
@@ -118,7 +94,7 @@ struct Pieces;
 template <>
 struct Pieces<quant::BlockQ4_0> {
   static constexpr bool are_loaded_ahead = true;
-  Words nibbles[2];
+  Words4 nibbles[2];
   std::uint32_t d[2];
   unsigned shift;
 
@@ -129,7 +105,7 @@ struct Pieces<quant::BlockQ4_0> {
       const Address block = row + Address{number} * sizeof(quant::BlockQ4_0);
       const bool is_inside = number * 32 < depth;
       d[piece] = is_inside ? load_short(block) : 0;
-      nibbles[piece] = is_inside ? load_shifted_words(block + 2) : Words{};
+      nibbles[piece] = is_inside ? load_shifted_words(block + 2) : Words4{};
     }
   }
   TENON_DEVICE Scaling scaling(unsigned piece) const {
@@ -138,7 +114,7 @@ struct Pieces<quant::BlockQ4_0> {
   }
   TENON_DEVICE void pairs(unsigned piece, unsigned half, const Scaling& scaling,
                           std::uint32_t (&out)[4]) const {
-    const Words& words = nibbles[piece];
+    const Words4& words = nibbles[piece];
     const auto codes = [&](unsigned i) { return words.at[2 * half + i] >> shift & 0x0F0F0F0Fu; };
     scale_codes(codes(0), codes(1), scaling, out);
   }
@@ -147,7 +123,7 @@ struct Pieces<quant::BlockQ4_0> {
 template <>
 struct Pieces<quant::BlockQ8_0> {
   static constexpr bool are_loaded_ahead = true;
-  Words codes[2];
+  Words4 codes[2];
   std::uint32_t d[2];
 
   TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth, bool /*is_aligned*/) {
@@ -156,7 +132,7 @@ struct Pieces<quant::BlockQ8_0> {
       const Address block = row + Address{number} * sizeof(quant::BlockQ8_0);
       const bool is_inside = number * 32 < depth;
       d[piece] = is_inside ? load_short(block) : 0;
-      codes[piece] = is_inside ? load_shifted_words(block + 2 + k % 32) : Words{};
+      codes[piece] = is_inside ? load_shifted_words(block + 2 + k % 32) : Words4{};
     }
   }
   TENON_DEVICE Scaling scaling(unsigned piece) const {
@@ -176,7 +152,7 @@ struct Pieces<quant::BlockQ8_0> {
 };
 
 /// Scale and min of sub-block b of q4_k and q5_k, from the first words of a block.
-TENON_DEVICE ScaleAndMin scale_and_min(const Words& head, unsigned b) {
+TENON_DEVICE ScaleAndMin scale_and_min(const Words4& head, unsigned b) {
   const unsigned shift = b % 4 * 8;
   const std::uint32_t first = head.at[1] >> shift, second = head.at[2] >> shift;
   const std::uint32_t third = head.at[3] >> shift;
@@ -190,7 +166,7 @@ TENON_DEVICE ScaleAndMin scale_and_min(const Words& head, unsigned b) {
 template <>
 struct Pieces<quant::BlockQ4K> {
   static constexpr bool are_loaded_ahead = true;
-  Words head, nibbles;
+  Words4 head, nibbles;
   unsigned first;  ///< sub-block
 
   TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t /*depth*/, bool is_aligned) {
@@ -216,7 +192,7 @@ struct Pieces<quant::BlockQ4K> {
 template <>
 struct Pieces<quant::BlockQ5K> {
   static constexpr bool are_loaded_ahead = true;
-  Words head, high, nibbles;
+  Words4 head, high, nibbles;
   unsigned first;
 
   TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t /*depth*/, bool is_aligned) {
@@ -245,7 +221,7 @@ struct Pieces<quant::BlockQ5K> {
 template <>
 struct Pieces<quant::BlockQ6K> {
   static constexpr bool are_loaded_ahead = true;
-  Words nibbles[2], crumbs;
+  Words4 nibbles[2], crumbs;
   std::uint32_t d, scales[2];
   unsigned shift;  ///< of the nibbles: 0 or 4
 
@@ -283,13 +259,13 @@ struct Pieces<quant::BlockQ6K> {
 template <class Type>
 struct PlainPieces {
   static constexpr bool are_loaded_ahead = false;
-  Words halves[2][2];
+  Words4 halves[2][2];
 
   TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth, bool is_aligned) {
     TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
       TENON_UNROLL for (unsigned half = 0; half < 2; ++half) {
         const std::uint32_t at = k + 32 * piece + 8 * half;
-        halves[piece][half] = at < depth ? load_words(row + 2 * Address{at}, is_aligned) : Words{};
+        halves[piece][half] = at < depth ? load_words(row + 2 * Address{at}, is_aligned) : Words4{};
       }
     }
   }

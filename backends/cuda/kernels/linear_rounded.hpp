@@ -49,13 +49,14 @@ TENON_DEVICE void stage_rows(const Thread& thread, const LinearArgs& args, Chunk
     const std::uint32_t row = 16 * i + thread.index() / stage_line;
     // Rows behind the last one are copies of it, whose sums nobody stores.
     const std::uint32_t m = first_row + (row < rows ? row : rows - 1);
-    Words& place = chunks[piece * stage_chunks + chunk_place(row, chunk)];
+    const std::uint32_t place = piece * stage_chunks + chunk_place(row, chunk);
     if (k < args.depth) {
-      copy_to_shared(&place, args.x + static_cast<Address>(m * args.x_step) + 2 * Address{k});
+      copy_async(chunks, place, args.x + static_cast<Address>(m * args.x_step) + 2 * Address{k});
     } else {
-      place = Words{};
+      chunks[place] = Words4{};
     }
   }
+  commit_copies();
 }
 
 /// Adds the products of half a piece of each lane: 32 elements of the depth, from chunk `at` on. Rows
@@ -67,7 +68,7 @@ TENON_DEVICE void multiply_half(const Thread& thread, const Chunks& chunks, unsi
   constexpr std::uint32_t at_once = 4;
   TENON_UNROLL for (std::uint32_t first = 0; first < row_fragments; first += at_once) {
     if (8 * first >= rows) break;
-    Words x[at_once];
+    Words4 x[at_once];
     TENON_UNROLL for (std::uint32_t i = 0; i < at_once; ++i) {
       const std::uint32_t row = 8 * (first + i) + lane_of(thread) / 4;
       x[i] = chunks[piece * stage_chunks + chunk_place(row, at)];
@@ -143,7 +144,7 @@ TENON_DEVICE void store_sums(const Thread& thread, const LinearArgs& args, const
 template <class Type>
 TENON_DEVICE void linear_rounded(const Thread& thread, const LinearArgs& args) {
   static_assert(2 * stage_chunks * 4 == rounded_tile_rows * rounded_tile_columns);
-  TENON_SHARED(thread, Words, chunks, 2 * stage_chunks);  // rows of two stages
+  TENON_SHARED(thread, Words4, chunks, 2 * stage_chunks);  // rows of two stages
   const std::uint32_t row_tiles = (args.rows + rounded_tile_rows - 1) / rounded_tile_rows;
   const std::uint32_t column_tiles =
       (args.columns + rounded_tile_columns - 1) / rounded_tile_columns;
@@ -165,7 +166,7 @@ TENON_DEVICE void linear_rounded(const Thread& thread, const LinearArgs& args) {
         args.w + static_cast<Address>((n < args.columns ? n : args.columns - 1) * args.w_step);
   }
   const std::uint32_t offset = half_depth * (rounded_depth / 2) + piece_begin(t);
-  const bool is_aligned = (args.w | static_cast<Address>(args.w_step)) % sizeof(Words) == 0;
+  const bool is_aligned = (args.w | static_cast<Address>(args.w_step)) % sizeof(Words4) == 0;
   Pieces<Type> ahead[lane_columns];
   const auto load_pieces = [&](std::uint32_t k) {
     TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
@@ -182,7 +183,7 @@ TENON_DEVICE void linear_rounded(const Thread& thread, const LinearArgs& args) {
     const bool has_next = begin + rounded_depth < end;
     if (Pieces<Type>::are_loaded_ahead && has_next) load_pieces(begin + rounded_depth + offset);
     TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
-      wait_for_copies();
+      wait_copies<0>();
       thread.sync();
       if (piece == 0) {
         stage_rows(thread, args, chunks, first_row, begin, 1);

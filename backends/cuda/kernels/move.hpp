@@ -56,7 +56,7 @@ TENON_DEVICE void embed(const Thread& thread, const EmbeddingArgs& args) {
                           eight);
     const Address y = place_of(args.y, at, args.axes.rank);
     if (args.y.dtype == DType::bf16 && args.y_step == 2 && k + 8 <= args.depth &&
-        (y + 2 * k) % sizeof(Words) == 0) {
+        (y + 2 * k) % sizeof(Words4) == 0) {
       store_bfloat16(y + 2 * k, eight);
       continue;
     }

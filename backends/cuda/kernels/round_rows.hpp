@@ -2,7 +2,7 @@
 // and the result begins at a multiple of 16.
 #pragma once
 
-#include "kernels/pieces.hpp"
+#include "kernels/bf16_pieces.hpp"
 
 #include <cstdint>
 
@@ -13,7 +13,7 @@ namespace tenon::cuda {
 template <class Type>
 TENON_DEVICE void round_rows(const Thread& thread, const RoundArgs& args) {
   const std::uint32_t parts = (args.depth + 127) / 128, count = args.rows * parts;
-  const bool is_aligned = (args.x | static_cast<Address>(args.x_step)) % sizeof(Words) == 0;
+  const bool is_aligned = (args.x | static_cast<Address>(args.x_step)) % sizeof(Words4) == 0;
   const std::uint32_t lane = lane_of(thread), t = lane % 4;
   const bool is_second = t % 2 != 0;
   for (std::uint32_t first = first_of(thread) / warp_size * 8; first < count;
@@ -30,7 +30,7 @@ TENON_DEVICE void round_rows(const Thread& thread, const RoundArgs& args) {
       pieces.pairs(piece, 0, scaling, halves[0]);
       pieces.pairs(piece, 1, scaling, halves[1]);
       // Of 32 elements the first lane has the first 16: it keeps 8, and gets those from 16 on.
-      Words kept, got;
+      Words4 kept, got;
       TENON_UNROLL for (unsigned i = 0; i < 4; ++i) {
         kept.at[i] = is_second ? halves[1][i] : halves[0][i];
         got.at[i] = thread.shuffle(is_second ? halves[0][i] : halves[1][i], lane ^ 1u);
@@ -47,13 +47,13 @@ TENON_DEVICE void round_rows(const Thread& thread, const RoundArgs& args) {
 /// Eight elements of f32 per thread.
 TENON_DEVICE void round_floats(const Thread& thread, const RoundArgs& args) {
   const std::uint32_t eights = args.depth / 8, count = args.rows * eights;
-  const bool is_aligned = (args.x | static_cast<Address>(args.x_step)) % sizeof(Words) == 0;
+  const bool is_aligned = (args.x | static_cast<Address>(args.x_step)) % sizeof(Words4) == 0;
   for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
     const Address x = args.x + static_cast<Address>(i / eights * args.x_step);
     float values[8];
     if (is_aligned) {
       TENON_UNROLL for (std::uint32_t half = 0; half < 2; ++half) {
-        const Words words = load_aligned_words(x + 4 * Address{i % eights * 8 + 4 * half});
+        const Words4 words = load_aligned_words(x + 4 * Address{i % eights * 8 + 4 * half});
         TENON_UNROLL for (unsigned j = 0; j < 4; ++j) {
           values[4 * half + j] = bits_to_float(words.at[j]);
         }

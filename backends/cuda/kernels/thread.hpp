@@ -171,24 +171,6 @@ __device__ inline void let_next_begin() {}
 __device__ inline void wait_for_earlier() {}
 #endif
 
-/// Sixteen bytes of device memory into shared memory, both at multiples of 16. They are there when
-/// wait_for_copies() returned, for the thread that copied them.
-__device__ inline void copy_to_shared(void* to, Address from) {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
-               :
-               : "r"(static_cast<std::uint32_t>(__cvta_generic_to_shared(to))), "l"(from)
-               : "memory");
-#else
-  *static_cast<uint4*>(to) = *global<const uint4>(from);
-#endif
-}
-__device__ inline void wait_for_copies() {
-#if __CUDA_ARCH__ >= 800
-  asm volatile("cp.async.wait_all;" : : : "memory");
-#endif
-}
-
 /// Before a block says that it is done: others will find what it has written.
 __device__ inline void publish() { __threadfence(); }
 /// Counts the blocks that come here, from 0 to `count`, which is 0 again; whether this is the last.

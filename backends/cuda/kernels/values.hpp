@@ -63,25 +63,20 @@ TENON_DEVICE std::uint32_t narrow_pair(float first, float second) {
 #endif
 }
 
-/// What one access of memory moves at most, aligned.
-struct alignas(16) Words {
-  std::uint32_t at[4];
-};
-
-TENON_DEVICE void store_words(Address at, const Words& words) {
+TENON_DEVICE void store_words(Address at, const Words4& words) {
 #if defined(__CUDA_ARCH__)
   asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
                :
                : "l"(at), "r"(words.at[0]), "r"(words.at[1]), "r"(words.at[2]), "r"(words.at[3])
                : "memory");
 #else
-  *global<Words>(at) = words;
+  *global<Words4>(at) = words;
 #endif
 }
 
-/// Eight values as bf16, where Words may lie.
+/// Eight values as bf16, at a multiple of 16.
 TENON_DEVICE void store_bfloat16(Address at, const float (&values)[8]) {
-  Words words;
+  Words4 words;
   for (int i = 0; i < 4; ++i) words.at[i] = narrow_pair(values[2 * i], values[2 * i + 1]);
   store_words(at, words);
 }

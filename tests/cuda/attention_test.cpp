@@ -194,6 +194,18 @@ TEST_CASE("cuda attention: large and tiny queries keep their precision", "[gpu][
   }
 }
 
+TEST_CASE("cuda attention: scores may be of any size", "[gpu][attention]") {
+  Random random;
+  for (const DType dtype : {f16, bf16}) {
+    const Operands given(random, {1, 40, 70, 1, 1, 16, 8}, dtype, dtype);
+    for (const double scale : {1e-30, 1e9, 1e12}) {
+      CAPTURE(scale);
+      check_on_device(Attention{.causal = true, .scale = scale}, given.inputs,
+                      dtype == f16 ? 4e-3 : 3e-2);
+    }
+  }
+}
+
 TEST_CASE("cuda attention: many small weights add up", "[gpu][attention]") {
   // Of each 2^-25 or so, which f16 would round to 0: beside a weight of 1 whose value is 0.
   for (const DType dtype : {f16, bf16}) {

@@ -392,9 +392,12 @@ TENON_DEVICE void weigh_scores(
     FragmentC (&scores)[TensorTiles<size>::row_tiles][TensorTiles<size>::keys / 8],
     FragmentC (&sums)[TensorTiles<size>::row_tiles][size / 8]) {
   using Tiles = TensorTiles<size>;
-  float kept[2 * Tiles::row_tiles];
-  bool has_moved = false;
-  TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+  constexpr std::uint32_t count = 2 * Tiles::row_tiles;
+  // The rounding of what is larger may be an exponent out of range.
+  constexpr float large = 0x1p26f;
+  float kept[count], base[count];
+  bool has_moved = false, has_large = false;
+  TENON_UNROLL for (std::uint32_t row = 0; row < count; ++row) {
     RowState& state = rows[row / 2][row % 2];
     float highest = state.peak;
     TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
@@ -405,19 +408,34 @@ TENON_DEVICE void weigh_scores(
     const float factor = is_plain ? state.factor : log2_of_e;
     // The difference first: it is exactly 0 where nothing moved.
     kept[row] = exp2_of((state.peak - peak) * factor);
+    base[row] = peak * factor;
+    has_large = has_large || fabsf(base[row]) > large;
     has_moved = has_moved || highest != state.peak;
     state.peak = highest;
-    const float offset = weight_exponent<is_half>() - peak * factor;
+  }
+  if (thread.ballot(has_large) != 0) {
+    TENON_UNROLL for (std::uint32_t row = 0; row < count; ++row) {
+      if (!(fabsf(base[row]) > large)) continue;
+      base[row] = 0;
+      TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
+        scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2] -= rows[row / 2][row % 2].peak;
+      }
+    }
+  }
+  TENON_UNROLL for (std::uint32_t row = 0; row < count; ++row) {
+    RowState& state = rows[row / 2][row % 2];
+    const float factor = is_plain ? state.factor : log2_of_e;
+    const float offset = weight_exponent<is_half>() - base[row];
     float total = 0;
     TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
       float& score = scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2];
-      score = exp2_of(score * factor + offset);
+      score = exp2_of(fmaf(score, factor, offset));
       total += score;
     }
     state.total = state.total * kept[row] + total;
   }
   if (thread.ballot(has_moved) == 0) return;
-  TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
+  TENON_UNROLL for (std::uint32_t row = 0; row < count; ++row) {
     TENON_UNROLL for (std::uint32_t j = 0; j < size / 8; ++j) {
       sums[row / 2][j].sums[row % 2 * 2] *= kept[row];
       sums[row / 2][j].sums[row % 2 * 2 + 1] *= kept[row];

@@ -5,9 +5,10 @@
 
 namespace tenon::cuda {
 
-// Products of up to `gemv_rows` rows: blocks of at most so many warps, of which a team multiplies at
-// most so many columns.
-inline constexpr std::uint32_t gemv_rows = 8, gemv_warps = 8, gemv_columns = 16;
+// Products of up to `gemv_rows` rows: blocks of at most so many warps and teams of these, which multiply
+// at most so many columns, of one row or of several.
+inline constexpr std::uint32_t gemv_rows = 8, gemv_warps = 8, gemv_teams = 4;
+inline constexpr std::uint32_t gemv_columns = 64, gemv_columns_of_rows = 16;
 /// Elements of a column that a warp multiplies at a time, of plain types by their elements' bytes.
 inline constexpr std::uint32_t gemv_block_slice = 1024, gemv_plain_slice_bytes = 1024;
 inline constexpr std::uint32_t tile_rows = 64, tile_columns = 64, tile_depth = 32;

@@ -26,13 +26,19 @@ struct WarpShare {
   Address w;  ///< the team's first column
   std::uint32_t first, columns, member;
 };
+/// i / size, below `gemv_teams`: in less time than a division takes.
+TENON_DEVICE std::uint32_t team_of(std::uint32_t i, std::uint32_t size) {
+  std::uint32_t team = 0;
+  TENON_UNROLL for (std::uint32_t t = 1; t < gemv_teams; ++t) team += i >= t * size ? 1 : 0;
+  return team;
+}
 TENON_DEVICE WarpShare share_of(const Thread& thread, const LinearArgs& args, std::uint32_t tile,
                                 std::int64_t group) {
-  const std::uint32_t teams = thread.count() / warp_size / args.team;
-  const std::uint32_t team = tile * teams + warp_of(thread) / args.team;
+  const std::uint32_t teams = team_of(thread.count() / warp_size - 1, args.team) + 1;
+  const std::uint32_t own = team_of(warp_of(thread), args.team);
   WarpShare share{};
-  share.first = team * args.team_columns;
-  share.member = warp_of(thread) % args.team;
+  share.first = (tile * teams + own) * args.team_columns;
+  share.member = warp_of(thread) - own * args.team;
   if (share.first < args.columns) {
     const std::uint32_t left = args.columns - share.first;
     share.columns = left < args.team_columns ? left : args.team_columns;
@@ -187,8 +193,9 @@ template <class Type, bool has_halves, class Use>
 TENON_DEVICE void with_x(const LinearArgs& args, const Use& use) {
   const std::uint32_t depth = args.depth;
   const DType dtype = args.x_dtype;
-  const unsigned wide = dtype == DType::f32 ? 16 : 8;
-  const bool is_wide = depth % 4 == 0 && args.x % wide == 0 && args.x_step % wide == 0;
+  const std::uint32_t places =
+      static_cast<std::uint32_t>(args.x) | static_cast<std::uint32_t>(args.x_step);
+  const bool is_wide = depth % 4 == 0 && places % (dtype == DType::f32 ? 16u : 8u) == 0;
   const auto is_inside = [depth](const XPiece& piece, std::uint32_t q) {
     return !Piece<Type>::is_padded || piece.k + Piece<Type>::place(0, q) < depth;
   };
@@ -276,23 +283,28 @@ TENON_DEVICE bool is_finite(float value) {
   return (float_to_bits(value) & 0x7F800000u) != 0x7F800000u;
 }
 
+/// Columns whose sums have room, of each warp.
+template <std::uint32_t row_room>
+inline constexpr std::uint32_t column_room = row_room == 1 ? gemv_columns : gemv_columns_of_rows;
+
 /// The sums of a team's warps, in shared memory: [warp, column, row].
-template <class Type, class Sums>
+template <class Type, std::uint32_t row_room, class Sums>
 TENON_DEVICE void finish_columns(const Thread& thread, const LinearArgs& args, const Sums& sums,
-                                 std::uint32_t tile, std::uint32_t first_row,
-                                 std::uint32_t row_room, std::int64_t group) {
+                                 std::uint32_t tile, std::uint32_t first_row, std::int64_t group) {
   thread.sync();
-  const std::uint32_t teams = thread.count() / warp_size / args.team;
-  const std::uint32_t rows = args.rows - first_row < row_room ? args.rows - first_row : row_room;
+  const std::uint32_t teams = team_of(thread.count() / warp_size - 1, args.team) + 1;
+  const std::uint32_t rows = row_room == 1 ? 1 : args.rows;
   const std::uint32_t count = teams * args.team_columns;
   for (std::uint32_t i = thread.index(); i < count * rows; i += thread.count()) {
-    const std::uint32_t place = i % count, m = i / count, n = tile * count + place;
+    const std::uint32_t m = row_room == 1 ? 0 : i / count, place = i - m * count;
+    const std::uint32_t n = tile * count + place;
     if (n >= args.columns) continue;
-    const std::uint32_t warp = place / args.team_columns * args.team;
+    const std::uint32_t team = team_of(place, args.team_columns);
+    const std::uint32_t column = place - team * args.team_columns;
     float sum = 0.0f;
     for (std::uint32_t member = 0; member < args.team; ++member) {
-      const std::uint32_t column = (warp + member) * gemv_columns + place % args.team_columns;
-      sum += sums[column * row_room + m];
+      const std::uint32_t warp = team * args.team + member;
+      sum += sums[(warp * column_room<row_room> + column) * row_room + m];
     }
     if constexpr (has_differences<Type>) {
       if (!is_finite(sum)) sum = product_of_infinities<Type>(args, first_row + m, n, group);
@@ -332,7 +344,7 @@ TENON_DEVICE bool has_pieces(const LinearArgs& args) {
 }
 /// The same product where they do not: a warp for each column of a tile, one after the other.
 template <class Type>
-TENON_DEVICE void multiply_unaligned(const Thread& thread, const LinearArgs& args,
+TENON_CALLED void multiply_unaligned(const Thread& thread, const LinearArgs& args,
                                      std::uint32_t tile, std::uint32_t first_row,
                                      std::uint32_t row_room, std::int64_t group) {
   const std::uint32_t warps = thread.count() / warp_size;
@@ -367,22 +379,24 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
   constexpr std::uint32_t elements = Piece<Type>::elements, segments = Piece<Type>::segments;
   constexpr std::uint32_t length = elements / segments;
   TENON_SHARED(thread, Words4, ring, gemv_warps * Stream::stages * Stream::stage_room);
-  TENON_SHARED(thread, float, halves, gemv_warps* gemv_columns* warp_size / 2);
+  constexpr std::uint32_t columns_at_once = 8;  // whose half sums have room
+  TENON_SHARED(thread, float, halves, gemv_warps* columns_at_once* warp_size / 2);
   TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns);
-  const std::uint32_t tile = thread.block() % args.column_tiles;
-  const std::uint32_t row = thread.block() / args.column_tiles;
+  const std::uint32_t row = args.rows == 1 ? 0 : thread.block() / args.column_tiles;
+  const std::uint32_t tile = thread.block() - row * args.column_tiles;
   if (!args.reads_ahead || !has_pieces<Type>(args)) wait_for_earlier();
   const std::int64_t group = group_of(args, row);
   if (group < 0) return;
   if (!has_pieces<Type>(args)) return multiply_unaligned<Type>(thread, args, tile, row, 1, group);
   const WarpShare share = share_of(thread, args, tile, group);
   const std::uint32_t lane = lane_of(thread), own_sums = warp_of(thread) * gemv_columns;
+  const std::uint32_t own_halves = kept(warp_of(thread) * columns_at_once * (warp_size / 2) + lane);
   const SharedWords words(ring);
   const typename Piece<Type>::Lane piece_lane(lane);
   Stream stream(thread, args, share, words);
   TENON_UNROLL for (std::uint32_t i = 0; i + 1 < Stream::stages; ++i) stream.fetch(args, words);
   wait_for_earlier();  // what is above reads weights alone
-  if (lane < share.columns) sums[own_sums + lane] = 0.0f;
+  for (std::uint32_t i = lane; i < share.columns; i += warp_size) sums[own_sums + i] = 0.0f;
   for (std::uint32_t slice = share.member;; slice += args.team) {
     const std::uint32_t left = elements_of_slice<Type>(slice, args.depth);
     if (left == 0) break;
@@ -398,28 +412,31 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
     });
     TENON_UNROLL for (std::uint32_t i = 0; i < elements; ++i) totals[i / length] += x[i];
     stream.start_slice(slice);
-    const std::uint32_t own_halves = own_sums * (warp_size / 2);
-    for (std::uint32_t column = 0; column < share.columns; column += 2) {
-      wait_copies<Stream::stages - 2>();
-      thread.sync_warp();
-      stream.fetch(args, words);
-      float both[2];
-      TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
-        typename Piece<Type>::Values values;
-        Piece<Type>::read(words, stream.place(args, j), piece_lane, values);
-        float dots[segments] = {};
-        TENON_UNROLL for (std::uint32_t i = 0; i < elements; ++i) {
-          dots[i / length] += values.codes[i] * x[i];
+    for (std::uint32_t first = 0; first < share.columns; first += columns_at_once) {
+      const std::uint32_t rest = share.columns - first;
+      const std::uint32_t count = rest < columns_at_once ? rest : columns_at_once;
+      for (std::uint32_t column = 0; column < count; column += 2) {
+        wait_copies<Stream::stages - 2>();
+        thread.sync_warp();
+        stream.fetch(args, words);
+        float both[2];
+        TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
+          typename Piece<Type>::Values values;
+          Piece<Type>::read(words, stream.place(args, j), piece_lane, values);
+          float dots[segments] = {};
+          TENON_UNROLL for (std::uint32_t i = 0; i < elements; ++i) {
+            dots[i / length] += values.codes[i] * x[i];
+          }
+          const float sum = product_of<Type>(values, dots, totals);
+          both[j] = has_piece ? sum : 0.0f;
         }
-        const float sum = product_of<Type>(values, dots, totals);
-        both[j] = has_piece ? sum : 0.0f;
+        halves[own_halves + column * (warp_size / 2)] = half_sums(thread, both[0], both[1]);
+        stream.step(args);
       }
-      halves[own_halves + column * (warp_size / 2) + lane] = half_sums(thread, both[0], both[1]);
-      stream.step(args);
+      add_half_sums(thread, halves, own_halves - lane, sums, own_sums + first, count);
     }
-    add_half_sums(thread, halves, own_halves, sums, own_sums, share.columns);
   }
-  finish_columns<Type>(thread, args, sums, tile, row, 1, group);
+  finish_columns<Type, 1>(thread, args, sums, tile, row, group);
 }
 
 /// Up to `gemv_rows` rows, four of which are loaded at a time, for two columns. Blocks: tiles of
@@ -431,7 +448,7 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
   constexpr std::uint32_t rows_at_once = 4;
   constexpr std::uint32_t length = elements / segments;
   TENON_SHARED(thread, Words4, ring, gemv_warps * Stream::stages * Stream::stage_room);
-  TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns* gemv_rows);
+  TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns_of_rows* gemv_rows);
   const std::uint32_t tile = thread.block();
   if (!args.reads_ahead || !has_pieces<Type>(args)) wait_for_earlier();
   if (!has_pieces<Type>(args)) {
@@ -439,7 +456,7 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
   }
   const WarpShare share = share_of(thread, args, tile, 0);
   const std::uint32_t lane = lane_of(thread);
-  const std::uint32_t own_sums = warp_of(thread) * gemv_columns * gemv_rows;
+  const std::uint32_t own_sums = warp_of(thread) * gemv_columns_of_rows * gemv_rows;
   const SharedWords words(ring);
   const typename Piece<Type>::Lane piece_lane(lane);
   Stream stream(thread, args, share, words);
@@ -499,7 +516,7 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
       });
     }
   }
-  finish_columns<Type>(thread, args, sums, tile, 0, gemv_rows, 0);
+  finish_columns<Type, gemv_rows>(thread, args, sums, tile, 0, 0);
 }
 
 }  // namespace tenon::cuda

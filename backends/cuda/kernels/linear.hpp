@@ -24,7 +24,8 @@ TENON_DEVICE void finish(const LinearArgs& args, std::uint32_t m, std::uint32_t 
 }
 
 TENON_DEVICE Address x_row(const LinearArgs& args, std::uint32_t m) {
-  return args.x + static_cast<Address>(m / args.choices * args.x_step);
+  const std::uint32_t row = args.choices == 1 ? m : m / args.choices;  // divisions take long
+  return args.x + static_cast<Address>(row * args.x_step);
 }
 
 /// The group of row m, or -1 where it is out of range.

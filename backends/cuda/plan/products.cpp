@@ -103,14 +103,30 @@ void set_bias(Draft<LinearArgs>& draft, const Operand& bias) {
   draft.args.bias_dtype = bias.shape.dtype();
 }
 
+/// Columns of a team, an even number: those with which a large device takes the least time. Its
+/// multiprocessors take blocks in turn, and so many at once; to begin and to end some takes as long as
+/// `start` columns more.
+std::uint32_t columns_of_team(std::uint64_t columns, std::uint64_t teams, std::uint64_t at_once,
+                              std::uint32_t most) {
+  constexpr std::uint64_t multiprocessors = 132, start = 16;
+  std::uint32_t best = 2;
+  std::uint64_t least = ~std::uint64_t{};
+  for (std::uint32_t own = 2; own <= most; own += 2) {
+    const std::uint64_t blocks = ceil_div(ceil_div(columns, own * teams), multiprocessors);
+    const std::uint64_t time = blocks * teams * own + ceil_div(blocks, at_once) * start;
+    if (time < least) best = own;
+    least = std::min(least, time);
+  }
+  return best;
+}
+
 /// Launches a product whose rows are multiplied `rows_at_once` at a time, 1 or `gemv_rows`. How a
 /// column's depth is cut depends on the depth alone, so that its sum has the same bits for any
 /// number of rows and columns.
 void launch_gemv(Draft<LinearArgs>& draft, DType weights, std::uint32_t rows_at_once,
                  Emitter& out) {
-  // Of a large device, about: warps that run at once, and those of a block of small teams.
-  constexpr std::uint64_t multiprocessors = 132, resident_warps = 20 * multiprocessors;
-  constexpr std::uint64_t block_warps = 4;
+  constexpr std::uint64_t few_columns = 1024;
+  const std::uint64_t resident_warps = is_block(weights) ? 20 : 32;  // by their registers
   LinearArgs& args = draft.args;
   const auto slice =
       is_block(weights) ? gemv_block_slice
@@ -118,16 +134,13 @@ void launch_gemv(Draft<LinearArgs>& draft, DType weights, std::uint32_t rows_at_
   const std::uint64_t slices = std::max<std::uint64_t>(ceil_div(args.depth, slice), 1);
   const std::uint64_t team = ceil_div(slices, ceil_div(slices, gemv_warps));
   const std::uint64_t row_tiles = ceil_div(args.rows, rows_at_once);
-  const std::uint64_t warp_columns = args.columns * row_tiles * team;
-  const std::uint64_t waves = ceil_div(warp_columns, resident_warps * gemv_columns);
-  const std::uint64_t columns = ceil_div(warp_columns, resident_warps * waves);
+  const std::uint64_t most_teams = args.columns * row_tiles <= few_columns ? 2 : gemv_teams;
+  const std::uint64_t teams = std::max<std::uint64_t>(most_teams / team, 1);
   args.team = static_cast<std::uint32_t>(team);
-  args.team_columns = static_cast<std::uint32_t>(
-      std::clamp<std::uint64_t>(ceil_div(columns, 2) * 2, 2, gemv_columns));
-  const std::uint64_t all_teams = ceil_div(args.columns, args.team_columns);
-  const std::uint64_t teams = std::clamp<std::uint64_t>(
-      all_teams * row_tiles / multiprocessors, 1, std::max<std::uint64_t>(block_warps / team, 1));
-  args.column_tiles = static_cast<std::uint32_t>(ceil_div(all_teams, teams));
+  args.team_columns = columns_of_team(args.columns * row_tiles, teams,
+                                      std::max<std::uint64_t>(resident_warps / (team * teams), 1),
+                                      rows_at_once == 1 ? gemv_columns : gemv_columns_of_rows);
+  args.column_tiles = static_cast<std::uint32_t>(ceil_div(args.columns, teams * args.team_columns));
   const WeightKernels kernels = *weight_kernels(weights);
   out.launch(rows_at_once == 1 ? kernels.gemv : kernels.gemv_rows,
              {static_cast<unsigned>(args.column_tiles * row_tiles),

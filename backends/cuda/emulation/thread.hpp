@@ -167,8 +167,14 @@ void wait_copies() {}
 inline std::uint32_t masked_xor(std::uint32_t word, std::uint32_t mask, std::uint32_t bits) {
   return (word & mask) ^ bits;
 }
-inline float fraction_of_byte(std::uint32_t word, unsigned i) {
-  return std::bit_cast<float>((word >> (8 * i) & 255u) << 16 | 0x3F000000u);
+inline std::uint32_t choose_bytes(std::uint32_t low, std::uint32_t high, std::uint32_t selector) {
+  const std::uint64_t bytes = std::uint64_t{high} << 32 | low;
+  std::uint32_t result = 0;
+  for (unsigned i = 0; i < 4; ++i) {
+    const std::uint64_t byte = bytes >> (8 * (selector >> (4 * i) & 7u)) & 255u;
+    result |= static_cast<std::uint32_t>(byte) << (8 * i);
+  }
+  return result;
 }
 inline std::uint32_t funnel_shift(std::uint32_t low, std::uint32_t high, unsigned shift) {
   return static_cast<std::uint32_t>((std::uint64_t{high} << 32 | low) >> shift);

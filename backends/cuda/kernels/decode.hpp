@@ -170,9 +170,12 @@ TENON_DEVICE void decode(const quant::BlockTQ1_0& block, unsigned e, float* out)
 
 TENON_CONSTANT std::int8_t mxfp4_levels[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                0, -1, -2, -3, -4, -6, -8, -12};
+/// 2^(exponent - 128).
+TENON_DEVICE float mxfp4_scale(unsigned exponent) {
+  return bits_to_float(exponent < 2 ? 0x200000u << exponent : (exponent - 1) << 23);
+}
 TENON_DEVICE void decode(const quant::BlockMXFP4& block, unsigned e, float* out) {
-  const unsigned exponent = block.exponent;  // of 2^(exponent - 128)
-  const float d = bits_to_float(exponent < 2 ? 0x200000u << exponent : (exponent - 1) << 23);
+  const float d = mxfp4_scale(block.exponent);
   for (unsigned i = 0; i < 8; ++i) {
     out[i] = d * static_cast<float>(mxfp4_levels[nibble(block.nibbles, e, i)]);
   }

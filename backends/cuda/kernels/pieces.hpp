@@ -209,6 +209,86 @@ struct Piece<quant::BlockQ8_0> : SmallBlockPiece<quant::BlockQ8_0, PieceForm::sc
   }
 };
 
+/// Levels of sixteen codes, a byte each.
+struct LevelTable {
+  std::uint32_t words[4];
+};
+TENON_DEVICE LevelTable iq4_table() {
+  return {{0xBFAD9881u, 0xF6EADDCFu, 0x26190D01u, 0x71594535u}};
+}
+TENON_DEVICE LevelTable mxfp4_table() {
+  return {{0x03020100u, 0x0C080604u, 0xFDFEFF00u, 0xF4F8FAFCu}};
+}
+
+/// Levels of nibbles, in the order of `put_nibbles`. Four at a time: those of the lower and of the
+/// upper half of the table, and of each pair the one that bit 3 says.
+TENON_DEVICE void put_levels(const std::uint32_t (&words)[4], const LevelTable& table,
+                             float* codes) {
+  TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) {
+    const std::uint32_t places = words[i] & 0x77777777u;
+    const std::uint32_t halves = (words[i] >> 1 & 0x44444444u) | 0x32103210u;
+    TENON_UNROLL for (std::uint32_t pair = 0; pair < 2; ++pair) {
+      const std::uint32_t place = places >> (16 * pair);
+      const std::uint32_t levels =
+          choose_bytes(choose_bytes(table.words[0], table.words[1], place),
+                       choose_bytes(table.words[2], table.words[3], place), halves >> (16 * pair));
+      TENON_UNROLL for (std::uint32_t j = 0; j < 2; ++j) {
+        codes[4 * i + 2 * pair + j] = code_at<8>(levels, 16 * j, 128, true);
+        codes[16 + 4 * i + 2 * pair + j] = code_at<8>(levels, 16 * j + 8, 128, true);
+      }
+    }
+  }
+}
+
+template <>
+struct Piece<quant::BlockIQ4NL> : SmallBlockPiece<quant::BlockIQ4NL, PieceForm::scaled> {
+  template <class Words>
+  static TENON_DEVICE void read(const Words& words, std::uint32_t at, const Lane& lane,
+                                Values& out) {
+    at += lane.block;
+    std::uint32_t nibbles[4];
+    read_words(words, words_at(at + 2), 0, nibbles);
+    put_levels(nibbles, iq4_table(), out.codes);
+    read_factors(words, at, out);
+  }
+};
+template <>
+struct Piece<quant::BlockMXFP4> : SmallBlockPiece<quant::BlockMXFP4, PieceForm::scaled> {
+  template <class Words>
+  static TENON_DEVICE void read(const Words& words, std::uint32_t at, const Lane& lane,
+                                Values& out) {
+    at += lane.block;
+    std::uint32_t nibbles[4];
+    read_words(words, words_at(at + 1), 0, nibbles);
+    put_levels(nibbles, mxfp4_table(), out.codes);
+    out.factor = mxfp4_scale(words.word(at / 4 * 4) >> (at % 4 * 8) & 255u);
+  }
+};
+/// Blocks of 256, of which a piece is a sub-block of 32.
+template <>
+struct Piece<quant::BlockIQ4XS> : SmallBlockPiece<quant::BlockIQ4XS, PieceForm::scaled> {
+  static constexpr std::uint32_t slice_bytes = 4 * block_bytes;
+  static TENON_DEVICE std::uint32_t bytes(std::uint32_t k) { return k / 256 * block_bytes; }
+  struct Lane {
+    std::uint32_t block, b;
+    explicit TENON_DEVICE Lane(std::uint32_t p)
+        : block(kept(p / 8 * block_bytes)), b(kept(p % 8)) {}
+  };
+  template <class Words>
+  static TENON_DEVICE void read(const Words& words, std::uint32_t at, const Lane& lane,
+                                Values& out) {
+    const WordsAt block = words_at(at + lane.block);
+    std::uint32_t head[2], nibbles[4];
+    read_words(words, block, 0, head);
+    read_words(words, block, 8 + 16 * lane.b, nibbles);
+    put_levels(nibbles, iq4_table(), out.codes);
+    const std::uint32_t low = head[1] >> (4 * lane.b) & 15u;
+    const std::uint32_t high = head[0] >> (16 + 2 * lane.b) & 3u;
+    out.factor =
+        widen_half(static_cast<std::uint16_t>(head[0])) * code_at<6>(low | high << 4, 0, 32);
+  }
+};
+
 /// Blocks of 256 whose piece p has 16 bytes of nibbles, 32 (p / 2) + 16 (p % 2) and on: elements of
 /// two sub-blocks of 32. In front are 16 bytes with scales as q4_k's.
 template <class Type>

@@ -150,9 +150,10 @@ __device__ inline std::uint32_t masked_xor(std::uint32_t word, std::uint32_t mas
   return result;
 }
 
-/// Byte i, below 128, as (128 + byte) / 256.
-__device__ inline float fraction_of_byte(std::uint32_t word, unsigned i) {
-  return __uint_as_float(__byte_perm(word, 0x3F000000u, 0x7044u | i << 8));
+/// Four bytes of eight, which nibbles of `selector` below 8 choose.
+__device__ inline std::uint32_t choose_bytes(std::uint32_t low, std::uint32_t high,
+                                             std::uint32_t selector) {
+  return __byte_perm(low, high, selector);
 }
 
 /// The lower word of two that are shifted right as one, by less than 32 bits.
@@ -209,6 +210,11 @@ TENON_DEVICE std::uint32_t first_of(const Thread& thread) {
 }
 TENON_DEVICE std::uint32_t stride_of(const Thread& thread) {
   return thread.blocks() * thread.count();
+}
+
+/// Byte i, below 128, as (128 + byte) / 256.
+TENON_DEVICE float fraction_of_byte(std::uint32_t word, unsigned i) {
+  return bits_to_float(choose_bytes(word, 0x3F000000u, 0x7044u | i << 8));
 }
 
 }  // namespace tenon::cuda

@@ -104,16 +104,20 @@ void set_bias(Draft<LinearArgs>& draft, const Operand& bias) {
 }
 
 /// Columns of a team, an even number: those with which a large device takes the least time. Its
-/// multiprocessors take blocks in turn, and so many at once; to begin and to end some takes as long as
-/// `start` columns more.
-std::uint32_t columns_of_team(std::uint64_t columns, std::uint64_t teams, std::uint64_t at_once,
-                              std::uint32_t most) {
+/// multiprocessors take blocks in turn, of up to `resident_warps` warps at once, and are slower with
+/// fewer. To begin and to end blocks takes as long as `start` columns more.
+std::uint32_t columns_of_team(std::uint64_t columns, std::uint64_t teams, std::uint64_t warps,
+                              std::uint64_t resident_warps, std::uint32_t most) {
   constexpr std::uint64_t multiprocessors = 132, start = 16;
+  const std::uint64_t at_once = std::max<std::uint64_t>(resident_warps / warps, 1);
   std::uint32_t best = 2;
   std::uint64_t least = ~std::uint64_t{};
   for (std::uint32_t own = 2; own <= most; own += 2) {
     const std::uint64_t blocks = ceil_div(ceil_div(columns, own * teams), multiprocessors);
-    const std::uint64_t time = blocks * teams * own + ceil_div(blocks, at_once) * start;
+    const std::uint64_t running = std::min(blocks, at_once) * warps;
+    const std::uint64_t of_columns =
+        ceil_div(blocks * teams * own * resident_warps, std::min(running, resident_warps));
+    const std::uint64_t time = of_columns + ceil_div(blocks, at_once) * start;
     if (time < least) best = own;
     least = std::min(least, time);
   }
@@ -126,7 +130,10 @@ std::uint32_t columns_of_team(std::uint64_t columns, std::uint64_t teams, std::u
 void launch_gemv(Draft<LinearArgs>& draft, DType weights, std::uint32_t rows_at_once,
                  Emitter& out) {
   constexpr std::uint64_t few_columns = 1024;
-  const std::uint64_t resident_warps = is_block(weights) ? 20 : 32;  // by their registers
+  const std::uint64_t resident_warps =  // by their registers
+      rows_at_once > 1    ? 11
+      : is_block(weights) ? 21
+                          : 32;
   LinearArgs& args = draft.args;
   const auto slice =
       is_block(weights) ? gemv_block_slice
@@ -137,8 +144,7 @@ void launch_gemv(Draft<LinearArgs>& draft, DType weights, std::uint32_t rows_at_
   const std::uint64_t most_teams = args.columns * row_tiles <= few_columns ? 2 : gemv_teams;
   const std::uint64_t teams = std::max<std::uint64_t>(most_teams / team, 1);
   args.team = static_cast<std::uint32_t>(team);
-  args.team_columns = columns_of_team(args.columns * row_tiles, teams,
-                                      std::max<std::uint64_t>(resident_warps / (team * teams), 1),
+  args.team_columns = columns_of_team(args.columns * row_tiles, teams, team * teams, resident_warps,
                                       rows_at_once == 1 ? gemv_columns : gemv_columns_of_rows);
   args.column_tiles = static_cast<std::uint32_t>(ceil_div(args.columns, teams * args.team_columns));
   const WeightKernels kernels = *weight_kernels(weights);

@@ -35,22 +35,30 @@ TENON_DEVICE Words4 load_aligned_words(Address at) {
   return {{words.word[0], words.word[1], words.word[2], words.word[3]}};
 }
 
-/// Sixteen bytes at a multiple of two. Words4 that are read lie in memory that the bytes lie in, too.
-TENON_DEVICE Words4 load_shifted_words(Address at) {
-  const auto odd = static_cast<unsigned>(at % 4);  // 0 or 2
-  const Address begin = at - odd;
+/// SixteenBytes bytes at a multiple of 16, or of 2, as they are loaded: nothing waits for them before
+/// `word`. Words that are read lie in memory that the bytes lie in, too.
+template <bool is_aligned>
+struct SixteenBytes {
   Words4 words;
-  std::uint32_t last = odd != 0 ? load_short(at + 14) : 0;
-  TENON_UNROLL for (int i = 3; i >= 0; --i) {
-    const std::uint32_t word = load_word(begin + 4 * static_cast<Address>(i));
-    words.at[i] = funnel_shift(word, last, 8 * odd);
-    last = word;
+
+  TENON_DEVICE void load(Address at) { words = load_aligned_words(at); }
+  TENON_DEVICE std::uint32_t word(unsigned i) const { return words.at[i]; }
+};
+template <>
+struct SixteenBytes<false> {
+  std::uint32_t words[5];
+  unsigned shift;  ///< 16 where they begin in the midst of a word
+
+  TENON_DEVICE void load(Address at) {
+    const auto odd = static_cast<unsigned>(at % 4);
+    TENON_UNROLL for (unsigned i = 0; i < 4; ++i) words[i] = load_word(at - odd + 4 * i);
+    words[4] = load_short(at + 14);
+    shift = 8 * odd;
   }
-  return words;
-}
-TENON_DEVICE Words4 load_words(Address at, bool is_aligned) {
-  return is_aligned ? load_aligned_words(at) : load_shifted_words(at);
-}
+  TENON_DEVICE std::uint32_t word(unsigned i) const {
+    return funnel_shift(words[i], words[i + 1], shift);
+  }
+};
 
 /// Byte i as a float, and 2^15 more.
 TENON_DEVICE float lifted_code(std::uint32_t codes, unsigned i) {
@@ -83,66 +91,65 @@ TENON_DEVICE void scale_codes(std::uint32_t first, std::uint32_t second, const S
   }
 }
 
-/// Elements k to k + 15, and k + 32 to k + 47, of a row; k is 0 or 16 modulo 64. `load` reads them,
-/// zeros behind the row's end; `is_aligned`: rows, and blocks whose size allows that, begin at
-/// multiples of 16. `pairs` gives elements 8 `half` to 8 `half` + 7 of one of the two, which has
-/// `scaling(piece)`. Pieces that need few registers are loaded ahead. A row of k-quants ends with a
-/// block.
+/// Elements k to k + 15 of a row, of which `pairs` gives eight from 8 `half` on; k is a multiple of 16.
+/// `load` does not wait for what it loads. Behind the row's end, which is that of a block or a multiple
+/// of 8, all are 0. `may_be_aligned`: blocks begin at multiples of 16 where rows do, and with
+/// `is_aligned` all of them do.
+template <class Type, bool is_aligned>
+struct SixteenOf;
+
+/// Where the block of 32 elements from k on begins, or the last one.
 template <class Type>
-struct Pieces;
+TENON_DEVICE Address block_of(Address row, std::uint32_t k, std::uint32_t depth) {
+  return row + Address{(k < depth ? k : depth - 1) / Type::size} * sizeof(Type);
+}
+TENON_DEVICE float scale_inside(std::uint32_t d, std::uint32_t k, std::uint32_t depth) {
+  return k < depth ? widen_half(static_cast<std::uint16_t>(d)) : 0.0f;
+}
 
-template <>
-struct Pieces<quant::BlockQ4_0> {
-  static constexpr bool are_loaded_ahead = true;
-  Words4 nibbles[2];
-  std::uint32_t d[2];
-  unsigned shift;
+template <bool is_aligned>
+struct SixteenOf<quant::BlockQ4_0, is_aligned> {
+  static constexpr bool may_be_aligned = false;
+  SixteenBytes<false> nibbles;
+  std::uint32_t d;
 
-  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth, bool /*is_aligned*/) {
-    shift = k % 32 / 4;
-    TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
-      const std::uint32_t number = k / 32 + piece;
-      const Address block = row + Address{number} * sizeof(quant::BlockQ4_0);
-      const bool is_inside = number * 32 < depth;
-      d[piece] = is_inside ? load_short(block) : 0;
-      nibbles[piece] = is_inside ? load_shifted_words(block + 2) : Words4{};
-    }
+  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth) {
+    const Address block = block_of<quant::BlockQ4_0>(row, k, depth);
+    d = load_short(block);
+    nibbles.load(block + 2);
   }
-  TENON_DEVICE Scaling scaling(unsigned piece) const {
-    const float scale = widen_half(static_cast<std::uint16_t>(d[piece]));
+  TENON_DEVICE Scaling scaling(std::uint32_t k, std::uint32_t depth) const {
+    const float scale = scale_inside(d, k, depth);
     return scaling_of(scale, -8 * scale);
   }
-  TENON_DEVICE void pairs(unsigned piece, unsigned half, const Scaling& scaling,
+  TENON_DEVICE void pairs(std::uint32_t k, unsigned half, const Scaling& scaling,
                           std::uint32_t (&out)[4]) const {
-    const Words4& words = nibbles[piece];
-    const auto codes = [&](unsigned i) { return words.at[2 * half + i] >> shift & 0x0F0F0F0Fu; };
+    const auto codes = [&](unsigned i) {
+      return nibbles.word(2 * half + i) >> (k % 32 / 4) & 0x0F0F0F0Fu;
+    };
     scale_codes(codes(0), codes(1), scaling, out);
   }
 };
 
-template <>
-struct Pieces<quant::BlockQ8_0> {
-  static constexpr bool are_loaded_ahead = true;
-  Words4 codes[2];
-  std::uint32_t d[2];
+template <bool is_aligned>
+struct SixteenOf<quant::BlockQ8_0, is_aligned> {
+  static constexpr bool may_be_aligned = false;
+  SixteenBytes<false> codes;
+  std::uint32_t d;
 
-  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth, bool /*is_aligned*/) {
-    TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
-      const std::uint32_t number = k / 32 + piece;
-      const Address block = row + Address{number} * sizeof(quant::BlockQ8_0);
-      const bool is_inside = number * 32 < depth;
-      d[piece] = is_inside ? load_short(block) : 0;
-      codes[piece] = is_inside ? load_shifted_words(block + 2 + k % 32) : Words4{};
-    }
+  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth) {
+    const Address block = block_of<quant::BlockQ8_0>(row, k, depth);
+    d = load_short(block);
+    codes.load(block + 2 + k % 32);
   }
-  TENON_DEVICE Scaling scaling(unsigned piece) const {
-    const float scale = widen_half(static_cast<std::uint16_t>(d[piece]));
+  TENON_DEVICE Scaling scaling(std::uint32_t k, std::uint32_t depth) const {
+    const float scale = scale_inside(d, k, depth);
     return {scale, -32896 * scale};  // 2^15, and 128 that makes codes positive
   }
-  TENON_DEVICE void pairs(unsigned piece, unsigned half, const Scaling& scaling,
+  TENON_DEVICE void pairs(std::uint32_t /*k*/, unsigned half, const Scaling& scaling,
                           std::uint32_t (&out)[4]) const {
     TENON_UNROLL for (unsigned i = 0; i < 2; ++i) {
-      const std::uint32_t four = codes[piece].at[2 * half + i] ^ 0x80808080u;
+      const std::uint32_t four = codes.word(2 * half + i) ^ 0x80808080u;
       TENON_UNROLL for (unsigned j = 0; j < 2; ++j) {
         out[2 * i + j] = narrow_pair(scaled(lifted_code(four, 2 * j), scaling),
                                      scaled(lifted_code(four, 2 * j + 1), scaling));
@@ -152,138 +159,133 @@ struct Pieces<quant::BlockQ8_0> {
 };
 
 /// Scale and min of sub-block b of q4_k and q5_k, from the first words of a block.
-TENON_DEVICE ScaleAndMin scale_and_min(const Words4& head, unsigned b) {
+template <bool is_aligned>
+TENON_DEVICE Scaling scaling_of_sub_block(const SixteenBytes<is_aligned>& head, unsigned b) {
   const unsigned shift = b % 4 * 8;
-  const std::uint32_t first = head.at[1] >> shift, second = head.at[2] >> shift;
-  const std::uint32_t third = head.at[3] >> shift;
+  const std::uint32_t first = head.word(1) >> shift, second = head.word(2) >> shift;
+  const std::uint32_t third = head.word(3) >> shift;
   const bool is_split = b >= 4;
   const unsigned scale = is_split ? (third & 15u) | (first >> 2 & 48u) : first & 63u;
   const unsigned min = is_split ? (third >> 4 & 15u) | (second >> 2 & 48u) : second & 63u;
-  return {widen_half(static_cast<std::uint16_t>(head.at[0])) * static_cast<float>(scale),
-          widen_half(static_cast<std::uint16_t>(head.at[0] >> 16)) * static_cast<float>(min)};
+  const float d = widen_half(static_cast<std::uint16_t>(head.word(0)));
+  const float dmin = widen_half(static_cast<std::uint16_t>(head.word(0) >> 16));
+  return scaling_of(d * static_cast<float>(scale), -dmin * static_cast<float>(min));
 }
 
-template <>
-struct Pieces<quant::BlockQ4K> {
-  static constexpr bool are_loaded_ahead = true;
-  Words4 head, nibbles;
-  unsigned first;  ///< sub-block
+template <bool is_aligned>
+struct SixteenOf<quant::BlockQ4K, is_aligned> {
+  static constexpr bool may_be_aligned = true;
+  SixteenBytes<is_aligned> head, nibbles;
 
-  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t /*depth*/, bool is_aligned) {
+  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth) {
     const unsigned e = k % 256;
-    const Address block = row + Address{k / 256} * sizeof(quant::BlockQ4K);
-    first = e / 32;
-    head = load_words(block, is_aligned);
-    nibbles = load_words(block + 16 + e / 64 * 32 + e % 32, is_aligned);
+    const Address block = block_of<quant::BlockQ4K>(row, k, depth);
+    head.load(block);
+    nibbles.load(block + 16 + e / 64 * 32 + e % 32);
   }
-  TENON_DEVICE Scaling scaling(unsigned piece) const {
-    const ScaleAndMin of = scale_and_min(head, first + piece);
-    return scaling_of(of.scale, -of.min);
+  TENON_DEVICE Scaling scaling(std::uint32_t k, std::uint32_t /*depth*/) const {
+    return scaling_of_sub_block(head, k % 256 / 32);
   }
-  TENON_DEVICE void pairs(unsigned piece, unsigned half, const Scaling& scaling,
+  TENON_DEVICE void pairs(std::uint32_t k, unsigned half, const Scaling& scaling,
                           std::uint32_t (&out)[4]) const {
     const auto codes = [&](unsigned i) {
-      return (nibbles.at[2 * half + i] >> (4 * piece) & 0x0F0F0F0Fu);
+      return nibbles.word(2 * half + i) >> (k / 32 % 2 * 4) & 0x0F0F0F0Fu;
     };
     scale_codes(codes(0), codes(1), scaling, out);
   }
 };
 
-template <>
-struct Pieces<quant::BlockQ5K> {
-  static constexpr bool are_loaded_ahead = true;
-  Words4 head, high, nibbles;
-  unsigned first;
+template <bool is_aligned>
+struct SixteenOf<quant::BlockQ5K, is_aligned> {
+  static constexpr bool may_be_aligned = true;
+  SixteenBytes<is_aligned> head, high, nibbles;
 
-  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t /*depth*/, bool is_aligned) {
+  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth) {
     const unsigned e = k % 256;
-    const Address block = row + Address{k / 256} * sizeof(quant::BlockQ5K);
-    first = e / 32;
-    head = load_words(block, is_aligned);
-    high = load_words(block + 16 + e % 32, is_aligned);
-    nibbles = load_words(block + 48 + e / 64 * 32 + e % 32, is_aligned);
+    const Address block = block_of<quant::BlockQ5K>(row, k, depth);
+    head.load(block);
+    high.load(block + 16 + e % 32);
+    nibbles.load(block + 48 + e / 64 * 32 + e % 32);
   }
-  TENON_DEVICE Scaling scaling(unsigned piece) const {
-    const ScaleAndMin of = scale_and_min(head, first + piece);
-    return scaling_of(of.scale, -of.min);
+  TENON_DEVICE Scaling scaling(std::uint32_t k, std::uint32_t /*depth*/) const {
+    return scaling_of_sub_block(head, k % 256 / 32);
   }
-  TENON_DEVICE void pairs(unsigned piece, unsigned half, const Scaling& scaling,
+  TENON_DEVICE void pairs(std::uint32_t k, unsigned half, const Scaling& scaling,
                           std::uint32_t (&out)[4]) const {
     const auto codes = [&](unsigned i) {
-      const std::uint32_t low = nibbles.at[2 * half + i] >> (4 * piece) & 0x0F0F0F0Fu;
-      const std::uint32_t bits = high.at[2 * half + i] >> (first + piece) & 0x01010101u;
+      const std::uint32_t low = nibbles.word(2 * half + i) >> (k / 32 % 2 * 4) & 0x0F0F0F0Fu;
+      const std::uint32_t bits = high.word(2 * half + i) >> (k % 256 / 32) & 0x01010101u;
       return low | bits << 4;
     };
     scale_codes(codes(0), codes(1), scaling, out);
   }
 };
 
-template <>
-struct Pieces<quant::BlockQ6K> {
-  static constexpr bool are_loaded_ahead = true;
-  Words4 nibbles[2], crumbs;
-  std::uint32_t d, scales[2];
-  unsigned shift;  ///< of the nibbles: 0 or 4
+template <bool is_aligned>
+struct SixteenOf<quant::BlockQ6K, is_aligned> {
+  static constexpr bool may_be_aligned = false;
+  SixteenBytes<false> nibbles, crumbs;
+  std::uint32_t d, scales;  ///< two scales, of which the piece has one
 
-  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t /*depth*/,
-                         bool /*is_aligned*/) {
+  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth) {
     const unsigned e = k % 256;
-    const Address block = row + Address{k / 256} * sizeof(quant::BlockQ6K);
-    shift = e / 64 % 2 * 4;
+    const Address block = block_of<quant::BlockQ6K>(row, k, depth);
+    nibbles.load(block + e / 128 * 64 + e % 64);
+    crumbs.load(block + 128 + e / 128 * 32 + e % 32);
+    scales = load_short(block + 192 + e / 32 * 2);
     d = load_short(block + 208);
-    crumbs = load_shifted_words(block + 128 + e / 128 * 32 + e % 32);
-    TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
-      nibbles[piece] = load_shifted_words(block + e / 128 * 64 + e % 32 + 32 * piece);
-      // Two scales, of which the piece has one.
-      const unsigned at = e / 16 + 2 * piece;
-      scales[piece] = load_short(block + 192 + at / 2 * 2) << (at % 2 == 0 ? 24 : 16);
-    }
   }
-  TENON_DEVICE Scaling scaling(unsigned piece) const {
-    const auto code = static_cast<std::int32_t>(scales[piece]) >> 24;
-    const float scale = widen_half(static_cast<std::uint16_t>(d)) * static_cast<float>(code);
+  TENON_DEVICE Scaling scaling(std::uint32_t k, std::uint32_t /*depth*/) const {
+    const std::uint32_t on_top = scales << (k / 16 % 2 == 0 ? 24 : 16);
+    const float scale = widen_half(static_cast<std::uint16_t>(d)) *
+                        static_cast<float>(static_cast<std::int32_t>(on_top) >> 24);
     return scaling_of(scale, -32 * scale);
   }
-  TENON_DEVICE void pairs(unsigned piece, unsigned half, const Scaling& scaling,
+  TENON_DEVICE void pairs(std::uint32_t k, unsigned half, const Scaling& scaling,
                           std::uint32_t (&out)[4]) const {
     const auto codes = [&](unsigned i) {
-      const std::uint32_t low = nibbles[piece].at[2 * half + i] >> shift & 0x0F0F0F0Fu;
-      const std::uint32_t high = crumbs.at[2 * half + i] >> (shift + 2 * piece) & 0x03030303u;
+      const std::uint32_t low = nibbles.word(2 * half + i) >> (k / 64 % 2 * 4) & 0x0F0F0F0Fu;
+      const std::uint32_t high = crumbs.word(2 * half + i) >> (k / 32 % 4 * 2) & 0x03030303u;
       return low | high << 4;
     };
     scale_codes(codes(0), codes(1), scaling, out);
   }
 };
 
-/// f16 and bf16, as they lie; the depth is a multiple of 8.
-template <class Type>
-struct PlainPieces {
-  static constexpr bool are_loaded_ahead = false;
-  Words4 halves[2][2];
+/// f16 and bf16, as they lie.
+template <bool is_aligned>
+struct PlainSixteen {
+  static constexpr bool may_be_aligned = true;
+  SixteenBytes<is_aligned> halves[2];
 
-  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth, bool is_aligned) {
-    TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
-      TENON_UNROLL for (unsigned half = 0; half < 2; ++half) {
-        const std::uint32_t at = k + 32 * piece + 8 * half;
-        halves[piece][half] = at < depth ? load_words(row + 2 * Address{at}, is_aligned) : Words4{};
-      }
+  TENON_DEVICE void load(Address row, std::uint32_t k, std::uint32_t depth) {
+    TENON_UNROLL for (unsigned half = 0; half < 2; ++half) {
+      const std::uint32_t at = k + 8 * half;
+      halves[half].load(row + 2 * Address{at < depth ? at : depth - 8});
     }
   }
-  TENON_DEVICE Scaling scaling(unsigned /*piece*/) const { return {}; }
-};
-template <>
-struct Pieces<PlainBf16> : PlainPieces<PlainBf16> {
-  TENON_DEVICE void pairs(unsigned piece, unsigned half, const Scaling& /*scaling*/,
-                          std::uint32_t (&out)[4]) const {
-    TENON_UNROLL for (unsigned i = 0; i < 4; ++i) out[i] = halves[piece][half].at[i];
+  TENON_DEVICE Scaling scaling(std::uint32_t k, std::uint32_t depth) const {
+    return {k < depth ? 1.0f : 0.0f, k + 8 < depth ? 1.0f : 0.0f};
+  }
+  static TENON_DEVICE bool is_inside(const Scaling& scaling, unsigned half) {
+    return (half == 0 ? scaling.factor : scaling.base) != 0;
   }
 };
-template <>
-struct Pieces<PlainF16> : PlainPieces<PlainF16> {
-  TENON_DEVICE void pairs(unsigned piece, unsigned half, const Scaling& /*scaling*/,
+template <bool is_aligned>
+struct SixteenOf<PlainBf16, is_aligned> : PlainSixteen<is_aligned> {
+  TENON_DEVICE void pairs(std::uint32_t /*k*/, unsigned half, const Scaling& scaling,
                           std::uint32_t (&out)[4]) const {
     TENON_UNROLL for (unsigned i = 0; i < 4; ++i) {
-      const std::uint32_t pair = halves[piece][half].at[i];
+      out[i] = this->is_inside(scaling, half) ? this->halves[half].word(i) : 0;
+    }
+  }
+};
+template <bool is_aligned>
+struct SixteenOf<PlainF16, is_aligned> : PlainSixteen<is_aligned> {
+  TENON_DEVICE void pairs(std::uint32_t /*k*/, unsigned half, const Scaling& scaling,
+                          std::uint32_t (&out)[4]) const {
+    TENON_UNROLL for (unsigned i = 0; i < 4; ++i) {
+      const std::uint32_t pair = this->is_inside(scaling, half) ? this->halves[half].word(i) : 0;
       out[i] = narrow_pair(widen_half(static_cast<std::uint16_t>(pair)),
                            widen_half(static_cast<std::uint16_t>(pair >> 16)));
     }

@@ -44,14 +44,16 @@ TENON_DEVICE void stage_rows(const Thread& thread, const LinearArgs& args, Chunk
   const std::uint32_t chunk = thread.index() % stage_line;
   const std::uint32_t k = begin + chunk / 8 * (rounded_depth / 2) + piece_begin(chunk / 2 % 4) +
                           32 * piece + chunk % 2 * 8;
-  const std::uint32_t rows = args.rows - first_row;
-  for (std::uint32_t i = 0; i < rounded_tile_rows / 16 && 16 * i < rows; ++i) {
-    const std::uint32_t row = 16 * i + thread.index() / stage_line;
+  const std::uint32_t rows = args.rows - first_row, first = thread.index() / stage_line;
+  const bool is_inside = k < args.depth;
+  const Address from = args.x + 2 * Address{k};
+  TENON_UNROLL for (std::uint32_t row = first; row < first + rounded_tile_rows; row += 16) {
+    if (row - first >= rows) break;
     // Rows behind the last one are copies of it, whose sums nobody stores.
     const std::uint32_t m = first_row + (row < rows ? row : rows - 1);
     const std::uint32_t place = piece * stage_chunks + chunk_place(row, chunk);
-    if (k < args.depth) {
-      copy_async(chunks, place, args.x + static_cast<Address>(m * args.x_step) + 2 * Address{k});
+    if (is_inside) {
+      copy_async(chunks, place, from + static_cast<Address>(m * args.x_step));
     } else {
       chunks[place] = Words4{};
     }
@@ -139,6 +141,58 @@ TENON_DEVICE void store_sums(const Thread& thread, const LinearArgs& args, const
   }
 }
 
+template <class Type, bool is_aligned, class Chunks>
+TENON_DEVICE void add_products(const Thread& thread, const LinearArgs& args, Chunks& chunks,
+                               std::uint32_t first_row, std::uint32_t first_column,
+                               std::uint32_t first, RoundedSums& sums) {
+  const std::uint32_t end =
+      args.depth - first < args.split_depth ? args.depth : first + args.split_depth;
+  const std::uint32_t g = lane_of(thread) / 4, t = lane_of(thread) % 4;
+  const std::uint32_t half_depth = warp_of(thread) / 4;  // which half of rounded_depth
+  const std::uint32_t offset = half_depth * (rounded_depth / 2) + piece_begin(t);
+  Address rows_of_w[lane_columns];
+  TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
+    const std::uint32_t n = first_column + 8 * j + g;
+    rows_of_w[j] =
+        args.w + static_cast<Address>((n < args.columns ? n : args.columns - 1) * args.w_step);
+  }
+  SixteenOf<Type, is_aligned> pieces[2][lane_columns];
+  const auto load = [&](unsigned piece, std::uint32_t begin) {
+    TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
+      pieces[piece][j].load(rows_of_w[j], begin + offset + 32 * piece, args.depth);
+    }
+  };
+  stage_rows(thread, args, chunks, first_row, first, 0);
+  load(0, first);
+  load(1, first);
+  for (std::uint32_t begin = first; begin < end; begin += rounded_depth) {
+    const bool has_next = begin + rounded_depth < end;
+    TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
+      wait_copies<0>();
+      thread.sync();
+      if (piece == 0) {
+        stage_rows(thread, args, chunks, first_row, begin, 1);
+      } else if (has_next) {
+        stage_rows(thread, args, chunks, first_row, begin + rounded_depth, 0);
+      }
+      const std::uint32_t k = begin + offset + 32 * piece;
+      std::uint32_t w[2][lane_columns][4];
+      TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
+        const SixteenOf<Type, is_aligned>& one = pieces[piece][j];
+        const Scaling scaling = one.scaling(k, args.depth);
+        TENON_UNROLL for (unsigned half = 0; half < 2; ++half) {
+          one.pairs(k, half, scaling, w[half][j]);
+        }
+      }
+      if (has_next) load(piece, begin + rounded_depth);
+      TENON_UNROLL for (unsigned half = 0; half < 2; ++half) {
+        multiply_half(thread, chunks, piece, half_depth * 8 + 2 * t + half, args.rows - first_row,
+                      w[half], sums);
+      }
+    }
+  }
+}
+
 /// Blocks: tiles of rows, for every tile of columns, for every split of the depth. Rows begin at
 /// multiples of 16 bytes, and the depth is a multiple of 8.
 template <class Type>
@@ -154,54 +208,12 @@ TENON_DEVICE void linear_rounded(const Thread& thread, const LinearArgs& args) {
       thread.block() / row_tiles % column_tiles * rounded_tile_columns;
   const std::uint32_t first_column = tile_column + warp_of(thread) % 4 * 32;
   const std::uint32_t first = split * args.split_depth;
-  const std::uint32_t end =
-      args.depth - first < args.split_depth ? args.depth : first + args.split_depth;
-  const std::uint32_t rows = args.rows - first_row;
-  const std::uint32_t g = lane_of(thread) / 4, t = lane_of(thread) % 4;
-  const std::uint32_t half_depth = warp_of(thread) / 4;  // which half of rounded_depth
-  Address rows_of_w[lane_columns];
-  TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
-    const std::uint32_t n = first_column + 8 * j + g;
-    rows_of_w[j] =
-        args.w + static_cast<Address>((n < args.columns ? n : args.columns - 1) * args.w_step);
-  }
-  const std::uint32_t offset = half_depth * (rounded_depth / 2) + piece_begin(t);
-  const bool is_aligned = (args.w | static_cast<Address>(args.w_step)) % sizeof(Words4) == 0;
-  Pieces<Type> ahead[lane_columns];
-  const auto load_pieces = [&](std::uint32_t k) {
-    TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
-      ahead[j].load(rows_of_w[j], k, args.depth, is_aligned);
-    }
-  };
   RoundedSums sums;
-  stage_rows(thread, args, chunks, first_row, first, 0);
-  if (Pieces<Type>::are_loaded_ahead) load_pieces(first + offset);
-  for (std::uint32_t begin = first; begin < end; begin += rounded_depth) {
-    if (!Pieces<Type>::are_loaded_ahead) load_pieces(begin + offset);
-    Pieces<Type> pieces[lane_columns];
-    TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) pieces[j] = ahead[j];
-    const bool has_next = begin + rounded_depth < end;
-    if (Pieces<Type>::are_loaded_ahead && has_next) load_pieces(begin + rounded_depth + offset);
-    TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
-      wait_copies<0>();
-      thread.sync();
-      if (piece == 0) {
-        stage_rows(thread, args, chunks, first_row, begin, 1);
-      } else if (has_next) {
-        stage_rows(thread, args, chunks, first_row, begin + rounded_depth, 0);
-      }
-      Scaling scalings[lane_columns];
-      TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
-        scalings[j] = pieces[j].scaling(piece);
-      }
-      TENON_UNROLL for (unsigned half = 0; half < 2; ++half) {
-        std::uint32_t w[lane_columns][4];
-        TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
-          pieces[j].pairs(piece, half, scalings[j], w[j]);
-        }
-        multiply_half(thread, chunks, piece, half_depth * 8 + 2 * t + half, rows, w, sums);
-      }
-    }
+  if (SixteenOf<Type, true>::may_be_aligned &&
+      (args.w | static_cast<Address>(args.w_step)) % sizeof(Words4) == 0) {
+    add_products<Type, true>(thread, args, chunks, first_row, first_column, first, sums);
+  } else {
+    add_products<Type, false>(thread, args, chunks, first_row, first_column, first, sums);
   }
   join_halves(thread, chunks, sums);
   store_sums(thread, args, chunks, split, first_row, tile_column);

@@ -61,15 +61,15 @@ TENON_DEVICE void stage_rows(const Thread& thread, const LinearArgs& args, Chunk
   commit_copies();
 }
 
-/// Adds the products of half a piece of each lane: 32 elements of the depth, from chunk `at` on. Rows
-/// count by 32: so many products do not wait for each other.
+/// Adds the products of half a piece of each lane: 32 elements of the depth, from chunk `at` on. Of all
+/// rows of the tile, though there may be fewer: without branches products and the decoding of other
+/// weights overlap.
 template <class Chunks>
 TENON_DEVICE void multiply_half(const Thread& thread, const Chunks& chunks, unsigned piece,
-                                std::uint32_t at, std::uint32_t rows,
-                                const std::uint32_t (&w)[lane_columns][4], RoundedSums& sums) {
+                                std::uint32_t at, const std::uint32_t (&w)[lane_columns][4],
+                                RoundedSums& sums) {
   constexpr std::uint32_t at_once = 4;
   TENON_UNROLL for (std::uint32_t first = 0; first < row_fragments; first += at_once) {
-    if (8 * first >= rows) break;
     Words4 x[at_once];
     TENON_UNROLL for (std::uint32_t i = 0; i < at_once; ++i) {
       const std::uint32_t row = 8 * (first + i) + lane_of(thread) / 4;
@@ -157,38 +157,43 @@ TENON_DEVICE void add_products(const Thread& thread, const LinearArgs& args, Chu
         args.w + static_cast<Address>((n < args.columns ? n : args.columns - 1) * args.w_step);
   }
   SixteenOf<Type, is_aligned> pieces[2][lane_columns];
+  Scaling scalings[lane_columns];
   const auto load = [&](unsigned piece, std::uint32_t begin) {
     TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
       pieces[piece][j].load(rows_of_w[j], begin + offset + 32 * piece, args.depth);
     }
   };
+  const auto decode = [&](unsigned piece, unsigned half, std::uint32_t begin,
+                          std::uint32_t(&w)[lane_columns][4]) {
+    const std::uint32_t k = begin + offset + 32 * piece;
+    TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
+      const SixteenOf<Type, is_aligned>& one = pieces[piece][j];
+      if (half == 0) scalings[j] = one.scaling(k, args.depth);
+      one.pairs(k, half, scalings[j], w[j]);
+    }
+  };
+  std::uint32_t w[2][lane_columns][4];  // of each half
   stage_rows(thread, args, chunks, first_row, first, 0);
   load(0, first);
   load(1, first);
+  decode(0, 0, first, w[0]);
   for (std::uint32_t begin = first; begin < end; begin += rounded_depth) {
-    const bool has_next = begin + rounded_depth < end;
+    const std::uint32_t next = begin + rounded_depth;
     TENON_UNROLL for (unsigned piece = 0; piece < 2; ++piece) {
+      const std::uint32_t at = half_depth * 8 + 2 * t;
       wait_copies<0>();
       thread.sync();
       if (piece == 0) {
         stage_rows(thread, args, chunks, first_row, begin, 1);
-      } else if (has_next) {
-        stage_rows(thread, args, chunks, first_row, begin + rounded_depth, 0);
+      } else if (next < end) {
+        stage_rows(thread, args, chunks, first_row, next, 0);
       }
-      const std::uint32_t k = begin + offset + 32 * piece;
-      std::uint32_t w[2][lane_columns][4];
-      TENON_UNROLL for (std::uint32_t j = 0; j < lane_columns; ++j) {
-        const SixteenOf<Type, is_aligned>& one = pieces[piece][j];
-        const Scaling scaling = one.scaling(k, args.depth);
-        TENON_UNROLL for (unsigned half = 0; half < 2; ++half) {
-          one.pairs(k, half, scaling, w[half][j]);
-        }
-      }
-      if (has_next) load(piece, begin + rounded_depth);
-      TENON_UNROLL for (unsigned half = 0; half < 2; ++half) {
-        multiply_half(thread, chunks, piece, half_depth * 8 + 2 * t + half, args.rows - first_row,
-                      w[half], sums);
-      }
+      // What is decoded behind the end is not multiplied.
+      decode(piece, 1, begin, w[1]);
+      multiply_half(thread, chunks, piece, at, w[0], sums);
+      load(piece, next < end ? next : begin);
+      decode(1 - piece, 0, piece == 0 ? begin : next, w[0]);
+      multiply_half(thread, chunks, piece, at + 1, w[1], sums);
     }
   }
 }

@@ -83,6 +83,13 @@ class Thread {
   std::uint32_t shuffle(std::uint32_t value, unsigned from_lane) const {
     return static_cast<std::uint32_t>(exchange(value, from_lane));
   }
+  std::uint32_t highest(std::uint32_t value) const {
+    for (unsigned mask = 16; mask > 0; mask /= 2) {
+      const std::uint32_t other = shuffle_xor(value, mask);
+      if (other > value) value = other;
+    }
+    return value;
+  }
   std::uint32_t ballot(bool value) const;
 
   template <class T>

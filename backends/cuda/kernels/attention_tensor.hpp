@@ -209,12 +209,12 @@ TENON_DEVICE void convert_queries(const Thread& thread, const AttentionArgs& arg
     TENON_UNROLL for (std::uint32_t i = 0; i < at_once; ++i) {
       RowScale scale{1, 1};
       if (is_half) {
-        float largest = 0;
+        std::uint32_t largest = 0;  // bits of magnitudes; those of a NaN are larger than others
         TENON_UNROLL for (std::uint32_t j = 0; j < 2 * pairs; ++j) {
-          const float magnitude = fabsf(values[i][j / 2][j % 2]);
-          if (!(magnitude <= largest)) largest = magnitude;
+          const std::uint32_t bits = float_to_bits(fabsf(values[i][j / 2][j % 2]));
+          if (bits > largest) largest = bits;
         }
-        scale = scale_of_row(warp_max(thread, largest));
+        scale = scale_of_row(bits_to_float(thread.highest(largest)));
       }
       TENON_UNROLL for (std::uint32_t j = 0; j < pairs; ++j) {
         const std::uint32_t word = lane + j * warp_size;
@@ -544,23 +544,41 @@ TENON_DEVICE bool holds_anywhere(const Thread& thread, Chunks& chunks, std::uint
   return any != 0;
 }
 
-/// Elements d and d + 1 of a row of the result, d even.
 struct alignas(8) FloatPair {
   float first, second;
 };
-TENON_DEVICE void store_pair(const AttentionArgs& args, Address y, std::uint32_t d,
-                             const FloatPair& pair) {
+/// A lane's elements of a row of the result, times `scale`: those at 8 j + 2 t and behind. Rows whose
+/// elements are stored in pairs are aligned to these, and of eight elements each.
+template <std::uint32_t size>
+TENON_DEVICE void store_row(const AttentionArgs& args, Address y, std::uint32_t t, bool is_paired,
+                            float scale, std::uint32_t row,
+                            const FragmentC (&sums)[TensorTiles<size>::row_tiles][size / 8]) {
   const std::uint32_t bytes = args.dtype == DType::f32 ? 4 : 2;
-  const Address at = y + d * bytes;
-  if (d + 2 > args.value_depth || y % (2 * bytes) != 0) {
-    if (d < args.value_depth) store_real(args.dtype, at, pair.first);
-    if (d + 1 < args.value_depth) store_real(args.dtype, at + bytes, pair.second);
+  const std::uint32_t behind = args.value_depth > 2 * t ? args.value_depth - 2 * t : 0;
+  y += 2 * t * bytes;
+  const auto each_pair = [&](const auto& store) {
+    TENON_UNROLL for (std::uint32_t j = 0; j < size / 8; ++j) {
+      const float* const two = sums[row / 2][j].sums + row % 2 * 2;
+      if (8 * j < behind) store(8 * j, two[0] * scale, two[1] * scale);
+    }
+  };
+  if (!is_paired) {
+    each_pair([&](std::uint32_t d, float first, float second) {
+      store_real(args.dtype, y + d * bytes, first);
+      if (d + 1 < behind) store_real(args.dtype, y + (d + 1) * bytes, second);
+    });
   } else if (args.dtype == DType::f32) {
-    *global<FloatPair>(at) = pair;
+    each_pair([&](std::uint32_t d, float first, float second) {
+      *global<FloatPair>(y + 4 * d) = {first, second};
+    });
+  } else if (args.dtype == DType::f16) {
+    each_pair([&](std::uint32_t d, float first, float second) {
+      *global<std::uint32_t>(y + 2 * d) = narrow_two<true>(first, second);
+    });
   } else {
-    *global<std::uint32_t>(at) = args.dtype == DType::f16
-                                     ? narrow_two<true>(pair.first, pair.second)
-                                     : narrow_two<false>(pair.first, pair.second);
+    each_pair([&](std::uint32_t d, float first, float second) {
+      *global<std::uint32_t>(y + 2 * d) = narrow_two<false>(first, second);
+    });
   }
 }
 
@@ -572,6 +590,9 @@ TENON_DEVICE void store_rows(const Thread& thread, const AttentionArgs& args,
   using Tiles = TensorTiles<size>;
   const std::uint32_t lane = lane_of(thread);
   const float sink = sink_of(args, block.h) * log2_of_e;
+  const Address all =
+      args.y | static_cast<Address>(args.y_steps[0] | args.y_steps[1] | args.y_steps[2]);
+  const bool is_paired = args.value_depth % 8 == 0 && all % 8 == 0;
   TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
     const RowState& state = rows[row / 2][row % 2];
     const float total = row_sum(thread, state.total);
@@ -582,10 +603,7 @@ TENON_DEVICE void store_rows(const Thread& thread, const AttentionArgs& args,
     const float denominator = exp2_of(sink - highest + weight_exponent<is_half>()) + kept * total;
     const float scale = denominator == 0 ? 0.0f : kept / denominator;
     const Address y = moved(args.y, args.y_steps, block.b, s, block.h);
-    TENON_UNROLL for (std::uint32_t j = 0; j < size / 8; ++j) {
-      const float* const two = sums[row / 2][j].sums + row % 2 * 2;
-      store_pair(args, y, 8 * j + 2 * (lane % 4), {two[0] * scale, two[1] * scale});
-    }
+    store_row<size>(args, y, lane % 4, is_paired, scale, row, sums);
   }
 }
 
@@ -645,11 +663,12 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
                                      sums);
     }
     if (has_odd) break;
-    float none = 0;  // a NaN if any sum is one, or an infinity
+    float none[4] = {};  // a NaN where any sum is one, or an infinity
     TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::row_tiles * size / 2; ++i) {
-      none += 0 * sums[i / (size / 2)][i % (size / 2) / 4].sums[i % 4];
+      none[i % 4] += 0 * sums[i / (size / 2)][i % (size / 2) / 4].sums[i % 4];
     }
-    has_odd = holds_anywhere(thread, chunks, Tiles::first_stage, none != 0);
+    has_odd = holds_anywhere(thread, chunks, Tiles::first_stage,
+                             (none[0] + none[1]) + (none[2] + none[3]) != 0);
     if (!has_odd) break;
     copy(tiles.begin, Tiles::first_stage);
   }

@@ -37,6 +37,18 @@ struct Thread {
   __device__ std::uint32_t shuffle(std::uint32_t value, unsigned from_lane) const {
     return __shfl_sync(0xFFFFFFFFu, value, static_cast<int>(from_lane));
   }
+  /// The highest of the lanes' values.
+  __device__ std::uint32_t highest(std::uint32_t value) const {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    return __reduce_max_sync(0xFFFFFFFFu, value);
+#else
+    for (unsigned mask = 16; mask > 0; mask /= 2) {
+      const std::uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, value, static_cast<int>(mask));
+      if (other > value) value = other;
+    }
+    return value;
+#endif
+  }
   __device__ std::uint32_t ballot(bool value) const { return __ballot_sync(0xFFFFFFFFu, value); }
 };
 

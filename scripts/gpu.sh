@@ -197,6 +197,7 @@ decode-no-overlap   |  30 | need_gpu       | with ?overlap=off random_model_benc
 gemv                |  60 | need_gpu       | bench gemv
 kernels-decode      |  60 | need_ncu       | kernels 8b-q4_k_m 1500 -p 16 -n 8
 kernels-prefill     |  60 | need_ncu       | kernels 8b-q4_k_m 500 -p 512 -n 0
+kernels-smollm2     |  60 | need_ncu       | kernels smollm2-q4_1 1500 -p 16 -n 8
 decode-8b-bf16      | 180 | need_gpu       | random_model_bench 8b-bf16 -p 512 -n 64 -r 3
 prefill-4096        |  90 | need_gpu       | random_model_bench 8b-bf16 -p 4096 -n 0 -r 3
 batch               |  60 | need_gpu       | bench batch

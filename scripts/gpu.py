@@ -188,7 +188,8 @@ def print_kernels(file):
 # ---- report
 
 MODELS = {  # step of ours, of llama.cpp
-    "decode-8b-q4_k_m": ("8b-q4_k_m", "llama-8b-q4_k_m"), "decode-8b-bf16": ("8b-bf16", None),
+    "decode-8b-q4_k_m": ("8b-q4_k_m", "llama-8b-q4_k_m"), "decode-no-overlap": ("8b-q4_k_m", None),
+    "decode-8b-bf16": ("8b-bf16", None), "prefill-4096": ("8b-bf16", None),
     "decode-smollm2": ("smollm2-q4_1", "llama-smollm2"), "decode-gemma3": ("gemma3-q8_0", None),
 }
 
@@ -228,7 +229,8 @@ def model_rows(results, bandwidth):
         peer = {("decode" if row["n_gen"] else "prefill"): row["avg_ts"]
                 for row in (results.json(peer_step) if peer_step else None) or []}
         ratio = {key: f"{ours[key + '_tok_s'] / value:.2f}" for key, value in peer.items()}
-        yield (shape, f"{ours['decode_tok_s']:.1f}", share, ratio.get("decode", ""), f"{ours['prefill_tok_s']:.0f}",
+        decode = (f"{ours['decode_tok_s']:.1f}", share) if ours["decode_tokens"] else ("", "")
+        yield (step, shape, *decode, ratio.get("decode", ""), ours["prefill_tokens"], f"{ours['prefill_tok_s']:.0f}",
                ratio.get("prefill", ""), f"{ours['first_token_s']:.2f} s")
 
 
@@ -258,11 +260,16 @@ def report(folder, page):
     text += "\n" + table(("step", "outcome"), steps) + "\n"
     models = list(model_rows(results, limits.get("copy on the device", 0) * 1e9))
     if models:
-        text += "\n" + table(("random weights in the shape of", "decode, tokens/s", "of bandwidth", "to llama.cpp",
-                              "prefill 512, tokens/s", "to llama.cpp", "first token"), models) + "\n"
+        text += "\n" + table(("step", "random weights in the shape of", "decode, tokens/s", "of bandwidth",
+                              "to llama.cpp", "prompt", "tokens/s", "to llama.cpp", "first token"), models) + "\n"
     kernels = list(kernel_rows(results))
     if kernels:
         text += "\n" + table(("what", "reached", "of the limit", "to PyTorch", "to ONNX Runtime"), kernels) + "\n"
+    for step in ("kernels-decode", "kernels-prefill", "kernels-smollm2"):
+        times = results.text(step + ".log").splitlines()
+        if results.text(step + ".status") == "passed" and times:
+            most = "\n".join(line.rstrip() for line in [*times[:13], times[-1]])
+            text += f"\n500 kernels of step `{step}`, with about 2 us of launch each:\n\n```\n{most}\n```\n"
     path = pathlib.Path(page)
     old = path.read_text(encoding="utf-8")
     begin, end = "<!-- gpu -->\n", "<!-- end gpu -->"

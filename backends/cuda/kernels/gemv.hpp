@@ -233,18 +233,22 @@ TENON_DEVICE float product_of(const typename Piece<Type>::Values& values,
   float sum = 0.0f, offset = 0.0f;
   TENON_UNROLL for (std::uint32_t s = 0; s < Piece<Type>::segments; ++s) {
     float dot = dots[s];
-    if constexpr (Piece<Type>::zero != 0.0f) dot -= Piece<Type>::zero * totals[s];
+    if constexpr (Piece<Type>::zero != 0.0f) {
+      dot = multiply_add(-Piece<Type>::zero, totals[s], dot);
+    }
     if constexpr (has_scales) {
-      sum += values.scales[s] * dot;
+      sum = multiply_add(values.scales[s], dot, sum);
     } else {
       sum += dot;
     }
-    if constexpr (form == PieceForm::mins) offset += values.mins[s] * totals[s];
+    if constexpr (form == PieceForm::mins) {
+      offset = multiply_add(values.mins[s], totals[s], offset);
+    }
     if constexpr (form == PieceForm::shifted) offset += totals[s];
   }
   if constexpr (form != PieceForm::plain) sum *= values.factor;
   if constexpr (form == PieceForm::mins || form == PieceForm::shifted) {
-    sum += values.offset * offset;
+    sum = multiply_add(values.offset, offset, sum);
   }
   return sum;
 }
@@ -425,7 +429,7 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
           Piece<Type>::read(words, stream.place(args, j), piece_lane, values);
           float dots[segments] = {};
           TENON_UNROLL for (std::uint32_t i = 0; i < elements; ++i) {
-            dots[i / length] += values.codes[i] * x[i];
+            dots[i / length] = multiply_add(values.codes[i], x[i], dots[i / length]);
           }
           const float sum = product_of<Type>(values, dots, totals);
           both[j] = has_piece ? sum : 0.0f;
@@ -492,8 +496,10 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
               TENON_UNROLL for (std::uint32_t r = 0; r < rows_at_once; ++r) {
                 const FourOfRow four = load(pieces[r], i / 4);
                 TENON_UNROLL for (std::uint32_t c = 0; c < 4; ++c) {
-                  dots[r][0][i / length] += values[0].codes[i + c] * four.at[c];
-                  dots[r][1][i / length] += values[1].codes[i + c] * four.at[c];
+                  dots[r][0][i / length] =
+                      multiply_add(values[0].codes[i + c], four.at[c], dots[r][0][i / length]);
+                  dots[r][1][i / length] =
+                      multiply_add(values[1].codes[i + c], four.at[c], dots[r][1][i / length]);
                   totals[r][i / length] += four.at[c];
                 }
               }

@@ -199,6 +199,9 @@ __device__ inline FourWords load_published(Address at) {
   return words;
 }
 
+/// a b + c, rounded once, whatever the compiler makes of other sums.
+__device__ inline float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+
 __device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
 __device__ inline std::uint32_t float_to_bits(float value) { return __float_as_uint(value); }
 

@@ -159,8 +159,8 @@ struct AttentionArgs {
   std::int64_t window;
   bool causal;
   /// A block has `rows` heads of a query, which share a key head; `row_groups` of these have all of
-  /// that key head's. `lanes` of a warp read a key together.
-  std::uint32_t rows, row_groups, lanes;
+  /// that key head's. 2^lane_bits lanes of a warp read a key together.
+  std::uint32_t rows, row_groups, lane_bits;
   /// Blocks that share the keys of such heads. What they sum up is at `partial`, by row and split, in
   /// `partial_fours` groups of four floats: peak and total, then the values' sums. The last one to come
   /// to the heads' ticket joins it. Tickets are 0 before a launch and after it.

@@ -122,13 +122,13 @@ TENON_DEVICE AttentionPart part_of_block(const Thread& thread, const AttentionAr
   const std::uint32_t of_key_head = args.heads / args.key_heads;
   const std::uint32_t row_group = thread.block() % args.row_groups;
   std::uint32_t rest = thread.block() / args.row_groups;
-  part.split = rest % args.splits;
-  rest /= args.splits;
-  part.ticket = rest * args.row_groups + row_group;
   part.key_head = rest % args.key_heads;
   rest /= args.key_heads;
+  part.split = rest % args.splits;
+  rest /= args.splits;
   part.s = rest % args.queries;
   part.b = rest / args.queries;
+  part.ticket = (rest * args.key_heads + part.key_head) * args.row_groups + row_group;
   const std::uint32_t before = row_group * args.rows, left = of_key_head - before;
   part.first_head = part.key_head * of_key_head + before;
   part.rows = left < args.rows ? left : args.rows;
@@ -202,26 +202,36 @@ TENON_DEVICE float summed_by_lanes(const Thread& thread, std::uint32_t lanes, st
 }
 
 /// A warp's part of a block: `lanes` lanes read a key, eight elements each; the warp reads up to
-/// `warp_keys` keys at once, and keeps for each row the sum of its values.
+/// `warp_keys` keys at once, and keeps for each row the sum of its values. The next keys are read while
+/// it works on those that it has.
 template <class Type>
 class WarpAttention {
  public:
   TENON_DEVICE WarpAttention(const Thread& thread, const AttentionArgs& args,
                              const AttentionPart& part)
       : thread_(thread), args_(args), part_(part) {
-    lane_ = lane_of(thread) % args.lanes;
-    beside_ = lane_of(thread) / args.lanes;
-    const std::uint32_t at_once = warp_size / args.lanes;
-    of_lane_ = warp_keys / at_once < most_keys ? warp_keys / at_once : most_keys;
+    const std::uint32_t lanes = 1u << args.lane_bits, of_lane = warp_keys * lanes / warp_size;
+    lane_ = lane_of(thread) & (lanes - 1);
+    beside_ = lane_of(thread) >> args.lane_bits;
+    of_lane_ = of_lane < most_keys ? of_lane : most_keys;
     // Which score the lane has, of those that are summed up: that of a row and a key.
-    spread_ = args.lanes / (of_lane_ * attention_rows);
+    spread_ = lanes / (of_lane_ * attention_rows);
     const std::uint32_t score = lane_ / spread_;
     row_ = score % attention_rows;
     key_ = score / attention_rows;
     k_ = args.k + static_cast<Address>(part.key_head * args.k_steps[2]);
     v_ = args.v + static_cast<Address>(part.key_head * args.v_steps[2]);
-    k_reading_ = reading_of(8 * lane_, args.depth, are_aligned(args.k, args.k_steps));
-    v_reading_ = reading_of(8 * lane_, args.value_depth, are_aligned(args.v, args.v_steps));
+    if (args.table == 0) {
+      k_ += static_cast<Address>(part.b * args.k_steps[0]);
+      v_ += static_cast<Address>(part.b * args.v_steps[0]);
+    }
+    constexpr bool is_anywhere = !Eight<Type>::needs_alignment;
+    k_reading_ =
+        reading_of(8 * lane_, args.depth, is_anywhere || are_aligned(args.k, args.k_steps));
+    v_reading_ =
+        reading_of(8 * lane_, args.value_depth, is_anywhere || are_aligned(args.v, args.v_steps));
+    is_whole_ = args.table == 0 && args.depth == 8 * lanes && args.value_depth == 8 * lanes &&
+                k_reading_.at_once && v_reading_.at_once;
     const bool q_aligned = are_aligned(args.q, args.q_steps);
     TENON_UNROLL
     for (std::uint32_t r = 0; r < attention_rows; ++r) {
@@ -231,38 +241,37 @@ class WarpAttention {
     }
   }
 
-  TENON_DEVICE std::uint32_t keys_at_once() const { return of_lane_ * (warp_size / args_.lanes); }
+  TENON_DEVICE std::uint32_t keys_at_once() const {
+    return of_lane_ * warp_size >> args_.lane_bits;
+  }
 
-  /// Keys of the part from `first` on. `weights`: the warp's, of each key, and behind them of what is
-  /// summed up.
+  /// Reads the part's keys from `first` on, and their values.
+  TENON_DEVICE void begin(std::uint32_t first) {
+    read_keys(first);
+    read_values(first);
+  }
+  /// Adds them, and reads those from `next` on. `weights`: the warp's, of each key, and behind them of
+  /// what is summed up.
   template <class Weights>
-  TENON_DEVICE void add(std::uint32_t first, Weights& weights, std::uint32_t weights_begin) {
-    KeyPlace places[most_keys];
-    bool is_there[most_keys];
-    TENON_UNROLL
-    for (std::uint32_t u = 0; u < most_keys; ++u) {
-      const std::uint32_t key = first + place_of(u);
-      places[u] = {0, 0, false};
-      if (u < of_lane_ && key < part_.keys) {
-        places[u] = place_of_key(args_, part_.b, part_.first + key);
-      }
-      is_there[u] = places[u].is_there;
-    }
-    Eight<Type> keys[most_keys], values[most_keys];
-    read(k_, args_.k_steps, places, k_reading_, keys);
-    read(v_, args_.v_steps, places, v_reading_, values);
-    weigh(first, is_there, dot(keys), weights, weights_begin);
+  TENON_DEVICE void add(std::uint32_t first, std::uint32_t next, Weights& weights,
+                        std::uint32_t weights_begin) {
+    const float product = dot();
+    const std::uint32_t are_there = are_there_;
+    read_keys(next);
+    const bool has_zeros = weigh(first, are_there, product, weights, weights_begin);
     thread_.sync_warp();
-    const OfRows kept = weights[weights_begin + warp_keys];
-    TENON_UNROLL
-    for (std::uint32_t r = 0; r < attention_rows; ++r) {
-      TENON_UNROLL
-      for (std::uint32_t i = 0; i < 8; ++i) sum_[r][i] *= kept.of[r];
-    }
+    scale_sums(weights[weights_begin + warp_keys]);
     TENON_UNROLL
     for (std::uint32_t u = 0; u < most_keys; ++u) {
-      if (u < of_lane_) add_values(values[u], weights[weights_begin + place_of(u)]);
+      if (u >= of_lane_) continue;
+      const OfRows of_key = weights[weights_begin + place_of(u)];
+      if (has_zeros) {
+        add_values<true>(values_[u], of_key);
+      } else {
+        add_values<false>(values_[u], of_key);
+      }
     }
+    read_values(next);
     thread_.sync_warp();
   }
 
@@ -291,52 +300,85 @@ class WarpAttention {
   static constexpr std::uint32_t most_keys = sizeof(Eight<Type>) <= 16 ? 4 : 2;
 
   TENON_DEVICE std::uint32_t place_of(std::uint32_t u) const {
-    return u * (warp_size / args_.lanes) + beside_;
+    return (u * warp_size >> args_.lane_bits) + beside_;
   }
-  static TENON_DEVICE void read(Address head, const std::int64_t (&steps)[3],
-                                const KeyPlace (&places)[most_keys], const EightReading& reading,
-                                Eight<Type> (&eights)[most_keys]) {
-    Address rows[most_keys];
+  /// The first bytes of a key's row, from k_ or v_ on.
+  static TENON_DEVICE Address row_at(const std::int64_t (&steps)[3], const KeyPlace& place) {
+    return static_cast<Address>(place.b * steps[0] + place.t * steps[1]);
+  }
+  TENON_DEVICE void read_whole(Eight<Type> (&eights)[most_keys], Address head, std::int64_t step,
+                               std::uint32_t first) const {
+    const auto t = static_cast<Address>(part_.first + first);
+    const Address row = head + t * static_cast<Address>(step);
     TENON_UNROLL
     for (std::uint32_t u = 0; u < most_keys; ++u) {
-      rows[u] = head + static_cast<Address>(places[u].b * steps[0] + places[u].t * steps[1]);
-      if (places[u].is_there && reading.at_once) eights[u].read(rows[u], reading.d);
+      if (u < of_lane_) eights[u].read(row + place_of(u) * static_cast<Address>(step), 8 * lane_);
     }
-    if (!reading.in_part) return;
+  }
+  /// Where the table has no page for a key, and behind the last key, what was read before stays; a
+  /// weight of 0 hides it.
+  TENON_DEVICE void read_keys(std::uint32_t first) {
+    are_there_ = 0;
+    if (first >= part_.keys) return;
+    if (is_whole_ && first + keys_at_once() <= part_.keys) {
+      are_there_ = (1u << of_lane_) - 1;
+      return read_whole(keys_, k_, args_.k_steps[1], first);
+    }
     TENON_UNROLL
     for (std::uint32_t u = 0; u < most_keys; ++u) {
-      if (places[u].is_there) eights[u].read_part(rows[u], reading.d, reading.depth);
+      const std::uint32_t key = first + place_of(u);
+      if (u >= of_lane_ || key >= part_.keys) continue;
+      Address row = (part_.first + key) * static_cast<Address>(args_.k_steps[1]);
+      if (args_.table != 0) {
+        const KeyPlace place = place_of_key(args_, part_.b, part_.first + key);
+        if (!place.is_there) continue;
+        row = row_at(args_.k_steps, place);
+      }
+      are_there_ |= 1u << u;
+      read_eight(keys_[u], k_ + row, k_reading_);
+    }
+  }
+  /// Of the keys that were read last, from `first` on.
+  TENON_DEVICE void read_values(std::uint32_t first) {
+    if (first >= part_.keys) return;
+    if (is_whole_ && first + keys_at_once() <= part_.keys) {
+      return read_whole(values_, v_, args_.v_steps[1], first);
+    }
+    TENON_UNROLL
+    for (std::uint32_t u = 0; u < most_keys; ++u) {
+      if ((are_there_ >> u & 1u) == 0) continue;
+      const std::uint32_t t = part_.first + first + place_of(u);
+      Address row = t * static_cast<Address>(args_.v_steps[1]);
+      if (args_.table != 0) row = row_at(args_.v_steps, place_of_key(args_, part_.b, t));
+      read_eight(values_[u], v_ + row, v_reading_);
     }
   }
 
-  TENON_DEVICE float dot(const Eight<Type> (&keys)[most_keys]) const {
+  TENON_DEVICE float dot() const {
     static_assert(most_keys * attention_rows <= sizeof(Dots) / sizeof(float));
     Dots dots = {};
     TENON_UNROLL
     for (std::uint32_t u = 0; u < most_keys; ++u) {
       if (u >= of_lane_) continue;
       float key[8];
-      keys[u].widen(key);
+      keys_[u].widen(key);
       TENON_UNROLL
       for (std::uint32_t r = 0; r < attention_rows; ++r) {
-        if (r >= part_.rows) continue;
         TENON_UNROLL
         for (std::uint32_t i = 0; i < 8; ++i) dots[u * attention_rows + r] += query_[r][i] * key[i];
       }
     }
-    return summed_by_lanes(thread_, args_.lanes, of_lane_ * attention_rows, dots);
+    return summed_by_lanes(thread_, 1u << args_.lane_bits, of_lane_ * attention_rows, dots);
   }
 
-  /// Writes the weights of the keys, and of what is summed up.
+  /// Writes the weights of the keys, and of what is summed up. Whether a key that a row should see has
+  /// none.
   template <class Weights>
-  TENON_DEVICE void weigh(std::uint32_t first, const bool (&is_there)[most_keys], float product,
+  TENON_DEVICE bool weigh(std::uint32_t first, std::uint32_t are_there, float product,
                           Weights& weights, std::uint32_t weights_begin) {
-    bool is_seen = false;
-    TENON_UNROLL
-    for (std::uint32_t u = 0; u < most_keys; ++u) is_seen = u == key_ ? is_there[u] : is_seen;
     const std::uint32_t place = place_of(key_);
     float score = -infinity();
-    if (is_seen && row_ < part_.rows) {
+    if ((are_there >> key_ & 1u) != 0 && row_ < part_.rows) {
       score = score_of_dot(args_, product, part_.b, part_.first_head + row_, part_.s,
                            part_.first + first + place);
     }
@@ -353,15 +395,27 @@ class WarpAttention {
     peak_ = higher;
     weights[weights_begin + place].of[row_] = weight;
     if (place == 0) weights[weights_begin + warp_keys].of[row_] = kept;
+    return thread_.ballot(weight == 0 && row_ < part_.rows) != 0;
   }
 
+  TENON_DEVICE void scale_sums(const OfRows& kept) {
+    if (kept.of[0] == 1 && kept.of[1] == 1 && kept.of[2] == 1 && kept.of[3] == 1) return;
+    TENON_UNROLL
+    for (std::uint32_t r = 0; r < attention_rows; ++r) {
+      TENON_UNROLL
+      for (std::uint32_t i = 0; i < 8; ++i) sum_[r][i] *= kept.of[r];
+    }
+  }
+
+  /// What a mask hides may be anything.
+  template <bool has_zeros>
   TENON_DEVICE void add_values(const Eight<Type>& values, const OfRows& weights) {
     float value[8];
     values.widen(value);
     TENON_UNROLL
     for (std::uint32_t r = 0; r < attention_rows; ++r) {
       const float weight = weights.of[r];
-      if (weight == 0) continue;  // what a mask hides may be anything
+      if (has_zeros && weight == 0) continue;
       TENON_UNROLL
       for (std::uint32_t i = 0; i < 8; ++i) sum_[r][i] += weight * value[i];
     }
@@ -373,6 +427,9 @@ class WarpAttention {
   std::uint32_t lane_, beside_, of_lane_, spread_, row_, key_;
   Address k_, v_;
   EightReading k_reading_, v_reading_;
+  Eight<Type> keys_[most_keys], values_[most_keys];
+  std::uint32_t are_there_ = 0;  ///< bit u: keys_[u] was read
+  bool is_whole_;  ///< all lanes read eight elements at once, of rows that no table places
   float query_[attention_rows][8] = {}, sum_[attention_rows][8] = {};
   float peak_ = -infinity(), total_ = 0;  ///< of the lane's row; the total of the lane's keys
 };
@@ -477,7 +534,7 @@ TENON_DEVICE void join_warps(const Thread& thread, const AttentionArgs& args,
       const float factor = weight_of(of_warp.peak, peak);
       total += factor * of_warp.total;
       const std::uint32_t begin = (w * attention_rows + row) * (max_head / 4);
-      for (std::uint32_t at = four; at < max_head / 4; at += 2 * args.lanes) {
+      for (std::uint32_t at = four; at < max_head / 4; at += 2u << args.lane_bits) {
         add_weighted(value, factor, sums[begin + at]);
       }
     }
@@ -506,9 +563,11 @@ TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
 
   const std::uint32_t warp = warp_of(thread), lane = lane_of(thread);
   const std::uint32_t at_once = attention.keys_at_once();
-  for (std::uint32_t first = warp * at_once; first < part.keys;
-       first += attention_warps * at_once) {
-    attention.add(first, weights, warp * (warp_keys + 1));
+  attention.begin(warp * at_once);
+  for (std::uint32_t first = warp * at_once; first < part.keys;) {
+    const std::uint32_t next = first + attention_warps * at_once;
+    attention.add(first, next, weights, warp * (warp_keys + 1));
+    first = next;
   }
   TENON_UNROLL
   for (std::uint32_t r = 0; r < attention_rows; ++r) {

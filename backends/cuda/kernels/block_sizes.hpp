@@ -49,9 +49,11 @@ inline constexpr std::uint32_t reduce_part = 16384;
 // Running sums of more than `scan_part` / 2 elements have a block, which takes so many at a time.
 inline constexpr std::uint32_t scan_threads = 256, scan_part = 1024;
 
-// Norms of dense rows: a thread keeps up to so many times eight elements in registers.
-inline constexpr std::uint32_t norm_eights = 2, norm_threads = 512;
-inline constexpr std::uint32_t dense_norm_length = norm_threads * norm_eights * 8;
+// Rope: the heads of a step that a thread rotates by one angle.
+inline constexpr std::uint32_t rope_heads = 4;
+
+// Norms of dense rows: a thread keeps eight elements in registers.
+inline constexpr std::uint32_t dense_norm_length = 1024 * 8;
 
 // Convolutions of codes: a thread has so many outputs, and as many columns.
 inline constexpr std::uint32_t code_tile = 4;

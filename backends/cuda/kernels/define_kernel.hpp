@@ -4,10 +4,12 @@
 #define TENON_CUDA_BOUNDS_plain
 #define TENON_CUDA_BOUNDS_barriers
 #define TENON_CUDA_BOUNDS_crowded __launch_bounds__(128, 4)
+#define TENON_CUDA_BOUNDS_large __launch_bounds__(1024)
 #define TENON_CUDA_BOUNDS_waiting
 #define TENON_CUDA_WAIT_plain wait_for_earlier()
 #define TENON_CUDA_WAIT_barriers wait_for_earlier()
 #define TENON_CUDA_WAIT_crowded wait_for_earlier()
+#define TENON_CUDA_WAIT_large wait_for_earlier()
 #define TENON_CUDA_WAIT_waiting
 #define TENON_CUDA_KERNEL(id, Args, kind, call)                   \
   extern "C" __global__ void TENON_CUDA_BOUNDS_##kind tenon_##id( \

@@ -17,11 +17,12 @@ TENON_DEVICE FourFloats floats_of(const FourWords& words) {
           bits_to_float(words.word[3])};
 }
 
-/// `read` takes all eight at once, `read_part` one by one those that the row has.
+/// `read` takes all eight at once, of rows at multiples of 16 bytes if it needs that; `read_part` one by one those that the row has.
 template <class Type>
 struct Eight;
 
 struct EightOf16Bits {
+  static constexpr bool needs_alignment = true;
   FourWords words{};
 
   TENON_DEVICE void read(Address row, std::uint32_t d) { words = load_words(row + 2 * d); }
@@ -56,6 +57,7 @@ struct Eight<PlainBf16> : EightOf16Bits {
 };
 template <>
 struct Eight<PlainF32> {
+  static constexpr bool needs_alignment = true;
   FourFloats fours[2]{};
 
   TENON_DEVICE void read(Address row, std::uint32_t d) {
@@ -76,6 +78,7 @@ struct Eight<PlainF32> {
 /// Blocks lie at multiples of 2 bytes, and rows end with one.
 template <>
 struct Eight<quant::BlockQ8_0> {
+  static constexpr bool needs_alignment = false;
   std::uint32_t codes[2]{};
   std::uint16_t scale = 0;
 
@@ -109,15 +112,29 @@ TENON_DEVICE EightReading reading_of(std::uint32_t d, std::uint32_t depth, bool 
   return {d, depth, at_once, !at_once && d < depth};
 }
 
+/// Apart, since it is rare and would take registers from the rest.
+template <class Type>
+TENON_CALLED Eight<Type> eight_in_part(Address row, std::uint32_t d, std::uint32_t depth) {
+  Eight<Type> eight;
+  eight.read_part(row, d, depth);
+  return eight;
+}
+/// Leaves `eight` as it is where the row has none of its elements.
+template <class Type>
+TENON_DEVICE void read_eight(Eight<Type>& eight, Address row, const EightReading& reading) {
+  if (reading.at_once) eight.read(row, reading.d);
+  if (reading.in_part) eight = eight_in_part<Type>(row, reading.d, reading.depth);
+}
+
 template <class Type>
 TENON_DEVICE void load_eight_as(Address row, std::uint32_t d, std::uint32_t depth, bool is_aligned,
                                 float* out) {
-  const EightReading reading = reading_of(d, depth, is_aligned);
   Eight<Type> eight;
-  if (reading.at_once) eight.read(row, d);
-  if (reading.in_part) eight.read_part(row, d, depth);
+  read_eight(eight, row, reading_of(d, depth, is_aligned));
   eight.widen(out);
 }
+TENON_DEVICE std::uint32_t bytes_of_real(DType dtype) { return dtype == DType::f32 ? 4 : 2; }
+
 /// Of a row of f32, f16 or bf16.
 TENON_DEVICE void load_eight(DType dtype, Address row, std::uint32_t d, std::uint32_t depth,
                              bool is_aligned, float* out) {
@@ -135,7 +152,7 @@ TENON_DEVICE void load_eight(DType dtype, Address row, std::uint32_t d, std::uin
 TENON_DEVICE void store_eight(DType dtype, Address row, std::uint32_t d, std::uint32_t depth,
                               bool is_aligned, const float* values) {
   if (!is_aligned || d + 8 > depth) {
-    const std::uint32_t bytes = dtype == DType::f32 ? 4 : 2;
+    const std::uint32_t bytes = bytes_of_real(dtype);
     TENON_UNROLL
     for (std::uint32_t i = 0; i < 8; ++i) {
       if (d + i < depth) store_real(dtype, row + (d + i) * bytes, values[i]);

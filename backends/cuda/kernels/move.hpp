@@ -1,6 +1,8 @@
 // Kernels that move elements, or make them from their index.
 #pragma once
 
+#include "kernels/block_sizes.hpp"
+#include "kernels/eights.hpp"
 #include "kernels/pointwise.hpp"
 #include "kernels/weights.hpp"
 #include "ops/philox.hpp"
@@ -150,61 +152,104 @@ TENON_DEVICE void fill_elements(const Thread& thread, const FillArgs& args) {
   }
 }
 
-/// Two elements of a head that were rotated together, or one that passes through: `second` is then
-/// `first`.
-struct Rotated {
-  std::uint32_t first, second;
-  float a, b;
+/// What rotates a pair of elements, of every head of a step.
+struct Turn {
+  float cosine, sine;
 };
-
-TENON_DEVICE std::uint32_t rope_items(const RopeArgs& args) { return args.depth - args.pairs; }
-
-TENON_DEVICE Rotated rotated(const RopeArgs& args, const Index& at, std::uint32_t item) {
-  const Address x = place_of(args.x, at, args.heads.rank);
-  const auto element = [&](std::uint32_t d) {
-    return load_real(args.x.dtype, x + static_cast<Address>(d * args.x_step));
-  };
-  if (item >= args.pairs) {
-    const std::uint32_t d = item + args.pairs;
-    const float value = element(d);
-    return {d, d, value, value};
-  }
-  const std::uint32_t first = args.is_interleaved ? 2 * item : item;
-  const std::uint32_t second = args.is_interleaved ? 2 * item + 1 : item + args.pairs;
-  const float a = element(first), b = element(second);
-  std::int64_t position_at = at.at[0] * args.position_steps[0] + at.at[1] * args.position_steps[2];
+TENON_DEVICE Turn turn_of(const RopeArgs& args, std::uint32_t b, std::uint32_t s,
+                          std::uint32_t pair) {
+  std::int64_t position_at = b * args.position_steps[0] + s * args.position_steps[2];
   if (args.position_steps[1] != 0) {
-    position_at += global<const std::int32_t>(args.sections)[item] * args.position_steps[1];
+    position_at += global<const std::int32_t>(args.sections)[pair] * args.position_steps[1];
   }
   const auto position = static_cast<double>(
       load_integer(DType::i32, args.positions + static_cast<Address>(position_at)));
-  double frequency = global<const double>(args.frequencies)[item];
+  double frequency = global<const double>(args.frequencies)[pair];
   if (args.factors != 0) {
-    const auto factor_at = static_cast<Address>(item * args.factor_step);
+    const auto factor_at = static_cast<Address>(pair * args.factor_step);
     frequency /= static_cast<double>(*global<const float>(args.factors + factor_at));
   }
   // Turns are taken off in double, so that far positions are as accurate as near ones.
   const double angle = position * frequency;
   constexpr double turn = 6.283185307179586476925286766559;
   const auto rest = static_cast<float>(angle - turn * rint(angle / turn));
-  const float cosine = args.magnitude * cosf(rest), sine = args.magnitude * sinf(rest);
-  return {first, second, a * cosine - b * sine, b * cosine + a * sine};
+  return {args.magnitude * cosf(rest), args.magnitude * sinf(rest)};
 }
 
-/// Of item `i` of all heads.
-TENON_DEVICE void rotate_item(const RopeArgs& args, std::uint32_t i) {
-  const std::uint32_t items = rope_items(args);
-  const Index at = index_of(args.heads, i / items);
-  const Rotated pair = rotated(args, at, i % items);
-  const Address y = place_of(args.y, at, args.heads.rank);
-  store_real(args.y.dtype, y + static_cast<Address>(pair.first * args.y_step), pair.a);
-  store_real(args.y.dtype, y + static_cast<Address>(pair.second * args.y_step), pair.b);
+/// What a thread does of a rope: a pair of elements, or one that passes through, of some heads.
+struct RopePart {
+  std::uint32_t b, s, first_head, heads, item;
+};
+TENON_DEVICE RopePart rope_part(const RopeArgs& args, std::uint32_t i) {
+  const std::uint32_t items = args.depth - args.pairs, all = args.heads.sizes[2];
+  const std::uint32_t groups = (all + rope_heads - 1) / rope_heads;
+  RopePart part{};
+  part.item = i % items;
+  i /= items;
+  part.first_head = i % groups * rope_heads;
+  i /= groups;
+  part.s = i % args.heads.sizes[1];
+  part.b = i / args.heads.sizes[1];
+  const std::uint32_t left = all - part.first_head;
+  part.heads = left < rope_heads ? left : rope_heads;
+  return part;
+}
+TENON_DEVICE std::uint32_t rope_parts(const RopeArgs& args) {
+  return args.heads.sizes[0] * args.heads.sizes[1] *
+         ((args.heads.sizes[2] + rope_heads - 1) / rope_heads) * (args.depth - args.pairs);
 }
 
-/// A pair of elements per thread, or an element that passes through.
+/// Part i; store(part, head, d, value) takes what it gives.
+template <class Store>
+TENON_DEVICE void rotate_part(const RopeArgs& args, std::uint32_t i, const Store& store) {
+  const RopePart part = rope_part(args, i);
+  const bool is_pair = part.item < args.pairs;
+  std::uint32_t first = part.item + args.pairs, second = first;
+  if (is_pair) {
+    first = args.is_interleaved ? 2 * part.item : part.item;
+    second = args.is_interleaved ? 2 * part.item + 1 : part.item + args.pairs;
+  }
+  const Address x = args.x.data + static_cast<Address>(part.b * args.x.steps.bytes[0] +
+                                                       part.s * args.x.steps.bytes[1]);
+  const auto element = [&](std::uint32_t head, std::uint32_t d) {
+    const std::int64_t at = (part.first_head + head) * args.x.steps.bytes[2] + d * args.x_step;
+    return load_real(args.x.dtype, x + static_cast<Address>(at));
+  };
+  float a[rope_heads], b[rope_heads];
+  TENON_UNROLL
+  for (std::uint32_t head = 0; head < rope_heads; ++head) {
+    if (head >= part.heads) continue;
+    a[head] = element(head, first);
+    b[head] = is_pair ? element(head, second) : 0.0f;
+  }
+  Turn turn{1, 0};
+  if (is_pair) turn = turn_of(args, part.b, part.s, part.item);
+  TENON_UNROLL
+  for (std::uint32_t head = 0; head < rope_heads; ++head) {
+    if (head >= part.heads) continue;
+    const std::uint32_t h = part.first_head + head;
+    if (!is_pair) {
+      store(part, h, first, a[head]);
+      continue;
+    }
+    store(part, h, first, a[head] * turn.cosine - b[head] * turn.sine);
+    store(part, h, second, b[head] * turn.cosine + a[head] * turn.sine);
+  }
+}
+
+TENON_DEVICE void rotate_into_output(const RopeArgs& args, std::uint32_t i) {
+  rotate_part(args, i, [&](const RopePart& part, std::uint32_t h, std::uint32_t d, float value) {
+    const std::int64_t(&steps)[max_axes] = args.y.steps.bytes;
+    const std::int64_t at = part.b * steps[0] + part.s * steps[1] + h * steps[2] + d * args.y_step;
+    store_real(args.y.dtype, args.y.data + static_cast<Address>(at), value);
+  });
+}
+
 TENON_DEVICE void rotate(const Thread& thread, const RopeArgs& args) {
-  const std::uint32_t count = args.heads.count * rope_items(args);
-  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) rotate_item(args, i);
+  const std::uint32_t parts = rope_parts(args);
+  for (std::uint32_t i = first_of(thread); i < parts; i += stride_of(thread)) {
+    rotate_into_output(args, i);
+  }
 }
 
 /// Whether everything that this launch writes is in range: nothing is written otherwise.
@@ -252,19 +297,38 @@ TENON_DEVICE Address cache_row(const CacheArgs& args, std::uint32_t b, std::uint
          static_cast<Address>(layer * steps[0] + row * steps[1] + h * steps[2] + place * steps[3]);
 }
 
-TENON_DEVICE void append_element(const CacheArgs& args, std::uint32_t i) {
-  const Index at = index_of(args.axes, i);
-  const float x = load_real(args.x.dtype, place_of(args.x, at, args.axes.rank));
-  const Address row = cache_row(args, at.at[0], at.at[1], at.at[2]);
-  const std::int64_t element = at.at[3] * args.cache.steps.bytes[4];
-  store_real(args.cache.dtype, row + static_cast<Address>(element), x);
+TENON_DEVICE std::uint32_t append_parts(const CacheArgs& args) {
+  return args.axes.sizes[0] * args.axes.sizes[1] * args.axes.sizes[2] *
+         ((args.axes.sizes[3] + 7) / 8);
+}
+/// Eight elements of a head, or what its end has.
+TENON_DEVICE void append_part(const CacheArgs& args, std::uint32_t i) {
+  const std::uint32_t depth = args.axes.sizes[3], eights = (depth + 7) / 8;
+  const std::uint32_t first = i % eights * 8;
+  i /= eights;
+  const std::uint32_t h = i % args.axes.sizes[2];
+  i /= args.axes.sizes[2];
+  const std::uint32_t s = i % args.axes.sizes[1], b = i / args.axes.sizes[1];
+  const std::int64_t(&steps)[max_axes] = args.x.steps.bytes;
+  const Address x = args.x.data + static_cast<Address>(b * steps[0] + s * steps[1] + h * steps[2]);
+  const Address row = cache_row(args, b, s, h);
+  const std::int64_t to_step = args.cache.steps.bytes[4];
+  if (steps[3] == bytes_of_real(args.x.dtype) && to_step == bytes_of_real(args.cache.dtype)) {
+    float eight[8];
+    load_eight(args.x.dtype, x, first, depth, x % 16 == 0, eight);
+    store_eight(args.cache.dtype, row, first, depth, row % 16 == 0, eight);
+    return;
+  }
+  for (std::uint32_t d = first; d < first + 8 && d < depth; ++d) {
+    store_real(args.cache.dtype, row + static_cast<Address>(d * to_step),
+               load_real(args.x.dtype, x + static_cast<Address>(d * steps[3])));
+  }
 }
 
 TENON_DEVICE void append_plain(const Thread& thread, const CacheArgs& args) {
   if (!is_in_range(args)) return;
-  for (std::uint32_t i = first_of(thread); i < args.axes.count; i += stride_of(thread)) {
-    append_element(args, i);
-  }
+  const std::uint32_t parts = append_parts(args);
+  for (std::uint32_t i = first_of(thread); i < parts; i += stride_of(thread)) append_part(args, i);
 }
 
 /// As it would be in memory.
@@ -274,32 +338,28 @@ TENON_DEVICE float rounded_as(DType dtype, float value) {
   return value;
 }
 
-/// Item `i` of the keys' heads, rotated, in their cache.
-TENON_DEVICE void append_rotated(const RopeArgs& keys, const CacheArgs& cache, std::uint32_t i) {
-  const std::uint32_t items = rope_items(keys);
-  const Index at = index_of(keys.heads, i / items);
-  const Rotated pair = rotated(keys, at, i % items);
-  const Address row = cache_row(cache, at.at[0], at.at[1], at.at[2]);
-  const auto store = [&](std::uint32_t d, float value) {
-    store_real(cache.cache.dtype, row + static_cast<Address>(d * cache.cache.steps.bytes[4]),
+/// Part `i` of the keys' rope, into their cache.
+TENON_DEVICE void rotate_into_cache(const RopeArgs& keys, const CacheArgs& cache, std::uint32_t i) {
+  const RopePart at = rope_part(keys, i);
+  const Address row = cache_row(cache, at.b, at.s, 0);
+  rotate_part(keys, i, [&](const RopePart&, std::uint32_t h, std::uint32_t d, float value) {
+    const std::int64_t place = h * cache.cache.steps.bytes[2] + d * cache.cache.steps.bytes[4];
+    store_real(cache.cache.dtype, row + static_cast<Address>(place),
                rounded_as(keys.y.dtype, value));
-  };
-  store(pair.first, pair.a);
-  store(pair.second, pair.b);
+  });
 }
 
 /// Rope of queries and keys, and the updates of the caches of these keys and of values.
 TENON_DEVICE void rotate_and_append(const Thread& thread, const HeadsArgs& args) {
-  const std::uint32_t queries = args.queries.heads.count * rope_items(args.queries);
-  const std::uint32_t keys = args.keys.heads.count * rope_items(args.keys);
-  const std::uint32_t count = queries + keys + args.value_cache.axes.count;
-  for (std::uint32_t i = first_of(thread); i < count; i += stride_of(thread)) {
+  const std::uint32_t queries = rope_parts(args.queries), keys = rope_parts(args.keys);
+  const std::uint32_t parts = queries + keys + append_parts(args.value_cache);
+  for (std::uint32_t i = first_of(thread); i < parts; i += stride_of(thread)) {
     if (i < queries) {
-      rotate_item(args.queries, i);
+      rotate_into_output(args.queries, i);
     } else if (i < queries + keys) {
-      if (is_in_range(args.key_cache)) append_rotated(args.keys, args.key_cache, i - queries);
+      if (is_in_range(args.key_cache)) rotate_into_cache(args.keys, args.key_cache, i - queries);
     } else if (is_in_range(args.value_cache)) {
-      append_element(args.value_cache, i - queries - keys);
+      append_part(args.value_cache, i - queries - keys);
     }
   }
 }

@@ -77,10 +77,10 @@ TENON_DEVICE void load_weights(const Array& weight, std::uint32_t i, std::uint32
   for (int e = 0; e < 8; ++e) out[e] = absent;
 }
 
-/// Of dense rows of at most `dense_norm_length` elements, which stay in registers. Weights are dense,
-/// too, one for each element.
+/// Of dense rows, of which each thread has eight elements. Weights are dense, too, one for each
+/// element.
 TENON_DEVICE void norm_dense_row(const Thread& thread, const NormArgs& args) {
-  const std::uint32_t first = 8 * thread.index(), step = 8 * thread.count();
+  const std::uint32_t first = 8 * thread.index();
   const auto length = static_cast<float>(args.length);
   for (std::uint32_t row = thread.block(); row < args.rows.count; row += thread.blocks()) {
     const Index at = index_of(args.rows, row);
@@ -88,42 +88,28 @@ TENON_DEVICE void norm_dense_row(const Thread& thread, const NormArgs& args) {
         args.x.data + static_cast<Address>(offset_of(at, args.x.steps, args.rows.rank));
     const Address y =
         args.y.data + static_cast<Address>(offset_of(at, args.y.steps, args.rows.rank));
-    float values[norm_eights][8], weights[norm_eights][8];
-    float mean = 0, squares = 0;
-    TENON_UNROLL
-    for (std::uint32_t j = 0; j < norm_eights; ++j) {
-      load_eight(args.x.dtype, x, first + j * step, args.length, x % 16 == 0, values[j]);
-      load_weights(args.weight, first + j * step, args.length, 1, weights[j]);
-    }
+    float values[8], weights[8], biases[8];
+    load_eight(args.x.dtype, x, first, args.length, x % 16 == 0, values);
+    load_weights(args.weight, first, args.length, 1, weights);
+    load_weights(args.bias, first, args.length, 0, biases);
     if (args.centres) {
+      float mean = 0;
       TENON_UNROLL
-      for (std::uint32_t j = 0; j < norm_eights; ++j) {
-        TENON_UNROLL
-        for (int e = 0; e < 8; ++e) mean += values[j][e];
-      }
+      for (int e = 0; e < 8; ++e) mean += values[e];
       mean = reduced_by_block(thread, Reduction::sum, mean) / length;
-    }
-    TENON_UNROLL
-    for (std::uint32_t j = 0; j < norm_eights; ++j) {
       TENON_UNROLL
       for (std::uint32_t e = 0; e < 8; ++e) {
-        const bool is_inside = first + j * step + e < args.length;
-        values[j][e] = is_inside ? values[j][e] - mean : 0.0f;
-        squares += values[j][e] * values[j][e];
+        values[e] = first + e < args.length ? values[e] - mean : 0.0f;
       }
     }
+    float squares = 0;
+    TENON_UNROLL
+    for (int e = 0; e < 8; ++e) squares += values[e] * values[e];
     squares = reduced_by_block(thread, Reduction::sum, squares);
     const float factor = 1.0f / sqrtf(squares / length + args.eps);
     TENON_UNROLL
-    for (std::uint32_t j = 0; j < norm_eights; ++j) {
-      float biases[8];
-      load_weights(args.bias, first + j * step, args.length, 0, biases);
-      TENON_UNROLL
-      for (int e = 0; e < 8; ++e) {
-        values[j][e] = values[j][e] * factor * weights[j][e] + biases[e];
-      }
-      store_eight(args.y.dtype, y, first + j * step, args.length, y % 16 == 0, values[j]);
-    }
+    for (int e = 0; e < 8; ++e) values[e] = values[e] * factor * weights[e] + biases[e];
+    store_eight(args.y.dtype, y, first, args.length, y % 16 == 0, values);
   }
 }
 

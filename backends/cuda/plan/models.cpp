@@ -34,7 +34,8 @@ Grid set_blocks(Draft<AttentionArgs>& draft, Emitter& out) {
   args.row_groups = (of_key_head + attention_rows - 1) / attention_rows;
   args.rows = (of_key_head + args.row_groups - 1) / args.row_groups;
   const std::uint32_t eights = (std::max(args.depth, args.value_depth) + 7) / 8;
-  args.lanes = std::max(8U, std::bit_ceil(eights));
+  args.lane_bits =
+      std::max(3U, static_cast<std::uint32_t>(std::bit_width(std::max(eights, 1U) - 1)));
   args.splits = 1;
   const std::uint32_t groups = args.batch * args.queries * args.key_heads * args.row_groups;
   if (args.queries <= max_split_queries) {
@@ -114,8 +115,15 @@ void set_rope(Draft<Args>& draft, RopeArgs& args, const Step& step, Emitter& out
   args.magnitude = static_cast<float>(op->magnitude());
   args.is_interleaved = op->interleaved;
 }
-std::uint64_t items_of(const RopeArgs& args) {
-  return std::uint64_t{args.heads.count} * (args.depth - args.pairs);
+std::uint64_t parts_of(const RopeArgs& args) {
+  const std::uint32_t groups = (args.heads.sizes[2] + rope_heads - 1) / rope_heads;
+  return std::uint64_t{args.heads.sizes[0]} * args.heads.sizes[1] * groups *
+         (args.depth - args.pairs);
+}
+/// Of a cache of a plain type.
+std::uint64_t parts_of(const CacheArgs& args) {
+  return std::uint64_t{args.axes.sizes[0]} * args.axes.sizes[1] * args.axes.sizes[2] *
+         ((args.axes.sizes[3] + 7) / 8);
 }
 
 template <class Args>
@@ -235,7 +243,7 @@ Refusal plan_rope(const Step& step, Emitter* out) {
   if (out == nullptr) return std::nullopt;
   Draft<RopeArgs> draft;
   set_rope(draft, draft.args, step, *out);
-  out->launch(Kernel::rope, grid_of(items_of(draft.args)), draft);
+  out->launch(Kernel::rope, grid_of(parts_of(draft.args)), draft);
   return std::nullopt;
 }
 
@@ -250,8 +258,11 @@ Refusal plan_cache_update(const Step& step, Emitter* out) {
   if (!(old.place == cache.place)) emit_copy(old, source_of(old), cache, source_of(cache), *out);
   Draft<CacheArgs> draft;
   set_cache_update(draft, draft.args, step, *out);
-  out->launch(is_block(dtype) ? Kernel::cache_update_q8_0 : Kernel::cache_update,
-              grid_of(draft.args.axes.count), draft);
+  if (is_block(dtype)) {
+    out->launch(Kernel::cache_update_q8_0, grid_of(draft.args.axes.count), draft);
+  } else {
+    out->launch(Kernel::cache_update, grid_of(parts_of(draft.args)), draft);
+  }
   return std::nullopt;
 }
 
@@ -265,7 +276,7 @@ Refusal plan_heads_into_cache(const Step& step, Emitter* out) {
   set_cache_update(draft, args.key_cache, heads.key_cache, *out);
   set_cache_update(draft, args.value_cache, heads.value_cache, *out);
   out->launch(Kernel::heads_into_cache,
-              grid_of(items_of(args.queries) + items_of(args.keys) + args.value_cache.axes.count),
+              grid_of(parts_of(args.queries) + parts_of(args.keys) + parts_of(args.value_cache)),
               draft);
   return std::nullopt;
 }

@@ -167,11 +167,8 @@ bool is_dense_norm(const Step& step) {
          std::ranges::all_of(step.inputs, is_dense) && is_dense(step.output);
 }
 Grid dense_norm_grid(const NormArgs& args) {
-  const std::uint32_t eights = (args.length + 7) / 8;
-  const std::uint32_t of_thread = (eights + norm_threads - 1) / norm_threads;
-  const std::uint32_t threads = (eights + of_thread - 1) / of_thread;
   Grid grid = blocks_of(args.rows.count, 1);
-  grid.threads = std::max(1U, (threads + 31) / 32) * 32;
+  grid.threads = std::max(1U, (args.length + 255) / 256) * 32;  // of eight elements
   return grid;
 }
 

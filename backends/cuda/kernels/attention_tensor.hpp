@@ -294,12 +294,16 @@ TENON_DEVICE void multiply_keys(
       }
     }
   };
-  TENON_UNROLL for (std::uint32_t step = 0; step < Tiles::half_steps; ++step) {
-    FragmentA rows[Tiles::row_tiles];
-    TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) rows[m] = queries[m][step];
-    add_step(step, rows);
-  }
-  if (args.depth <= size / 2) return;
+  const auto add_first_half = [&] {
+    TENON_UNROLL for (std::uint32_t step = 0; step < Tiles::half_steps; ++step) {
+      FragmentA rows[Tiles::row_tiles];
+      TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) rows[m] = queries[m][step];
+      add_step(step, rows);
+    }
+  };
+  // Each case is one run of instructions, in which loads go ahead of what they are needed for.
+  if (args.depth <= size / 2) return add_first_half();
+  add_first_half();
   TENON_UNROLL for (std::uint32_t step = 0; step < Tiles::half_steps; ++step) {
     FragmentA rows[Tiles::row_tiles];
     TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
@@ -392,12 +396,9 @@ TENON_DEVICE void weigh_scores(
     FragmentC (&scores)[TensorTiles<size>::row_tiles][TensorTiles<size>::keys / 8],
     FragmentC (&sums)[TensorTiles<size>::row_tiles][size / 8]) {
   using Tiles = TensorTiles<size>;
-  constexpr std::uint32_t count = 2 * Tiles::row_tiles;
-  // The rounding of what is larger may be an exponent out of range.
-  constexpr float large = 0x1p26f;
-  float kept[count], base[count];
-  bool has_moved = false, has_large = false;
-  TENON_UNROLL for (std::uint32_t row = 0; row < count; ++row) {
+  float kept[2 * Tiles::row_tiles];
+  bool has_moved = false;
+  TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
     RowState& state = rows[row / 2][row % 2];
     float highest = state.peak;
     TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
@@ -406,36 +407,20 @@ TENON_DEVICE void weigh_scores(
     highest = row_max(thread, highest);
     const float peak = highest == -infinity() ? 0.0f : highest;
     const float factor = is_plain ? state.factor : log2_of_e;
-    // The difference first: it is exactly 0 where nothing moved.
+    // Differences first: they are exactly 0 where nothing moved, and never above it.
     kept[row] = exp2_of((state.peak - peak) * factor);
-    base[row] = peak * factor;
-    has_large = has_large || fabsf(base[row]) > large;
     has_moved = has_moved || highest != state.peak;
     state.peak = highest;
-  }
-  if (thread.ballot(has_large) != 0) {
-    TENON_UNROLL for (std::uint32_t row = 0; row < count; ++row) {
-      if (!(fabsf(base[row]) > large)) continue;
-      base[row] = 0;
-      TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
-        scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2] -= rows[row / 2][row % 2].peak;
-      }
-    }
-  }
-  TENON_UNROLL for (std::uint32_t row = 0; row < count; ++row) {
-    RowState& state = rows[row / 2][row % 2];
-    const float factor = is_plain ? state.factor : log2_of_e;
-    const float offset = weight_exponent<is_half>() - base[row];
     float total = 0;
     TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
       float& score = scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2];
-      score = exp2_of(fmaf(score, factor, offset));
+      score = exp2_of((score - peak) * factor + weight_exponent<is_half>());
       total += score;
     }
     state.total = state.total * kept[row] + total;
   }
   if (thread.ballot(has_moved) == 0) return;
-  TENON_UNROLL for (std::uint32_t row = 0; row < count; ++row) {
+  TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
     TENON_UNROLL for (std::uint32_t j = 0; j < size / 8; ++j) {
       sums[row / 2][j].sums[row % 2 * 2] *= kept[row];
       sums[row / 2][j].sums[row % 2 * 2 + 1] *= kept[row];
@@ -461,22 +446,24 @@ TENON_DEVICE void multiply_values(
       }
     }
   }
-  const auto add_columns = [&](std::uint32_t half) {
-    TENON_UNROLL for (std::uint32_t k = 0; k < Tiles::keys / 16; ++k) {
-      TENON_UNROLL for (std::uint32_t i = 0; i < size / 32; ++i) {
-        const std::uint32_t j = half * (size / 32) + i;
-        const FragmentA two =
-            load_matrices<true>(thread, chunks, (value ^ 2 * j) + 16 * k * Tiles::parts);
-        const FragmentB low{{two.pairs[0], two.pairs[1]}}, high{{two.pairs[2], two.pairs[3]}};
-        TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
-          multiply_fragments<is_half>(thread, rows[k][m], low, sums[m][2 * j]);
-          multiply_fragments<is_half>(thread, rows[k][m], high, sums[m][2 * j + 1]);
-        }
-      }
+  const auto add_column = [&](std::uint32_t k, std::uint32_t j) {
+    const FragmentA two =
+        load_matrices<true>(thread, chunks, (value ^ 2 * j) + 16 * k * Tiles::parts);
+    const FragmentB low{{two.pairs[0], two.pairs[1]}}, high{{two.pairs[2], two.pairs[3]}};
+    TENON_UNROLL for (std::uint32_t m = 0; m < Tiles::row_tiles; ++m) {
+      multiply_fragments<is_half>(thread, rows[k][m], low, sums[m][2 * j]);
+      multiply_fragments<is_half>(thread, rows[k][m], high, sums[m][2 * j + 1]);
     }
   };
-  add_columns(0);
-  if (args.value_depth > size / 2) add_columns(1);
+  if (args.value_depth <= size / 2) {
+    TENON_UNROLL for (std::uint32_t k = 0; k < Tiles::keys / 16; ++k) {
+      TENON_UNROLL for (std::uint32_t j = 0; j < size / 32; ++j) add_column(k, j);
+    }
+  } else {
+    TENON_UNROLL for (std::uint32_t k = 0; k < Tiles::keys / 16; ++k) {
+      TENON_UNROLL for (std::uint32_t j = 0; j < size / 16; ++j) add_column(k, j);
+    }
+  }
 }
 
 /// Puts zeros in place of a tile's infinities and NaNs.

@@ -154,9 +154,9 @@ one_test() {
   cat "$1"
   return "$status"
 }
-# Every test that a GPU passes, eight at a time; the conformance suite in eight parts.
+# Every test that a GPU passes, fourteen at a time; the conformance suite in eight parts.
 conformance() {
-  local name part count=0 failed=0 tests=() at_once=8
+  local name part count=0 failed=0 tests=() at_once=14
   export TENON_TEST_CUDA_DEVICE=$device$1
   mapfile -t tests < <(ours test_cuda --list-test-names-only '[gpu]' | sed 's/[][,]/\\&/g' || true)
   for name in "${tests[@]}"; do

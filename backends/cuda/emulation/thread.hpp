@@ -125,6 +125,8 @@ inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected, st
 // A launch begins when the one before it has ended.
 inline void wait_for_earlier() {}
 
+inline void prefetch(Address /*address*/) {}
+
 inline std::uint32_t kept(std::uint32_t value) { return value; }
 
 /// An array of Words4 in shared memory, by the addresses of its bytes.

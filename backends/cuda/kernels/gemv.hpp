@@ -340,6 +340,34 @@ TENON_DEVICE void add_half_sums(const Thread& thread, const Halves& halves,
   thread.sync_warp();
 }
 
+/// Has what is added to a thread's first sum come near, while products are summed up.
+TENON_DEVICE void prefetch_addends(const Thread& thread, const LinearArgs& args, std::uint32_t tile,
+                                   std::uint32_t row, std::int64_t group) {
+  const std::uint32_t teams = team_of(thread.count() / warp_size - 1, args.team) + 1;
+  const std::uint32_t count = teams * args.team_columns, n = tile * count + thread.index();
+  if (thread.index() >= count || n >= args.columns) return;
+  if (args.bias != 0) {
+    const std::int64_t at = n * args.bias_step + group * args.bias_group_step;
+    prefetch(args.bias + static_cast<Address>(at));
+  }
+  if (args.residual != 0) {
+    const std::int64_t at = row * args.residual_step + n * (args.y_dtype == DType::f32 ? 4 : 2);
+    prefetch(args.residual + static_cast<Address>(at));
+  }
+}
+/// The same of a warp's slices of x but the first, which it needs at once.
+template <class Type>
+TENON_DEVICE void prefetch_x(const LinearArgs& args, std::uint32_t row, std::uint32_t member,
+                             std::uint32_t lane) {
+  const std::uint32_t element = args.x_dtype == DType::f32 ? 4 : 2, at = 128 * lane;
+  for (std::uint32_t slice = member + args.team;; slice += args.team) {
+    const std::uint32_t count = elements_of_slice<Type>(slice, args.depth);
+    if (count == 0) break;
+    const std::uint64_t begin = std::uint64_t{slice} * slice_elements<Type> * element;
+    if (at < count * element) prefetch(x_row(args, row) + begin + at);
+  }
+}
+
 /// Whether rows of weights begin where their pieces need it.
 template <class Type>
 TENON_DEVICE bool has_pieces(const LinearArgs& args) {
@@ -400,6 +428,8 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
   Stream stream(thread, args, share, words);
   TENON_UNROLL for (std::uint32_t i = 0; i + 1 < Stream::stages; ++i) stream.fetch(args, words);
   wait_for_earlier();  // what is above reads weights alone
+  prefetch_addends(thread, args, tile, row, group);
+  prefetch_x<Type>(args, row, share.member, lane);
   for (std::uint32_t i = lane; i < share.columns; i += warp_size) sums[own_sums + i] = 0.0f;
   for (std::uint32_t slice = share.member;; slice += args.team) {
     const std::uint32_t left = elements_of_slice<Type>(slice, args.depth);

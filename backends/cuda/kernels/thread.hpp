@@ -174,6 +174,11 @@ __device__ inline std::uint32_t funnel_shift(std::uint32_t low, std::uint32_t hi
   return __funnelshift_r(low, high, shift);
 }
 
+/// Has 128 bytes of device memory come near, which are read later.
+__device__ inline void prefetch(Address address) {
+  asm volatile("prefetch.global.L1 [%0];" : : "l"(address));
+}
+
 // Where launches overlap (Driver::create_graph), a kernel begins while those before it run. Nothing
 // that those write may be read or written before wait_for_earlier().
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900

@@ -108,27 +108,40 @@ TENON_DEVICE TensorRange tensor_range(const AttentionArgs& args, const TensorBlo
           static_cast<std::uint32_t>(front.end / keys)};
 }
 
+/// What a thread copies next, where rows are aligned and not in pages.
+struct RowsToCopy {
+  Address key, value;
+};
+template <std::uint32_t size>
+TENON_DEVICE RowsToCopy rows_to_copy(const Thread& thread, const AttentionArgs& args,
+                                     const TensorBlock& block, std::uint32_t tile) {
+  using Tiles = TensorTiles<size>;
+  const std::uint32_t t = tile * Tiles::keys + thread.index() / Tiles::parts;
+  const Address bytes = thread.index() % Tiles::parts * sizeof(EightHalves);
+  return {moved(args.k, args.k_steps, block.b, t, block.key_head) + bytes,
+          moved(args.v, args.v_steps, block.b, t, block.key_head) + bytes};
+}
+
 /// Tile `tile` of keys and values, from chunk `stage` on: zeros where nobody sees it.
 template <std::uint32_t size, class Chunks>
 TENON_DEVICE void copy_tile(const Thread& thread, const AttentionArgs& args,
                             const TensorBlock& block, const TensorRange& seen, bool is_aligned,
-                            std::uint32_t tile, std::uint32_t stage, Chunks& chunks) {
+                            std::uint32_t tile, std::uint32_t stage, RowsToCopy& rows,
+                            Chunks& chunks) {
   using Tiles = TensorTiles<size>;
   constexpr std::uint32_t rows_at_once = tensor_attention_threads / Tiles::parts;
   const std::uint32_t part = thread.index() % Tiles::parts, d = 8 * part;
   if (is_aligned && args.table == 0) {
     const std::uint32_t row = thread.index() / Tiles::parts, t = tile * Tiles::keys + row;
-    Address key = moved(args.k, args.k_steps, block.b, t, block.key_head) + 2 * d;
-    Address value = moved(args.v, args.v_steps, block.b, t, block.key_head) + 2 * d;
     const std::uint32_t at = stage + chunk_of(row, Tiles::parts, part);
     TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / rows_at_once; ++i) {
       // chunk_of() of a row that is further behind.
       const std::uint32_t to = (at ^ i * rows_at_once % 8) + i * rows_at_once * Tiles::parts;
       const bool is_seen = t + i * rows_at_once - seen.first_key < seen.behind_key - seen.first_key;
-      copy_async(chunks, to, key, is_seen && d < args.depth);
-      copy_async(chunks, to + Tiles::tile_chunks, value, is_seen && d < args.value_depth);
-      key += static_cast<Address>(rows_at_once * args.k_steps[1]);
-      value += static_cast<Address>(rows_at_once * args.v_steps[1]);
+      copy_async(chunks, to, rows.key, is_seen && d < args.depth);
+      copy_async(chunks, to + Tiles::tile_chunks, rows.value, is_seen && d < args.value_depth);
+      rows.key += static_cast<Address>(rows_at_once * args.k_steps[1]);
+      rows.value += static_cast<Address>(rows_at_once * args.v_steps[1]);
     }
   } else {
     for (std::uint32_t i = 0; i < 2 * Tiles::keys / rows_at_once; ++i) {
@@ -414,10 +427,10 @@ TENON_DEVICE void weigh_scores(
     float total = 0;
     TENON_UNROLL for (std::uint32_t i = 0; i < Tiles::keys / 4; ++i) {
       float& score = scores[row / 2][i / 2].sums[row % 2 * 2 + i % 2];
-      score = exp2_of((score - peak) * factor + weight_exponent<is_half>());
+      score = exp2_of(fmaf(score - peak, factor, weight_exponent<is_half>()));
       total += score;
     }
-    state.total = state.total * kept[row] + total;
+    state.total = fmaf(state.total, kept[row], total);
   }
   if (thread.ballot(has_moved) == 0) return;
   TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
@@ -611,9 +624,10 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
 
   const bool is_aligned = are_rows_aligned(args.k, args.k_steps, args.depth) &&
                           are_rows_aligned(args.v, args.v_steps, args.value_depth);
+  RowsToCopy next_rows = rows_to_copy<size>(thread, args, block, tiles.begin);
   const auto copy = [&](std::uint32_t tile, std::uint32_t stage) {
     if (tile >= tiles.end) return;
-    copy_tile<size>(thread, args, block, tiles, is_aligned, tile, stage, chunks);
+    copy_tile<size>(thread, args, block, tiles, is_aligned, tile, stage, next_rows, chunks);
   };
   copy(tiles.begin, Tiles::first_stage);
   load_queries<is_half, size>(thread, args, block, is_plain, chunks, rows, queries);
@@ -632,6 +646,15 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
       wait_copies<0>();
       thread.sync();
       copy(tile + 1, Tiles::first_stage + other);
+      // Most tiles, without the branches that others take.
+      if (!has_odd && is_plain && tile >= own.full_begin && tile < own.full_end) {
+        FragmentC scores[Tiles::row_tiles][Tiles::keys / 8];
+        multiply_keys<is_half, size>(thread, args, chunks, stage, queries, scores);
+        weigh_scores<is_half, size>(thread, true, rows, scores, sums);
+        multiply_values<is_half, size>(thread, args, chunks, stage + Tiles::tile_chunks, scores,
+                                       sums);
+        continue;
+      }
       if (has_odd) {
         clear_odd_values<is_half, size>(thread, chunks, stage + Tiles::tile_chunks);
         thread.sync();
@@ -657,6 +680,7 @@ TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args)
     has_odd = holds_anywhere(thread, chunks, Tiles::first_stage,
                              (none[0] + none[1]) + (none[2] + none[3]) != 0);
     if (!has_odd) break;
+    next_rows = rows_to_copy<size>(thread, args, block, tiles.begin);
     copy(tiles.begin, Tiles::first_stage);
   }
   store_rows<is_half, size>(thread, args, block, is_plain, rows, sums);

@@ -74,20 +74,21 @@ TENON_DEVICE void put_bytes(std::uint32_t word, std::uint32_t zero, float* codes
     codes[j] = code_at<bits>(word, 8 * j, zero, flips);
   }
 }
-/// Codes q of nibbles as (16 + q) / 32: low nibbles as codes 4 i and on, high ones 16 behind. What
-/// has to be taken off is of the codes' own size, so that it costs no precision to do so later.
+/// Codes q of `bits` bits as (2^bits + q) / 2^(bits + 1), from bytes with q in bits 7 - bits to 6. What
+/// has to be taken off is of the codes' own size, so that it costs little precision to do so later.
+TENON_DEVICE void put_fractions(std::uint32_t word, float* codes) {
+  TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) codes[j] = fraction_of_byte(word, j);
+}
+/// Low nibbles as codes 4 i and on, high ones 16 behind.
 TENON_DEVICE void put_nibbles(const std::uint32_t (&words)[4], float* codes) {
   TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) {
-    const std::uint32_t low = words[i] << 3 & 0x78787878u, high = words[i] >> 1 & 0x78787878u;
-    TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) {
-      codes[4 * i + j] = fraction_of_byte(low, j);
-      codes[16 + 4 * i + j] = fraction_of_byte(high, j);
-    }
+    put_fractions(words[i] << 3 & 0x78787878u, codes + 4 * i);
+    put_fractions(words[i] >> 1 & 0x78787878u, codes + 16 + 4 * i);
   }
 }
-inline constexpr float nibble_unit = 32.0f;
-/// In these units.
-constexpr float nibble_zero(float zero) { return (16.0f + zero) / 32.0f; }
+inline constexpr float nibble_unit = 32.0f, five_bit_unit = 64.0f;
+/// What is taken off, in such units.
+constexpr float zero_of_fractions(float unit, float zero) { return 0.5f + zero / unit; }
 
 /// Blocks of any type, decoded eight elements at a time.
 template <class Type>
@@ -149,7 +150,7 @@ struct SmallBlockPiece {
 template <class Type, PieceForm piece_form, int code_zero>
 struct FourBitPiece : SmallBlockPiece<Type, piece_form> {
   using Lane = typename SmallBlockPiece<Type, piece_form>::Lane;
-  static constexpr float zero = nibble_zero(code_zero);
+  static constexpr float zero = zero_of_fractions(nibble_unit, code_zero);
   template <class Words>
   static TENON_DEVICE void read(const Words& words, std::uint32_t at, const Lane& lane,
                                 PieceValues<32, 2>& out) {
@@ -166,8 +167,9 @@ struct Piece<quant::BlockQ4_0> : FourBitPiece<quant::BlockQ4_0, PieceForm::scale
 template <>
 struct Piece<quant::BlockQ4_1> : FourBitPiece<quant::BlockQ4_1, PieceForm::shifted, 0> {};
 
-template <class Type, PieceForm piece_form, std::uint32_t code_zero>
+template <class Type, PieceForm piece_form, int code_zero>
 struct FiveBitPiece : SmallBlockPiece<Type, piece_form> {
+  static constexpr float zero = zero_of_fractions(five_bit_unit, code_zero);
   using Lane = typename SmallBlockPiece<Type, piece_form>::Lane;
   template <class Words>
   static TENON_DEVICE void read(const Words& words, std::uint32_t at, const Lane& lane,
@@ -176,17 +178,19 @@ struct FiveBitPiece : SmallBlockPiece<Type, piece_form> {
     std::uint32_t parts[5];  // the high bits, and nibbles
     read_words(words, words_at(at + sizeof(Type) - 20), 0, parts);
     TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) {
-      const std::uint32_t low = parts[i + 1] & 0x0F0F0F0Fu, high = parts[i + 1] >> 4 & 0x0F0F0F0Fu;
-      put_bytes<5>(low | fifth_bits(parts[0] >> (4 * i)), code_zero, out.codes + 4 * i);
-      put_bytes<5>(high | fifth_bits(parts[0] >> (16 + 4 * i)), code_zero, out.codes + 16 + 4 * i);
+      const std::uint32_t low = parts[i + 1] << 2 & 0x3C3C3C3Cu;
+      const std::uint32_t high = parts[i + 1] >> 2 & 0x3C3C3C3Cu;
+      put_fractions(low | fifth_bits(parts[0] >> (4 * i)), out.codes + 4 * i);
+      put_fractions(high | fifth_bits(parts[0] >> (16 + 4 * i)), out.codes + 16 + 4 * i);
     }
     FiveBitPiece::read_factors(words, at, out);
+    out.factor *= five_bit_unit;
   }
 
  private:
-  /// The lowest four bits, each as bit 4 of a byte.
+  /// The lowest four bits, each as bit 6 of a byte.
   static TENON_DEVICE std::uint32_t fifth_bits(std::uint32_t bits) {
-    return (bits & 15u) * 0x02040810u & 0x10101010u;
+    return (bits & 15u) * 0x08102040u & 0x40404040u;
   }
 };
 template <>
@@ -335,7 +339,7 @@ struct PairPiece {
 
 template <>
 struct Piece<quant::BlockQ4K> : PairPiece<quant::BlockQ4K> {
-  static constexpr float zero = nibble_zero(0);
+  static constexpr float zero = zero_of_fractions(nibble_unit, 0);
   template <class Words>
   static TENON_DEVICE void read(const Words& words, std::uint32_t at, const Lane& lane,
                                 Values& out) {
@@ -347,6 +351,7 @@ struct Piece<quant::BlockQ4K> : PairPiece<quant::BlockQ4K> {
 };
 template <>
 struct Piece<quant::BlockQ5K> : PairPiece<quant::BlockQ5K> {
+  static constexpr float zero = zero_of_fractions(five_bit_unit, 0);
   template <class Words>
   static TENON_DEVICE void read(const Words& words, std::uint32_t at, const Lane& lane,
                                 Values& out) {
@@ -356,10 +361,10 @@ struct Piece<quant::BlockQ5K> : PairPiece<quant::BlockQ5K> {
     const Words4 nibbles = words.words(at + 48 + 16 * lane.p);
     TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) {
       const std::uint32_t fifth = bits.at[i] >> (lane.p / 2 * 2), four = nibbles.at[i];
-      put_bytes<5>((four & 0x0F0F0F0Fu) | (fifth << 4 & 0x10101010u), 0, out.codes + 4 * i);
-      put_bytes<5>((four >> 4 & 0x0F0F0F0Fu) | (fifth << 3 & 0x10101010u), 0,
-                   out.codes + 16 + 4 * i);
+      put_fractions((four << 2 & 0x3C3C3C3Cu) | (fifth << 6 & 0x40404040u), out.codes + 4 * i);
+      put_fractions((four >> 2 & 0x3C3C3C3Cu) | (fifth << 5 & 0x40404040u), out.codes + 16 + 4 * i);
     }
+    out.factor *= five_bit_unit;
   }
 };
 

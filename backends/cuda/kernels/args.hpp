@@ -109,7 +109,8 @@ struct NormArgs {
   Array weight, bias;  ///< steps.bytes[0]; an address of 0: none
   std::uint32_t groups, channels, positions;
   float eps;
-  bool centres;  ///< whether the mean is taken off
+  bool centres;      ///< whether the mean is taken off
+  bool reads_ahead;  ///< weight and bias are constants, which may be read while earlier kernels run
 };
 
 /// y[m, n] = sum_k x[m, k] w[n, k] + bias[n] + residual[m, n], rows dense.

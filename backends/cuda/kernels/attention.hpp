@@ -555,6 +555,7 @@ TENON_DEVICE void attend(const Thread& thread, const AttentionArgs& args) {
   TENON_SHARED(thread, RowSums, rows, attention_warps * attention_rows);
   TENON_SHARED(thread, std::uint32_t, is_last, 1);
   AttentionPart part = part_of_block(thread, args);
+  wait_for_earlier();
   const std::int64_t position = given_position(args, part.b);
   WarpAttention<Type> attention(thread, args, part);  // reads queries while the position comes
   if (!is_in_range(args, position)) return;

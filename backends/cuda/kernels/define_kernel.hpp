@@ -8,8 +8,8 @@
 #define TENON_CUDA_BOUNDS_waiting
 #define TENON_CUDA_WAIT_plain wait_for_earlier()
 #define TENON_CUDA_WAIT_barriers wait_for_earlier()
-#define TENON_CUDA_WAIT_crowded wait_for_earlier()
-#define TENON_CUDA_WAIT_large wait_for_earlier()
+#define TENON_CUDA_WAIT_crowded
+#define TENON_CUDA_WAIT_large
 #define TENON_CUDA_WAIT_waiting
 #define TENON_CUDA_KERNEL(id, Args, kind, call)                   \
   extern "C" __global__ void TENON_CUDA_BOUNDS_##kind tenon_##id( \

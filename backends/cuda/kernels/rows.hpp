@@ -82,16 +82,19 @@ TENON_DEVICE void load_weights(const Array& weight, std::uint32_t i, std::uint32
 TENON_DEVICE void norm_dense_row(const Thread& thread, const NormArgs& args) {
   const std::uint32_t first = 8 * thread.index();
   const auto length = static_cast<float>(args.length);
+  float weights[8], biases[8];
+  if (!args.reads_ahead) wait_for_earlier();
+  load_weights(args.weight, first, args.length, 1, weights);
+  load_weights(args.bias, first, args.length, 0, biases);
+  wait_for_earlier();  // what is above reads weights alone
   for (std::uint32_t row = thread.block(); row < args.rows.count; row += thread.blocks()) {
     const Index at = index_of(args.rows, row);
     const Address x =
         args.x.data + static_cast<Address>(offset_of(at, args.x.steps, args.rows.rank));
     const Address y =
         args.y.data + static_cast<Address>(offset_of(at, args.y.steps, args.rows.rank));
-    float values[8], weights[8], biases[8];
+    float values[8];
     load_eight(args.x.dtype, x, first, args.length, x % 16 == 0, values);
-    load_weights(args.weight, first, args.length, 1, weights);
-    load_weights(args.bias, first, args.length, 0, biases);
     if (args.centres) {
       float mean = 0;
       TENON_UNROLL

@@ -240,6 +240,9 @@ Refusal plan_norm(const Step& step, Emitter* out) {
   set_weight(draft, draft.args.weight, step, 1);
   set_weight(draft, draft.args.bias, step, 2);
   if (is_dense_norm(step)) {
+    draft.args.reads_ahead = std::all_of(
+        step.inputs.begin() + 1, step.inputs.end(),
+        [](const Operand& weight) { return weight.place.kind == Place::Kind::constant; });
     out->launch(Kernel::norm_dense, dense_norm_grid(draft.args), draft);
   } else {
     out->launch(Kernel::norm, blocks_of(rows.rows.axes.count, rows.length), draft);

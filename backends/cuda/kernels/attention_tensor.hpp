@@ -52,8 +52,8 @@ TENON_DEVICE bool are_rows_aligned(Address base, const std::int64_t (&steps)[3],
 }
 /// Eight elements of a row that begins anywhere into shared memory, at once. An address of 0: zeros.
 template <class Chunks>
-TENON_DEVICE void copy_odd(Chunks& chunks, std::uint32_t at, Address row, std::uint32_t k,
-                           std::uint32_t depth) {
+TENON_DEVICE void copy_unaligned(Chunks& chunks, std::uint32_t at, Address row, std::uint32_t k,
+                                 std::uint32_t depth) {
   chunks[at] = {};
   if (row == 0) return;
   for (std::uint32_t i = 0; i < 8 && k + i < depth; ++i) {
@@ -159,16 +159,16 @@ TENON_DEVICE void copy_tile(const Thread& thread, const AttentionArgs& args,
       if (is_aligned) {
         copy_async(chunks, at, from + 2 * d, from != 0 && d < depth);
       } else {
-        copy_odd(chunks, at, from, d, depth);
+        copy_unaligned(chunks, at, from, d, depth);
       }
     }
   }
   commit_copies();
 }
 
-/// What a lane has of a query: what makes its products exponents of 2, or with a mask or a soft cap
-/// makes them what they would be without rounding; the highest so far, and its part of the weights'
-/// sum.
+/// What a lane has of a query: by what a product is an exponent of 2, or where there is a mask or a
+/// soft cap the inverse of what the query was multiplied by; the highest score so far; the lane's part
+/// of the weights' sum.
 struct RowState {
   float factor, peak, total;
 };
@@ -260,7 +260,7 @@ TENON_DEVICE void load_queries(
       if (is_aligned) {
         copy_async(chunks, at, q + 2 * d, q != 0 && d < args.depth);
       } else {
-        copy_odd(chunks, at, q, d, args.depth);
+        copy_unaligned(chunks, at, q, d, args.depth);
       }
     }
     commit_copies();

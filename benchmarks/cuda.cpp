@@ -160,7 +160,7 @@ class Bench {
       if (small_) {
         product(f32, 160, 512, 256, weights);
       } else {
-        product(f32, 128, 14336, 4096, weights);
+        for (const std::int64_t rows : {128, 192, 256}) product(f32, rows, 14336, 4096, weights);
         product(f32, 512, 14336, 4096, weights);
         product(f32, 512, 4096, 14336, weights);
       }

@@ -97,6 +97,18 @@ TEST_CASE("cuda libraries: linear layers", "[gpu][libraries]") {
   }
 }
 
+TEST_CASE("cuda libraries: layers that read the same rows share their copy as bf16",
+          "[gpu][libraries]") {
+  Network network;
+  const Graph::Recording recording(network.graph);
+  const Tensor a = network.input(Shape({20, 40}, f32)), x = a + a;
+  std::vector<Tensor> results;
+  for (int i = 0; i < 3; ++i) results.push_back(linear(x, network.weight(Shape({24, 40}, bf16))));
+  const auto notes = network.check(results, "?fusion=off", false, 2e-2);
+  CHECK(says(notes, "3 calls of "));
+  CHECK(says(notes, "5 launches"));
+}
+
 TEST_CASE("cuda libraries: a type that needs another, and few rows, are left to kernels",
           "[gpu][libraries]") {
   Network network;

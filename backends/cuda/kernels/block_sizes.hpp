@@ -22,9 +22,9 @@ inline constexpr std::uint32_t tensor_tile = 64, tensor_depth = 32, tensor_threa
 inline constexpr std::uint32_t rounded_tile_rows = 64, rounded_tile_columns = 128,
                                rounded_depth = 256;
 inline constexpr std::uint32_t rounded_threads = 256;
-// From so many rows on, where a library multiplies, weights are decoded to bf16 in scratch memory: that
-// moves 4 bytes of an element more, which take as long as some 100 rows' products.
-inline constexpr std::int64_t decoded_rows = 128;
+// From so many rows on, where a library multiplies, weights are decoded to bf16 in scratch memory. That
+// writes and reads 4 bytes of an element, and linear_rounded reads weights again for every 64 rows.
+inline constexpr std::int64_t decoded_rows = 256;
 inline constexpr std::uint32_t rounded_blocks = 132, min_rounded_steps = 2;
 
 // Attention of few queries: the rows (heads of a query) of a block, and the keys that a warp reads at

@@ -110,10 +110,7 @@ T* global(Address address) {
   return reinterpret_cast<T*>(address - emulation::address_offset);
 }
 
-struct alignas(16) FourWords {
-  std::uint32_t word[4];
-};
-inline FourWords load_words(Address at) { return *global<const FourWords>(at); }
+inline Words4 load_words(Address at) { return *global<const Words4>(at); }
 
 /// One CPU thread runs a launch: nothing else writes there meanwhile.
 inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected, std::int32_t value) {
@@ -195,7 +192,7 @@ inline bool is_last_of(std::uint32_t* ticket, std::uint32_t count) {
   *ticket = *ticket == count - 1 ? 0 : *ticket + 1;
   return *ticket == 0;
 }
-inline FourWords load_published(Address at) { return load_words(at); }
+inline Words4 load_published(Address at) { return load_words(at); }
 
 /// Rounded twice: without instructions for it the CPU takes long to round once.
 inline float multiply_add(float a, float b, float c) { return a * b + c; }

@@ -499,7 +499,7 @@ TENON_DEVICE void join_splits(const Thread& thread, const AttentionArgs& args,
     const Address step = args.partial_fours * sizeof(FourFloats);
     FourFloats value{};
     for (std::uint32_t first = 0; first < part.splits; first += at_once) {
-      FourWords parts[at_once];
+      Words4 parts[at_once];
       TENON_UNROLL
       for (std::uint32_t j = 0; j < at_once; ++j) {
         parts[j] = {};

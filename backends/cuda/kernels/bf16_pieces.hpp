@@ -30,18 +30,14 @@ TENON_DEVICE std::uint32_t load_short(Address at) {
   return *global<const std::uint16_t>(at);
 #endif
 }
-TENON_DEVICE Words4 load_aligned_words(Address at) {
-  const FourWords words = load_words(at);
-  return {{words.word[0], words.word[1], words.word[2], words.word[3]}};
-}
 
-/// SixteenBytes bytes at a multiple of 16, or of 2, as they are loaded: nothing waits for them before
+/// Sixteen bytes at a multiple of 16, or of 2, as they are loaded: nothing waits for them before
 /// `word`. Words that are read lie in memory that the bytes lie in, too.
 template <bool is_aligned>
 struct SixteenBytes {
   Words4 words;
 
-  TENON_DEVICE void load(Address at) { words = load_aligned_words(at); }
+  TENON_DEVICE void load(Address at) { words = load_words(at); }
   TENON_DEVICE std::uint32_t word(unsigned i) const { return words.at[i]; }
 };
 template <>

@@ -12,9 +12,9 @@ namespace tenon::cuda {
 struct alignas(16) FourFloats {
   float of[4];
 };
-TENON_DEVICE FourFloats floats_of(const FourWords& words) {
-  return {bits_to_float(words.word[0]), bits_to_float(words.word[1]), bits_to_float(words.word[2]),
-          bits_to_float(words.word[3])};
+TENON_DEVICE FourFloats floats_of(const Words4& words) {
+  return {bits_to_float(words.at[0]), bits_to_float(words.at[1]), bits_to_float(words.at[2]),
+          bits_to_float(words.at[3])};
 }
 
 /// `read` takes all eight at once, of rows at multiples of 16 bytes if it needs that; `read_part` one by one those that the row has.
@@ -23,7 +23,7 @@ struct Eight;
 
 struct EightOf16Bits {
   static constexpr bool needs_alignment = true;
-  FourWords words{};
+  Words4 words{};
 
   TENON_DEVICE void read(Address row, std::uint32_t d) { words = load_words(row + 2 * d); }
   TENON_DEVICE void read_part(Address row, std::uint32_t d, std::uint32_t depth) {
@@ -31,7 +31,7 @@ struct EightOf16Bits {
     for (std::uint32_t i = 0; i < 8; ++i) {
       if (d + i >= depth) continue;
       const std::uint32_t half = *global<const std::uint16_t>(row + 2 * (d + i));
-      words.word[i / 2] |= half << (i % 2 * 16);
+      words.at[i / 2] |= half << (i % 2 * 16);
     }
   }
 };
@@ -41,7 +41,7 @@ struct Eight<PlainF16> : EightOf16Bits {
   TENON_DEVICE void widen(float* out) const {
     TENON_UNROLL
     for (std::uint32_t i = 0; i < 8; ++i) {
-      out[i] = widen_half(static_cast<std::uint16_t>(words.word[i / 2] >> (i % 2 * 16)));
+      out[i] = widen_half(static_cast<std::uint16_t>(words.at[i / 2] >> (i % 2 * 16)));
     }
   }
 };
@@ -50,8 +50,8 @@ struct Eight<PlainBf16> : EightOf16Bits {
   TENON_DEVICE void widen(float* out) const {
     TENON_UNROLL
     for (std::uint32_t i = 0; i < 4; ++i) {
-      out[2 * i] = bits_to_float(words.word[i] << 16);
-      out[2 * i + 1] = bits_to_float(words.word[i] & 0xFFFF0000u);
+      out[2 * i] = bits_to_float(words.at[i] << 16);
+      out[2 * i + 1] = bits_to_float(words.at[i] & 0xFFFF0000u);
     }
   }
 };
@@ -166,15 +166,15 @@ TENON_DEVICE void store_eight(DType dtype, Address row, std::uint32_t d, std::ui
     return;
   }
   const bool is_half = dtype == DType::f16;
-  FourWords words;
+  Words4 words;
   TENON_UNROLL
   for (std::uint32_t i = 0; i < 4; ++i) {
     const float low = values[2 * i], high = values[2 * i + 1];
     const std::uint32_t low_bits = is_half ? narrow_half(low) : narrow_bfloat16(low);
     const std::uint32_t high_bits = is_half ? narrow_half(high) : narrow_bfloat16(high);
-    words.word[i] = low_bits | high_bits << 16;
+    words.at[i] = low_bits | high_bits << 16;
   }
-  *global<FourWords>(row + 2 * d) = words;
+  *global<Words4>(row + 2 * d) = words;
 }
 
 }  // namespace tenon::cuda

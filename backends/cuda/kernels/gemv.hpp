@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/block_sizes.hpp"
+#include "kernels/eights.hpp"
 #include "kernels/linear.hpp"
 #include "kernels/pieces.hpp"
 
@@ -145,31 +146,27 @@ class WeightStream {
   std::uint32_t read_, low_ = 0;  ///< of the oldest stage
 };
 
-/// Four elements of a row of x.
-struct FourOfRow {
-  float at[4];
-};
-TENON_DEVICE FourOfRow load_four_floats(Address at) {
+TENON_DEVICE FourFloats load_four_floats(Address at) {
   const Words4 words = *global<const Words4>(at);
-  FourOfRow four;
-  for (std::uint32_t i = 0; i < 4; ++i) four.at[i] = bits_to_float(words.at[i]);
+  FourFloats four;
+  for (std::uint32_t i = 0; i < 4; ++i) four.of[i] = bits_to_float(words.at[i]);
   return four;
 }
-TENON_DEVICE FourOfRow load_four_halves(DType dtype, Address at) {
+TENON_DEVICE FourFloats load_four_halves(DType dtype, Address at) {
   const Words2 words = *global<const Words2>(at);
-  FourOfRow four;
+  FourFloats four;
   for (std::uint32_t i = 0; i < 4; ++i) {
     const auto bits = static_cast<std::uint16_t>(words.at[i / 2] >> (i % 2 * 16));
-    four.at[i] = dtype == DType::f16 ? widen_half(bits) : widen_bfloat16(bits);
+    four.of[i] = dtype == DType::f16 ? widen_half(bits) : widen_bfloat16(bits);
   }
   return four;
 }
 /// The first `count` of four, and zeros.
-TENON_CALLED FourOfRow load_four(DType dtype, Address at, bool is_wide, std::uint32_t count) {
+TENON_CALLED FourFloats load_four(DType dtype, Address at, bool is_wide, std::uint32_t count) {
   if (is_wide && dtype != DType::f32) return load_four_halves(dtype, at);
-  FourOfRow four{};
+  FourFloats four{};
   for (std::uint32_t i = 0; i < 4; ++i) {
-    if (i < count) four.at[i] = load_real(dtype, at + i * (dtype == DType::f32 ? 4 : 2));
+    if (i < count) four.of[i] = load_real(dtype, at + i * (dtype == DType::f32 ? 4 : 2));
   }
   return four;
 }
@@ -201,7 +198,7 @@ TENON_DEVICE void with_x(const LinearArgs& args, const Use& use) {
   };
   if (is_wide && dtype == DType::f32) {
     use([=](const XPiece& piece, std::uint32_t q) {
-      if (!is_inside(piece, q)) return FourOfRow{};
+      if (!is_inside(piece, q)) return FourFloats{};
       return load_four_floats(piece.at + 4 * Piece<Type>::place(0, q));
     });
     return;
@@ -209,14 +206,14 @@ TENON_DEVICE void with_x(const LinearArgs& args, const Use& use) {
   if constexpr (has_halves) {
     if (is_wide) {
       use([=](const XPiece& piece, std::uint32_t q) {
-        if (!is_inside(piece, q)) return FourOfRow{};
+        if (!is_inside(piece, q)) return FourFloats{};
         return load_four_halves(dtype, piece.at + 2 * Piece<Type>::place(0, q));
       });
       return;
     }
   }
   use([=](const XPiece& piece, std::uint32_t q) {
-    if (!is_inside(piece, q)) return FourOfRow{};
+    if (!is_inside(piece, q)) return FourFloats{};
     const std::uint32_t offset = Piece<Type>::place(0, q);
     const std::uint32_t bytes = offset * (dtype == DType::f32 ? 4 : 2);
     return load_four(dtype, piece.at + bytes, is_wide, depth - piece.k - offset);
@@ -440,8 +437,8 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
     with_x<Type, true>(args, [&](const auto& load) {
       if (!has_piece) return;
       TENON_UNROLL for (std::uint32_t q = 0; q < elements / 4; ++q) {
-        const FourOfRow four = load(piece, q);
-        TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) x[4 * q + i] = four.at[i];
+        const FourFloats four = load(piece, q);
+        TENON_UNROLL for (std::uint32_t i = 0; i < 4; ++i) x[4 * q + i] = four.of[i];
       }
     });
     TENON_UNROLL for (std::uint32_t i = 0; i < elements; ++i) totals[i / length] += x[i];
@@ -524,13 +521,13 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
           if (has_piece) {
             TENON_UNROLL for (std::uint32_t i = 0; i < elements; i += 4) {
               TENON_UNROLL for (std::uint32_t r = 0; r < rows_at_once; ++r) {
-                const FourOfRow four = load(pieces[r], i / 4);
+                const FourFloats four = load(pieces[r], i / 4);
                 TENON_UNROLL for (std::uint32_t c = 0; c < 4; ++c) {
                   dots[r][0][i / length] =
-                      multiply_add(values[0].codes[i + c], four.at[c], dots[r][0][i / length]);
+                      multiply_add(values[0].codes[i + c], four.of[c], dots[r][0][i / length]);
                   dots[r][1][i / length] =
-                      multiply_add(values[1].codes[i + c], four.at[c], dots[r][1][i / length]);
-                  totals[r][i / length] += four.at[c];
+                      multiply_add(values[1].codes[i + c], four.of[c], dots[r][1][i / length]);
+                  totals[r][i / length] += four.of[c];
                 }
               }
             }

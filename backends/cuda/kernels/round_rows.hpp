@@ -64,7 +64,7 @@ TENON_DEVICE void round_floats(const Thread& thread, const RoundArgs& args) {
     float values[8];
     if (is_aligned) {
       TENON_UNROLL for (std::uint32_t half = 0; half < 2; ++half) {
-        const Words4 words = load_aligned_words(x + 4 * Address{i % eights * 8 + 4 * half});
+        const Words4 words = load_words(x + 4 * Address{i % eights * 8 + 4 * half});
         TENON_UNROLL for (unsigned j = 0; j < 4; ++j) {
           values[4 * half + j] = bits_to_float(words.at[j]);
         }

@@ -57,14 +57,11 @@ __device__ inline T* global(Address address) {
   return reinterpret_cast<T*>(address);
 }
 
-/// Sixteen bytes, whose address is a multiple of 16, in the order in which loads are written.
-struct alignas(16) FourWords {
-  std::uint32_t word[4];
-};
-__device__ inline FourWords load_words(Address at) {
-  FourWords words;
+/// Sixteen bytes at a multiple of 16; loads keep the order in which they are written.
+__device__ inline Words4 load_words(Address at) {
+  Words4 words;
   asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+               : "=r"(words.at[0]), "=r"(words.at[1]), "=r"(words.at[2]), "=r"(words.at[3])
                : "l"(at));
   return words;
 }
@@ -196,10 +193,10 @@ __device__ inline bool is_last_of(std::uint32_t* ticket, std::uint32_t count) {
   return atomicInc(ticket, count - 1) == count - 1;
 }
 /// The same of what other blocks of the launch have published.
-__device__ inline FourWords load_published(Address at) {
-  FourWords words;
+__device__ inline Words4 load_published(Address at) {
+  Words4 words;
   asm volatile("ld.global.cg.v4.u32 {%0, %1, %2, %3}, [%4];"
-               : "=r"(words.word[0]), "=r"(words.word[1]), "=r"(words.word[2]), "=r"(words.word[3])
+               : "=r"(words.at[0]), "=r"(words.at[1]), "=r"(words.at[2]), "=r"(words.at[3])
                : "l"(at));
   return words;
 }

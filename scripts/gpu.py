@@ -182,7 +182,8 @@ def print_kernels(file):
     print(f"{'kernel':40}{'grid x block':32}{'launches':>9}{'us each':>9}{'us in all':>11}")
     for (name, grid), (count, time) in sorted(total.items(), key=lambda item: -item[1][1]):
         print(f"{name.split('(')[0][:39]:40}{grid:32}{count:9}{time / count:9.2f}{time:11.1f}")
-    print(f"{'in all':72}{sum(count for count, _ in total.values()):9}{'':9}{sum(time for _, time in total.values()):11.1f}")
+    launches, time = (sum(column) for column in zip(*total.values())) if total else (0, 0.0)
+    print(f"{'in all':72}{launches:9}{'':9}{time:11.1f}")
 
 
 # ---- report

@@ -48,7 +48,7 @@ inline constexpr float log2_of_e = 1.44269504f;
 TENON_DEVICE bool are_rows_aligned(Address base, const std::int64_t (&steps)[3],
                                    std::uint32_t depth) {
   const Address all = base | static_cast<Address>(steps[0] | steps[1] | steps[2]) | 2 * depth;
-  return all % sizeof(EightHalves) == 0;
+  return all % sizeof(Words4) == 0;
 }
 /// Eight elements of a row that begins anywhere into shared memory, at once. An address of 0: zeros.
 template <class Chunks>
@@ -57,8 +57,8 @@ TENON_DEVICE void copy_unaligned(Chunks& chunks, std::uint32_t at, Address row, 
   chunks[at] = {};
   if (row == 0) return;
   for (std::uint32_t i = 0; i < 8 && k + i < depth; ++i) {
-    chunks[at].pairs[i / 2] |= std::uint32_t{global<const std::uint16_t>(row + 2 * k)[i]}
-                               << (i % 2 * 16);
+    chunks[at].at[i / 2] |= std::uint32_t{global<const std::uint16_t>(row + 2 * k)[i]}
+                            << (i % 2 * 16);
   }
 }
 
@@ -117,7 +117,7 @@ TENON_DEVICE RowsToCopy rows_to_copy(const Thread& thread, const AttentionArgs& 
                                      const TensorBlock& block, std::uint32_t tile) {
   using Tiles = TensorTiles<size>;
   const std::uint32_t t = tile * Tiles::keys + thread.index() / Tiles::parts;
-  const Address bytes = thread.index() % Tiles::parts * sizeof(EightHalves);
+  const Address bytes = thread.index() % Tiles::parts * sizeof(Words4);
   return {moved(args.k, args.k_steps, block.b, t, block.key_head) + bytes,
           moved(args.v, args.v_steps, block.b, t, block.key_head) + bytes};
 }
@@ -231,7 +231,7 @@ TENON_DEVICE void convert_queries(const Thread& thread, const AttentionArgs& arg
       }
       TENON_UNROLL for (std::uint32_t j = 0; j < pairs; ++j) {
         const std::uint32_t word = lane + j * warp_size;
-        chunks[query_chunk<size>(warp_row + begin + i, word / 4)].pairs[word % 4] =
+        chunks[query_chunk<size>(warp_row + begin + i, word / 4)].at[word % 4] =
             narrow_two<is_half>(values[i][j][0] * scale.down, values[i][j][1] * scale.down);
       }
       TENON_UNROLL for (std::uint32_t j = 0; j < 2 * Tiles::row_tiles; ++j) {
@@ -485,7 +485,7 @@ TENON_DEVICE void clear_odd_values(const Thread& thread, Chunks& chunks, std::ui
   constexpr std::uint32_t exponent = is_half ? 0x7C00u : 0x7F80u;
   for (std::uint32_t i = thread.index(); i < TensorTiles<size>::tile_chunks; i += thread.count()) {
     TENON_UNROLL for (std::uint32_t j = 0; j < 4; ++j) {
-      std::uint32_t& pair = chunks[stage + i].pairs[j];
+      std::uint32_t& pair = chunks[stage + i].at[j];
       if ((pair & exponent) == exponent) pair &= 0xFFFF0000u;
       if ((pair >> 16 & exponent) == exponent) pair &= 0xFFFFu;
     }
@@ -536,10 +536,10 @@ TENON_DEVICE bool holds_anywhere(const Thread& thread, Chunks& chunks, std::uint
                                  bool condition) {
   const std::uint32_t lanes = thread.ballot(condition);
   thread.sync();
-  if (lane_of(thread) == 0) chunks[at + warp_of(thread)].pairs[0] = lanes;
+  if (lane_of(thread) == 0) chunks[at + warp_of(thread)].at[0] = lanes;
   thread.sync();
   std::uint32_t any = 0;
-  for (std::uint32_t i = 0; i < thread.count() / warp_size; ++i) any |= chunks[at + i].pairs[0];
+  for (std::uint32_t i = 0; i < thread.count() / warp_size; ++i) any |= chunks[at + i].at[0];
   thread.sync();
   return any != 0;
 }
@@ -610,7 +610,7 @@ TENON_DEVICE void store_rows(const Thread& thread, const AttentionArgs& args,
 template <bool is_half, std::uint32_t size>
 TENON_DEVICE void attend_tensor(const Thread& thread, const AttentionArgs& args) {
   using Tiles = TensorTiles<size>;
-  TENON_SHARED(thread, EightHalves, chunks, Tiles::chunks);
+  TENON_SHARED(thread, Words4, chunks, Tiles::chunks);
   const TensorBlock block = tensor_block<size>(args, thread.block());
   if (args.position != 0 && block.position < 0) return;
   const TensorRange tiles = tensor_range<Tiles::keys>(args, block, block.first, Tiles::queries);

@@ -37,12 +37,7 @@ TENON_DEVICE FragmentB load_b(const Thread& thread, const Tile& tile, std::uint3
   return {{tile[at], tile[at + 4]}};
 }
 
-/// Eight elements of a row of 16 bits, in pairs.
-struct alignas(16) EightHalves {
-  std::uint32_t pairs[4];
-};
-
-/// Four matrices of 8 rows of 8 elements: lane 8 i + r says where row r of matrix i is. Lane 4 g + t
+/// Four matrices of 8 rows of 8 elements of 16 bits, a Words4 each: lane 8 i + r says where row r of matrix i is. Lane 4 g + t
 /// has of each its row g at columns 2 t and 2 t + 1, or if they are turned its column g at rows 2 t
 /// and 2 t + 1. For whole warps.
 template <bool is_turned, class Rows>
@@ -67,11 +62,11 @@ TENON_DEVICE FragmentA load_matrices(const Thread& thread, const Rows& rows, std
   const unsigned g = lane_of(thread) / 4, t = lane_of(thread) % 4;
   for (unsigned i = 0; i < 4; ++i) {
     if (is_turned) {
-      const std::uint32_t low = rows[thread.shuffle(at, 8 * i + 2 * t)].pairs[g / 2];
-      const std::uint32_t high = rows[thread.shuffle(at, 8 * i + 2 * t + 1)].pairs[g / 2];
+      const std::uint32_t low = rows[thread.shuffle(at, 8 * i + 2 * t)].at[g / 2];
+      const std::uint32_t high = rows[thread.shuffle(at, 8 * i + 2 * t + 1)].at[g / 2];
       matrices.pairs[i] = g % 2 == 0 ? (low & 0xFFFFu) | high << 16 : low >> 16 | (high & ~0xFFFFu);
     } else {
-      matrices.pairs[i] = rows[thread.shuffle(at, 8 * i + g)].pairs[t];
+      matrices.pairs[i] = rows[thread.shuffle(at, 8 * i + g)].at[t];
     }
   }
 #endif

@@ -77,6 +77,24 @@ __device__ inline std::uint32_t kept(std::uint32_t value) {
   return __shfl_sync(0xFFFFFFFFu, value, static_cast<int>(threadIdx.x % 32));
 }
 
+/// Copies `bytes` bytes, at most 16, and zeros up to 16, to an address in shared memory.
+__device__ inline void copy_to_shared(std::uint32_t to, const void* from, std::uint32_t bytes) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+               :
+               : "r"(to), "l"(from), "r"(bytes)
+               : "memory");
+#else
+  uint4 words{};
+  if (bytes == 16) {
+    words = *static_cast<const uint4*>(from);
+  } else {
+    memcpy(&words, from, bytes);
+  }
+  *static_cast<uint4*>(__cvta_shared_to_generic(to)) = words;
+#endif
+}
+
 /// An array of Words4 in shared memory, by the addresses of its bytes: of element i on, at(i).
 template <class Shared>
 class SharedWords {
@@ -100,23 +118,9 @@ class SharedWords {
   __device__ const std::uint8_t* bytes(std::uint32_t at) const {
     return static_cast<const std::uint8_t*>(__cvta_shared_to_generic(at));
   }
-  /// Copies `bytes` bytes, at most 16, and zeros up to 16, while the thread goes on. Copies since the
-  /// last commit are a group; `wait_copies<n>` waits for all groups of the thread but the last n.
+  /// `bytes` bytes, at most 16, and zeros up to 16; otherwise as the function.
   __device__ void copy_async(std::uint32_t at, const void* from, std::uint32_t bytes = 16) const {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-                 :
-                 : "r"(at), "l"(from), "r"(bytes)
-                 : "memory");
-#else
-    uint4 words{};
-    if (bytes == 16) {
-      words = *static_cast<const uint4*>(from);
-    } else {
-      memcpy(&words, from, bytes);
-    }
-    *static_cast<uint4*>(__cvta_shared_to_generic(at)) = words;
-#endif
+    copy_to_shared(at, from, bytes);
   }
 
  private:
@@ -129,15 +133,8 @@ class SharedWords {
 template <class T>
 __device__ inline void copy_async(T& shared, std::uint32_t index, Address from,
                                   bool is_there = true) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-  const auto to = static_cast<std::uint32_t>(__cvta_generic_to_shared(&shared[index]));
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
-               :
-               : "r"(to), "l"(from), "r"(is_there ? 16 : 0)
-               : "memory");
-#else
-  *reinterpret_cast<uint4*>(&shared[index]) = is_there ? *global<const uint4>(from) : uint4{};
-#endif
+  copy_to_shared(static_cast<std::uint32_t>(__cvta_generic_to_shared(&shared[index])),
+                 global<const void>(from), is_there ? 16 : 0);
 }
 __device__ inline void commit_copies() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800

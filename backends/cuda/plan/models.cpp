@@ -311,6 +311,24 @@ Refusal plan_embedding(const Step& step, Emitter* out) {
   return std::nullopt;
 }
 
+void emit_decoded(const Rows& rows, DType dtype, std::int64_t count, std::int64_t depth,
+                  const Source& to, DType to_dtype, Emitter& out) {
+  Draft<EmbeddingArgs> draft;
+  EmbeddingArgs& args = draft.args;
+  args.axes.rank = 1;
+  args.axes.sizes[0] = args.axes.count = static_cast<std::uint32_t>(count);
+  draft.address(args.table, rows.source);
+  draft.address(args.y.data, to);
+  args.y.dtype = to_dtype;
+  args.y_step = block_bytes(to_dtype);
+  args.y.steps.bytes[0] = depth * args.y_step;
+  args.row_step = rows.step;
+  args.rows = count;
+  args.depth = static_cast<std::uint32_t>(depth);
+  out.launch(weight_kernels(dtype)->embedding,
+             grid_of(static_cast<std::uint64_t>(count * ((depth + 7) / 8))), draft);
+}
+
 Refusal plan_dequantize(const Step& step, Emitter* out) {
   const Operand &x = step.inputs[0], &y = step.output;
   const std::optional<WeightKernels> kernels = weight_kernels(x.shape.dtype());
@@ -324,21 +342,8 @@ Refusal plan_dequantize(const Step& step, Emitter* out) {
     emit_copy(x, source_of(x), dense.operand, dense.source, *out);
   }
   const std::int64_t depth = x.shape[x.shape.rank() - 1], rows = x.shape.elements() / depth;
-  Draft<EmbeddingArgs> draft;
-  EmbeddingArgs& args = draft.args;
-  args.axes.rank = 1;
-  args.axes.sizes[0] = args.axes.count = static_cast<std::uint32_t>(rows);
-  draft.address(args.table, dense.source);
-  draft.address(args.y.data, y);
-  args.y.dtype = y.shape.dtype();
-  args.y_step = block_bytes(y.shape.dtype());
-  args.y.steps.bytes[0] = depth * args.y_step;
-  args.row_step = x.shape.bytes() / rows;
-  args.rows = rows;
-  args.depth = static_cast<std::uint32_t>(depth);
-  draft.reporter(args.reporter, out->reporter());
-  out->launch(kernels->embedding, grid_of(static_cast<std::uint64_t>(rows * ((depth + 7) / 8))),
-              draft);
+  emit_decoded({dense.source, x.shape.bytes() / rows}, x.shape.dtype(), rows, depth, source_of(y),
+               y.shape.dtype(), *out);
   return std::nullopt;
 }
 

@@ -167,6 +167,9 @@ struct Rows {
   std::int64_t step;
 };
 Rows rows_of(const Operand& operand, Emitter& out);
+/// `count` rows of `depth` weights as a dense array of `to_dtype`.
+void emit_decoded(const Rows& rows, DType dtype, std::int64_t count, std::int64_t depth,
+                  const Source& to, DType to_dtype, Emitter& out);
 /// `count` rows as a dense array of bf16.
 void emit_rounded(const Rows& rows, DType dtype, std::int64_t count, std::int64_t depth,
                   const Source& to, Emitter& out);

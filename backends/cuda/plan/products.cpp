@@ -58,22 +58,7 @@ void emit_rounded(const Rows& rows, DType dtype, std::int64_t count, std::int64_
                grid_of(static_cast<std::uint64_t>(threads * count)), draft);
     return;
   }
-  Draft<EmbeddingArgs> draft;
-  EmbeddingArgs& args = draft.args;
-  args.axes.rank = 1;
-  args.axes.sizes[0] = args.axes.count = static_cast<std::uint32_t>(count);
-  draft.address(args.table, rows.source);
-  draft.address(args.y.data, to);
-  args.y.dtype = bf16;
-  args.y_step = block_bytes(bf16);
-  args.y.steps.bytes[0] = depth * args.y_step;
-  args.row_step = rows.step;
-  args.rows = count;
-  args.depth = static_cast<std::uint32_t>(depth);
-  out.launch(
-      weight_kernels(dtype)->embedding,
-      grid_of(ceil_div(static_cast<std::uint64_t>(depth), 8) * static_cast<std::uint64_t>(count)),
-      draft);
+  emit_decoded(rows, dtype, count, depth, to, bf16, out);
 }
 
 Source rounded_rows(const Operand& x, Emitter& out) {

@@ -7,6 +7,6 @@
 
 namespace tenon::cpu::avx512 {
 
-constinit const RecurrenceKernels<float> recurrence{Simd::lanes, run_scan, run_wkv7};
+constinit const RecurrenceKernels<float> recurrence{Simd::lanes, run_scan, run_scan_row, run_wkv7};
 
 }  // namespace tenon::cpu::avx512

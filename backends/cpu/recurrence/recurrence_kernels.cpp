@@ -19,8 +19,8 @@ void scan(const ScanBlock<double>& k) noexcept {
       added[i] = dt[i] * k.x[s * k.x_step + k.x_places[i]];
     }
     for (std::int64_t n = 0; n < k.states; ++n) {
-      const double in = k.in[s * k.in_step + n * k.in_stride];
-      const double out = k.out[s * k.out_step + n * k.out_stride];
+      const double in = k.in[s * k.in_step + n];
+      const double out = k.out[s * k.out_step + n];
       const double* const a = k.a + (k.has_one_decay ? 0 : n * f64_lanes);
       double* const h = k.h + n * f64_lanes;
       for (std::int64_t i = 0; i < f64_lanes; ++i) {
@@ -30,6 +30,22 @@ void scan(const ScanBlock<double>& k) noexcept {
       }
     }
     for (std::int64_t i = 0; i < k.lanes; ++i) k.y[s * k.y_step + i] = y[i];
+  }
+}
+
+void scan_row(const ScanRow<double>& k) noexcept {
+  for (std::int64_t i = 0; k.a_step == 0 && i < k.lanes; ++i)
+    k.decay[i] = std::exp(k.decay[i] * k.a[i]);
+  std::fill_n(k.y, k.lanes, 0.0);
+  for (std::int64_t n = 0; n < k.states; ++n) {
+    const double* const from = k.from + n * k.from_step;
+    double* const to = k.to + n * k.to_step;
+    for (std::int64_t i = 0; i < k.lanes; ++i) {
+      const double decay =
+          k.a_step == 0 ? k.decay[i] : std::exp(k.decay[i] * k.a[n * k.a_step + i]);
+      to[i] = from[i] * decay + k.added[i] * k.in[n];
+      k.y[i] += to[i] * k.out[n];
+    }
   }
 }
 
@@ -67,7 +83,7 @@ const RecurrenceKernels<float>& recurrence_kernels<float>() noexcept {
 
 template <>
 const RecurrenceKernels<double>& recurrence_kernels<double>() noexcept {
-  static constexpr RecurrenceKernels<double> kernels{f64_lanes, scan, wkv7};
+  static constexpr RecurrenceKernels<double> kernels{f64_lanes, scan, scan_row, wkv7};
   return kernels;
 }
 

@@ -9,10 +9,10 @@
 namespace tenon::cpu {
 
 /// Channels of one group of SelectiveScan, as many as a vector has lanes at most. Steps between
-/// elements are counted in elements.
+/// elements are counted in elements; a row of the block's own memory is a vector.
 template <class T>
 struct ScanBlock {
-  static constexpr std::int64_t most_lanes = 16;
+  static constexpr std::int64_t most_lanes = 16, steps_at_once = 64;
   std::int64_t lanes;  ///< of these channels
   std::int64_t steps, states;
   const T* x;   ///< of lane i at step s: x[s * x_step + x_places[i]]
@@ -20,13 +20,28 @@ struct ScanBlock {
   std::int64_t x_step, dt_step;
   const std::int64_t *x_places, *dt_places;
   bool x_is_row, dt_is_row;  ///< the places follow each other
-  const T *in, *out;         ///< of state n at step s: in[s * in_step + n * in_stride]
-  std::int64_t in_step, in_stride, out_step, out_stride;
-  const T* a;  ///< [states, vector's lanes], or one row
+  const T *in, *out;         ///< of state n at step s: in[s * in_step + n]
+  std::int64_t in_step, out_step;
+  const T* a;  ///< rows of the states, or one row
   bool has_one_decay;
-  T* h;  ///< [states, vector's lanes]
-  T* y;  ///< lanes side by side
+  T* h;                     ///< rows of the states
+  T *added, *decay, *sums;  ///< rows of `steps_at_once` steps
+  T* y;                     ///< lanes side by side
   std::int64_t y_step;
+};
+
+/// A single step of any number of channels of one group, side by side.
+template <class T>
+struct ScanRow {
+  std::int64_t lanes, states;
+  const T *in, *out;    ///< by state
+  const T* a;           ///< of state n: from a[n * a_step] on
+  std::int64_t a_step;  ///< 0: one decay for all states
+  const T* from;        ///< states before the step: of state n from[n * from_step] on
+  T* to;                ///< and after it
+  std::int64_t from_step, to_step;
+  T *added, *decay;  ///< dt * x, and dt, of which decays are made; with room for whole vectors
+  T* y;
 };
 
 /// The rows of one operand: at step s from values[s * step] on.
@@ -53,6 +68,7 @@ template <class T>
 struct RecurrenceKernels {
   std::int64_t lanes;  ///< of a vector
   void (*scan)(const ScanBlock<T>& block) noexcept;
+  void (*scan_row)(const ScanRow<T>& row) noexcept;
   void (*wkv7)(const Wkv7Block<T>& block) noexcept;
 };
 

@@ -143,7 +143,8 @@ class LlamaBench:
 
 
 def bytes_per_token(tenon, model, depth, count):
-    """What decoding reads for a token, on average: weights and f16 keys and values."""
+    """What decoding reads for a token, on average: weights, those of experts that it uses, and f16 keys and
+    values, or a recurrent model's states."""
     info = json.loads(output_of([tenon, "info", model, "--json"]))
     sizes = {tensor["name"]: tensor["bytes"] for tensor in info["tensors"]}
     weights = sum(sizes.values())
@@ -151,9 +152,17 @@ def bytes_per_token(tenon, model, depth, count):
         weights -= sizes["token_embd.weight"]
     meta = info["metadata"]
     arch = meta["general.architecture"]
+    if experts := meta.get(f"{arch}.expert_count"):
+        unused = 1 - meta[f"{arch}.expert_used_count"] / experts
+        weights -= int(unused * sum(size for name, size in sizes.items() if "_exps." in name))
+    width = meta[f"{arch}.embedding_length"]
+    if states := meta.get(f"{arch}.ssm.state_size"):
+        return weights + meta[f"{arch}.block_count"] * meta[f"{arch}.ssm.inner_size"] * states * 4
+    if head := meta.get(f"{arch}.wkv.head_size"):
+        return weights + meta[f"{arch}.block_count"] * width * head * 4
     heads = meta[f"{arch}.attention.head_count"]
     kv_heads = meta.get(f"{arch}.attention.head_count_kv", heads)
-    head = meta.get(f"{arch}.attention.key_length", meta[f"{arch}.embedding_length"] // heads)
+    head = meta.get(f"{arch}.attention.key_length", width // heads)
     layers, positions = meta[f"{arch}.block_count"], depth + count / 2
     window = meta.get(f"{arch}.attention.sliding_window")
     seen = layers * positions

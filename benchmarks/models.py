@@ -1,12 +1,19 @@
 #!/usr/bin/env python3
 """Makes the further language-model files that llm.py is run on.
 
-    models.py SOURCE.gguf FOLDER
+    models.py SOURCE.gguf FOLDER [KIND ...]
 
-From SOURCE (Gemma 3 270M, say), with llama.cpp's own quantiser: the same model as F16, Q8_0 and Q4_0. And
-a model of 1.1 billion random weights in the shape of a Llama (22 layers, width 2048, 32 heads on 4, feed
-forward 5632, SOURCE's tokenizer) as Q4_K_M, for speed only. Files that are there already stay. Needs numpy, gguf and
-llama-cpp-python from PyPI, and 5 GB of disk while it runs.
+Kinds are, all of them unless some are named:
+
+    requantised  SOURCE (Gemma 3 270M, say) as F16, Q8_0 and Q4_0, by llama.cpp's own quantiser
+    llama        1.1 billion weights in the shape of a Llama: 22 layers, width 2048, 32 heads on 4
+    experts      the shape of OLMoE, with 4 of its 16 layers: 64 experts of 1024, 8 of them used
+    mamba        the shape of Mamba 130M: 24 layers, width 768, 16 states
+    mamba2       the shape of Mamba-2 130M: 24 layers, width 768, 24 heads, 128 states
+    rwkv7        the shape of RWKV-7 0.1B: 12 layers, width 768, heads of 64
+
+All but the first have random weights and SOURCE's tokenizer, are Q4_K_M, and serve for speed only. Files that are there
+already stay. Needs numpy, gguf and llama-cpp-python from PyPI, and 5 GB of disk while it runs.
 """
 
 import argparse
@@ -16,9 +23,6 @@ import pathlib
 import gguf
 import llama_cpp
 import numpy as np
-
-LAYERS, WIDTH, HEADS, KV_HEADS, FEED_FORWARD, CONTEXT = 22, 2048, 32, 4, 5632, 2048
-
 
 def requantise(source, target, file_type):
     if target.exists():
@@ -33,74 +37,205 @@ def requantise(source, target, file_type):
     print(target)
 
 
-def write_random_llama(source, target):
-    """F16, normal with the deviation 0.02; norms are ones."""
-    reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(target, "llama")
-    tokens = len(reader.fields["tokenizer.ggml.tokens"].data)
-    writer.add_name("random llama 1.1B")
-    writer.add_block_count(LAYERS)
-    writer.add_context_length(CONTEXT)
-    writer.add_embedding_length(WIDTH)
-    writer.add_feed_forward_length(FEED_FORWARD)
-    writer.add_head_count(HEADS)
-    writer.add_head_count_kv(KV_HEADS)
-    writer.add_rope_dimension_count(WIDTH // HEADS)
-    writer.add_rope_freq_base(10000.0)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_vocab_size(tokens)
-    for name, field in reader.fields.items():
-        if not name.startswith("tokenizer."):
-            continue
-        kind = field.types[0]
-        sub = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(name, field.contents(), kind, sub)
-    random = np.random.default_rng(1)
+class RandomModel:
+    """A file of normal weights in F16; norms are ones."""
 
-    def add(name, *shape):
-        weights = random.standard_normal(shape, dtype=np.float32) * np.float32(0.02)
-        writer.add_tensor(name, weights.astype(np.float16))
+    def __init__(self, source, target, arch, layers, width):
+        reader = gguf.GGUFReader(source)
+        self.file = file = gguf.GGUFWriter(target, arch)
+        self.layers, self.width = layers, width
+        self.tokens = len(reader.fields["tokenizer.ggml.tokens"].data)
+        self.random = np.random.default_rng(1)
+        file.add_name(f"random {arch}")
+        file.add_block_count(layers)
+        file.add_context_length(2048)
+        file.add_embedding_length(width)
+        file.add_layer_norm_rms_eps(1e-5)
+        file.add_vocab_size(self.tokens)
+        for name, field in reader.fields.items():
+            if not name.startswith("tokenizer."):
+                continue
+            kind = field.types[0]
+            sub = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
+            file.add_key_value(name, field.contents(), kind, sub)
 
-    def add_norm(name):
-        writer.add_tensor(name, np.ones(WIDTH, np.float32))
+    def matrix(self, name, *shape):
+        weights = self.random.standard_normal(shape, dtype=np.float32) * np.float32(0.02)
+        self.file.add_tensor(name + ".weight", weights.astype(np.float16))
 
-    head = WIDTH // HEADS
-    add("token_embd.weight", tokens, WIDTH)
-    add("output.weight", tokens, WIDTH)
-    add_norm("output_norm.weight")
-    for layer in range(LAYERS):
-        name = f"blk.{layer}."
-        add_norm(name + "attn_norm.weight")
-        add_norm(name + "ffn_norm.weight")
-        add(name + "attn_q.weight", WIDTH, WIDTH)
-        add(name + "attn_k.weight", KV_HEADS * head, WIDTH)
-        add(name + "attn_v.weight", KV_HEADS * head, WIDTH)
-        add(name + "attn_output.weight", WIDTH, WIDTH)
-        add(name + "ffn_gate.weight", FEED_FORWARD, WIDTH)
-        add(name + "ffn_up.weight", FEED_FORWARD, WIDTH)
-        add(name + "ffn_down.weight", WIDTH, FEED_FORWARD)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    def tensor(self, name, *shape, mean=0.0, spread=0.1):
+        values = mean + spread * self.random.standard_normal(shape, dtype=np.float32)
+        self.file.add_tensor(name, values.astype(np.float32))
+
+    def norm(self, name, size=None):
+        self.file.add_tensor(name + ".weight", np.ones(size or self.width, np.float32))
+
+    def attention(self, name, heads, kv_heads, head):
+        self.matrix(name + "attn_q", heads * head, self.width)
+        self.matrix(name + "attn_k", kv_heads * head, self.width)
+        self.matrix(name + "attn_v", kv_heads * head, self.width)
+        self.matrix(name + "attn_output", self.width, heads * head)
+
+    def write(self, layer):
+        self.matrix("token_embd", self.tokens, self.width)
+        self.matrix("output", self.tokens, self.width)
+        self.norm("output_norm")
+        for index in range(self.layers):
+            layer(f"blk.{index}.")
+        self.file.write_header_to_file()
+        self.file.write_kv_data_to_file()
+        self.file.write_tensors_to_file()
+        self.file.close()
+
+
+def write_llama(source, target):
+    heads, kv_heads, hidden = 32, 4, 5632
+    model = RandomModel(source, target, "llama", 22, 2048)
+    model.file.add_feed_forward_length(hidden)
+    model.file.add_head_count(heads)
+    model.file.add_head_count_kv(kv_heads)
+    model.file.add_rope_dimension_count(model.width // heads)
+    model.file.add_rope_freq_base(10000.0)
+
+    def layer(name):
+        model.norm(name + "attn_norm")
+        model.norm(name + "ffn_norm")
+        model.attention(name, heads, kv_heads, model.width // heads)
+        model.matrix(name + "ffn_gate", hidden, model.width)
+        model.matrix(name + "ffn_up", hidden, model.width)
+        model.matrix(name + "ffn_down", model.width, hidden)
+
+    model.write(layer)
+
+
+def write_experts(source, target):
+    heads, experts, hidden = 16, 64, 1024
+    model = RandomModel(source, target, "olmoe", 4, 2048)
+    model.file.add_head_count(heads)
+    model.file.add_head_count_kv(heads)
+    model.file.add_feed_forward_length(hidden)
+    model.file.add_expert_count(experts)
+    model.file.add_expert_used_count(8)
+
+    def layer(name):
+        for norm in ("attn_norm", "attn_q_norm", "attn_k_norm", "ffn_norm"):
+            model.norm(name + norm)
+        model.attention(name, heads, heads, model.width // heads)
+        model.matrix(name + "ffn_gate_inp", experts, model.width)
+        model.matrix(name + "ffn_gate_exps", experts, hidden, model.width)
+        model.matrix(name + "ffn_up_exps", experts, hidden, model.width)
+        model.matrix(name + "ffn_down_exps", experts, model.width, hidden)
+
+    model.write(layer)
+
+
+def write_mamba(source, target, is_second):
+    taps, states, heads, rank = 4, 128 if is_second else 16, 24, 48
+    model = RandomModel(source, target, "mamba2" if is_second else "mamba", 24, 768)
+    inner = 2 * model.width
+    file = model.file
+    file.add_head_count(0)
+    file.add_feed_forward_length(0)
+    file.add_ssm_conv_kernel(taps)
+    file.add_ssm_inner_size(inner)
+    file.add_ssm_state_size(states)
+    file.add_ssm_time_step_rank(heads if is_second else rank)
+    if is_second:
+        file.add_ssm_group_count(1)
+    convolved = inner + 2 * states if is_second else inner
+
+    def layer(name):
+        model.norm(name + "attn_norm")
+        model.matrix(name + "ssm_in", inner + convolved + (heads if is_second else 0), model.width)
+        model.tensor(name + "ssm_conv1d.weight", convolved, taps)
+        model.tensor(name + "ssm_conv1d.bias", convolved)
+        model.tensor(name + "ssm_a", *((heads, 1) if is_second else (inner, states)), mean=-1.0)
+        model.tensor(name + "ssm_d", *((heads, 1) if is_second else (inner,)), mean=1.0)
+        model.tensor(name + "ssm_dt.bias", heads if is_second else inner)
+        if is_second:
+            model.tensor(name + "ssm_norm.weight", 1, inner, mean=1.0)
+        else:
+            model.matrix(name + "ssm_x", rank + 2 * states, inner)
+            model.matrix(name + "ssm_dt", inner, rank)
+        model.matrix(name + "ssm_out", model.width, inner)
+
+    model.write(layer)
+
+
+def write_rwkv7(source, target):
+    head, hidden = 64, 3072
+    model = RandomModel(source, target, "rwkv7", 12, 768)
+    width, file = model.width, model.file
+    ranks = {"w": 64, "a": 64, "v": 32, "g": 128}
+    file.add_layer_norm_eps(1e-5)
+    file.add_head_count(0)
+    file.add_feed_forward_length(hidden)
+    file.add_wkv_head_size(head)
+    file.add_decay_lora_rank(ranks["w"])
+    file.add_iclr_lora_rank(ranks["a"])
+    file.add_value_residual_mix_lora_rank(ranks["v"])
+    file.add_gate_lora_rank(ranks["g"])
+    file.add_token_shift_count(2)
+
+    def layer_norm(name):
+        model.norm(name)
+        model.tensor(name + ".bias", width)
+
+    layer_norm("token_embd_norm")
+    model.tensor("output_norm.bias", width)
+
+    def layer(name):
+        for norm in ("attn_norm", "attn_norm_2", "time_mix_ln"):
+            layer_norm(name + norm)
+        for part, rank in ranks.items():
+            model.matrix(f"{name}time_mix_{part}1", rank, width)
+            model.matrix(f"{name}time_mix_{part}2", width, rank)
+            if part != "g":
+                model.tensor(f"{name}time_mix_{part}0.weight", width)
+        model.tensor(name + "time_mix_lerp_fused.weight", 6, 1, 1, width, mean=0.5)
+        for part in ("k_k", "k_a", "r_k"):
+            model.tensor(f"{name}time_mix_{part}.weight", width, mean=0.5)
+        for part in ("key", "value", "receptance", "output"):
+            model.matrix(f"{name}time_mix_{part}", width, width)
+        model.tensor(name + "channel_mix_lerp_k.weight", 1, 1, width, mean=0.5)
+        model.matrix(name + "channel_mix_key", hidden, width)
+        model.matrix(name + "channel_mix_value", width, hidden)
+
+    model.write(layer)
+
+
+RANDOM = {
+    "llama": ("random-llama-1.1b", write_llama),
+    "experts": ("random-olmoe-4-layers", write_experts),
+    "mamba": ("random-mamba-130m", lambda source, target: write_mamba(source, target, False)),
+    "mamba2": ("random-mamba2-130m", lambda source, target: write_mamba(source, target, True)),
+    "rwkv7": ("random-rwkv7-0.1b", write_rwkv7),
+}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=pathlib.Path)
     parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help="requantised, " + ", ".join(RANDOM))
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
     quiet = llama_cpp.llama_log_callback(lambda *a: None)  # kept: the library calls it later
     llama_cpp.llama_log_set(quiet, ctypes.c_void_p(0))
-    stem = args.source.stem.rsplit("-", 1)[0]
-    for name, file_type in (("f16", llama_cpp.LLAMA_FTYPE_MOSTLY_F16), ("q8_0", llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0),
-                            ("q4_0", llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0)):
-        requantise(args.source, args.folder / f"{stem}-{name}.gguf", file_type)
-    target = args.folder / "random-llama-1.1b-q4_k_m.gguf"
-    if not target.exists():
-        wide = args.folder / "random-llama-1.1b-f16.partial"
-        write_random_llama(args.source, wide)
+    kinds = args.kinds or ["requantised", *RANDOM]
+    if unknown := set(kinds) - {"requantised", *RANDOM}:
+        parser.error(f"no such kind: {', '.join(sorted(unknown))}")
+    if "requantised" in kinds:
+        stem = args.source.stem.rsplit("-", 1)[0]
+        for name, file_type in (("f16", llama_cpp.LLAMA_FTYPE_MOSTLY_F16), ("q8_0", llama_cpp.LLAMA_FTYPE_MOSTLY_Q8_0),
+                                ("q4_0", llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_0)):
+            requantise(args.source, args.folder / f"{stem}-{name}.gguf", file_type)
+    for kind, (name, write) in RANDOM.items():
+        target = args.folder / f"{name}-q4_k_m.gguf"
+        if kind not in kinds or target.exists():
+            continue
+        wide = args.folder / f"{name}-f16.partial"
+        write(args.source, wide)
         requantise(wide, target, llama_cpp.LLAMA_FTYPE_MOSTLY_Q4_K_M)
         wide.unlink()
 

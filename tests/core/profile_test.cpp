@@ -147,6 +147,24 @@ TEST_CASE("profile: an embedding counts the rows that it picks") {
   CHECK(session.step_times()[0].parts[0].bytes == 3 * 4 + 2 * 3 * 8 * 4);
 }
 
+TEST_CASE("profile: rows that choose their layers count what they multiply by") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({3, 1, 16}, f32));
+  const Tensor w = graph.input("w", Shape({50, 32, 16}, f32));
+  const Tensor group = graph.input("group", Shape({3, 2}, i32));
+  const std::vector<Tensor> y{grouped_linear(x, w, group)};
+  Session session(graph.program(y), {.backends = testing::backends("cpu", 1)});
+  session.enable_time_profile(true);
+  Random random(3);
+  session.forward({device(random.uniform(Shape({3, 1, 16}, f32))),
+                   device(random.uniform(Shape({50, 32, 16}, f32))),
+                   HostBuffer::of<std::int32_t>(Shape({3, 2}, i32), {1, 2, 3, 4, 5, 6})
+                       .to_device(cpu_device())});
+  const StepTime::Part& part = part_of(session.step_times()[0], "grouped_linear");
+  CHECK(part.bytes == 4 * (3 * 16 + 6 * 32 * 16 + 3 * 2 + 3 * 2 * 32));
+}
+
 TEST_CASE("profile: lines add up over runs, the longest first") {
   Profile profile;
   StepTime::Part product{.values = {"q", "k"},

@@ -22,6 +22,17 @@ void scale_row(const double* x, double factor, double shift, double* y,
   for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor + shift;
 }
 
+/// The same of one element of each channel: scale * (x - mean) * weight + bias, where a null is none.
+template <class T>
+void scale_elements(const T* x, double scale, double mean, const T* weight, const T* bias, T* y,
+                    std::int64_t channels) noexcept {
+  for (std::int64_t c = 0; c < channels; ++c) {
+    const double factor = weight == nullptr ? scale : scale * static_cast<double>(weight[c]);
+    const double shift = bias == nullptr ? 0.0 : static_cast<double>(bias[c]);
+    y[c] = static_cast<T>(static_cast<double>(x[c]) * factor + (shift - mean * factor));
+  }
+}
+
 /// sums[0] += the sum of x - centre, sums[1] += that of (x - centre)^2.
 void add_moments(const float* x, double centre, std::int64_t count, double* sums) noexcept {
   vision_kernels().add_moments(x, static_cast<float>(centre), count, sums);
@@ -72,11 +83,16 @@ class GroupNormTask final : public Task {
       const double variance = sums[1] / count - rest * rest;
       const double scale = 1 / std::sqrt(std::max(variance, 0.0) + op_.eps);
       const double mean = centre + rest;
+      const std::int64_t first = i % op_.groups * channels;
+      if (pixels_ == 1) {
+        scale_elements(x, scale, mean, weight == nullptr ? nullptr : weight + first,
+                       bias == nullptr ? nullptr : bias + first, y, channels);
+        continue;
+      }
       for (std::int64_t c = 0; c < channels; ++c) {
-        const auto channel = static_cast<std::size_t>(i % op_.groups * channels + c);
         const double factor =
-            scale * (weight == nullptr ? 1.0 : static_cast<double>(weight[channel]));
-        const double shift = bias == nullptr ? 0.0 : static_cast<double>(bias[channel]);
+            scale * (weight == nullptr ? 1.0 : static_cast<double>(weight[first + c]));
+        const double shift = bias == nullptr ? 0.0 : static_cast<double>(bias[first + c]);
         scale_row(x + c * pixels_, factor, shift - mean * factor, y + c * pixels_, pixels_);
       }
     }

@@ -67,7 +67,7 @@ class ReduceTask final : public Task {
   }
 
  private:
-  static constexpr std::int64_t lanes = 16;
+  static constexpr std::int64_t lanes = 16, shortest_row = 64;
   struct Sums {
     alignas(64) std::byte bytes[block_elements * 8];
   };
@@ -85,16 +85,20 @@ class ReduceTask final : public Task {
     const auto* x = context.pointer<const std::byte>(x_);
     const DType dtype = x_.shape.dtype();
     const std::int64_t unit = block_bytes(dtype);
+    // Of one row of the last kept axis where these are long, and gathered from several otherwise.
+    const std::int64_t length = kept_.sizes[static_cast<std::size_t>(kept_.rank - 1)];
+    const bool are_long = kept_.rank == 1 || length >= shortest_row;
     Sums sums;
     BlockBuffer stored, wide;
-    for (std::int64_t i = range.begin; i < range.end; i += block_elements) {
-      const std::int64_t count = std::min(block_elements, range.end - i);
+    std::int64_t count = 0;
+    for (std::int64_t i = range.begin; i < range.end; i += count) {
+      count = std::min(block_elements, range.end - i);
+      if (are_long) count = std::min(count, length - i % length);
+      const std::int64_t first = are_long ? kept_.offset(i) : 0;
       start(sums, count);
       for (std::int64_t j = 0; j < elements_; ++j) {
-        const std::byte* row = x + folded_.offset(j);
-        if (kept_.rank == 1) {
-          row += i * unit;
-        } else {
+        const std::byte* row = x + folded_.offset(j) + first;
+        if (!are_long) {
           kept_.gather(row, unit, i, count, stored.bytes);
           row = stored.bytes;
         }
@@ -104,7 +108,7 @@ class ReduceTask final : public Task {
         }
         accumulate(type_, meaning_.gathering, row, count, sums.bytes, count);
       }
-      for (std::int64_t j = 0; j < count; ++j) finish(context, sums, j, i + j);
+      finish_block(context, sums, i, count);
     }
   }
 
@@ -163,6 +167,18 @@ class ReduceTask final : public Task {
     } else {
       store_double(dtype, y, value);
     }
+  }
+
+  void finish_block(const TaskContext& context, const Sums& sums, std::int64_t output,
+                    std::int64_t count) const noexcept {
+    if (is_whole_ || y_.shape.dtype() != DType::f32) {
+      for (std::int64_t j = 0; j < count; ++j) finish(context, sums, j, output + j);
+      return;
+    }
+    const auto* const values = reinterpret_cast<const double*>(sums.bytes);
+    auto* const y = context.pointer<float>(y_) + output;
+    const double divisor = meaning_.divides ? static_cast<double>(elements_) : 1.0;
+    for (std::int64_t j = 0; j < count; ++j) y[j] = static_cast<float>(values[j] / divisor);
   }
 
   Operand x_, y_;

@@ -16,7 +16,7 @@ namespace lowering {
 
 /// The steps that one FusedPoints stands for.
 struct PointGroup {
-  static constexpr std::size_t max_members = 8, max_inputs = 16;
+  static constexpr std::size_t max_members = 10, max_inputs = 16;
 
   /// An operand of a member: the result of a member before it, or an input of the fused step.
   struct Source {

@@ -139,6 +139,24 @@ TEST_CASE("adapted: weights that are turned, and picked by a loop's number") {
   CHECK(notes_of(test.check({linear(x, transpose(turned)), y}, 1e-3)).empty());
 }
 
+TEST_CASE("adapted: element-wise ops read constants in any order") {
+  for (const DType type : {f32, f16, f64}) {
+    INFO(name(type));
+    Case test;
+    const Tensor x = test.input(Shape({7, 3, 600}, type));
+    const Tensor taps = test.constant("taps", Shape({600, 4}, type));
+    const Tensor table = test.constant("table", Shape({2, 600, 3}, type));
+    Tensor sum = x;
+    for (std::int64_t i = 0; i < 4; ++i) {
+      sum = sum * squeeze(slice(taps, 1, i, i + 1), 1);
+    }
+    test.check({sum, silu(x + permute(slice(table, 0, 1, 2), {0, 2, 1})),
+                x * flip(squeeze(slice(taps, 1, 2, 3), 1), 0),
+                slice(x, 2, 0, 500) - slice(squeeze(slice(taps, 1, 0, 1), 1), 0, 100, 600)},
+               type == f16 ? 2e-3 : 1e-4);
+  }
+}
+
 TEST_CASE("adapted: an embedding of a part of a table that a linear layer shares") {
   for (const DType type : weight_types) {
     INFO(name(type));

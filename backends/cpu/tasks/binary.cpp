@@ -143,9 +143,9 @@ PointStep vector_point(const Step& step) {
 }
 
 template <PointStep (*point)(const Step&)>
-std::unique_ptr<Task> make_vector(const Step& step, Compiler&) {
+std::unique_ptr<Task> make_vector(const Step& step, Compiler& compiler) {
   if (suits_floats(step)) return std::make_unique<FloatTask>(step);
-  return std::make_unique<PointTask>(point(step));
+  return std::make_unique<PointTask>(point(step), compiler);
 }
 
 template <class Op>

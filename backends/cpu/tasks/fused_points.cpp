@@ -10,9 +10,10 @@ namespace {
 /// Every block through all members.
 class FusedPointsTask final : public Task {
  public:
-  explicit FusedPointsTask(const Step& step) : y_(step.output), count_(y_.shape.elements()) {
+  FusedPointsTask(const Step& step, Compiler& compiler)
+      : y_(step.output), count_(y_.shape.elements()) {
     const PointGroup& group = *step.op.as<FusedPoints>()->group;
-    for (std::size_t i = 0; i < group.members.size(); ++i) add(i, group, step.inputs);
+    for (std::size_t i = 0; i < group.members.size(); ++i) add(i, group, step.inputs, compiler);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -45,7 +46,8 @@ class FusedPointsTask final : public Task {
   };
   using Buffers = std::array<BlockBuffer, PointGroup::max_members - 1>;
 
-  void add(std::size_t index, const PointGroup& group, std::span<const Operand> inputs) {
+  void add(std::size_t index, const PointGroup& group, std::span<const Operand> inputs,
+           Compiler& compiler) {
     const PointGroup::Member& member = group.members[index];
     const PointStep point = kernel_of(member.op.def())->point(group.step_of(index, inputs));
     Member& added = members_.emplace_back(member.op, point.function);
@@ -55,7 +57,7 @@ class FusedPointsTask final : public Task {
       const PointGroup::Source& source = member.sources[i];
       Source& from = added.sources.emplace_back(source.index, DType::f32);
       if (!source.is_member) {
-        from.reader.emplace(point.step.inputs[i], y_.shape, point.inputs);
+        from.reader.emplace(point.step.inputs[i], y_.shape, point.inputs, compiler);
       } else if (point.inputs == Reader::As::computed) {
         from.widened_from = group.members[source.index].output.shape.dtype();
       }

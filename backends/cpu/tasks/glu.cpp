@@ -104,7 +104,7 @@ std::unique_ptr<Task> make_glu(const Step& step, Compiler& compiler) {
   if (takes_rows(step)) {
     return std::make_unique<GluTask>(step, compiler);
   }
-  return std::make_unique<PointTask>(glu_point(step));
+  return std::make_unique<PointTask>(glu_point(step), compiler);
 }
 
 }  // namespace

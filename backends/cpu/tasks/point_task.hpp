@@ -60,14 +60,14 @@ inline PointStep point_step(const Step& step, const PointFunctions& functions) {
 /// Every block of the output through the function.
 class PointTask final : public Task {
  public:
-  explicit PointTask(const PointStep& point)
+  PointTask(const PointStep& point, Compiler& compiler)
       : y_(point.step.output),
         op_(point.step.op),
         function_(point.function),
         count_(y_.shape.elements()),
         narrows_(point.narrows()) {
     for (const Operand& input : point.step.inputs) {
-      inputs_.emplace_back(input, y_.shape, point.inputs);
+      inputs_.emplace_back(input, y_.shape, point.inputs, compiler);
     }
   }
 
@@ -102,8 +102,8 @@ class PointTask final : public Task {
 
 /// Kernel::make of a kernel whose Kernel::point is `point`.
 template <PointStep (*point)(const Step& step)>
-std::unique_ptr<Task> make_point_task(const Step& step, Compiler&) {
-  return std::make_unique<PointTask>(point(step));
+std::unique_ptr<Task> make_point_task(const Step& step, Compiler& compiler) {
+  return std::make_unique<PointTask>(point(step), compiler);
 }
 
 /// The kernel of `Op` that computes every step so.

@@ -1,5 +1,7 @@
 #include "reader.hpp"
 
+#include "../dense_constant.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -63,6 +65,16 @@ std::int64_t Loops::offset(std::int64_t position) const noexcept {
   return rank == 0 ? 0 : result + position * steps[0];
 }
 
+std::optional<std::int64_t> Loops::run_at(std::int64_t unit, std::int64_t first,
+                                          std::int64_t count) const noexcept {
+  if (rank == 0) return std::nullopt;
+  const auto last = static_cast<std::size_t>(rank - 1);
+  if (steps[last] != unit || (rank > 1 && first % sizes[last] + count > sizes[last])) {
+    return std::nullopt;
+  }
+  return offset(first);
+}
+
 void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
                    std::byte* to) const noexcept {
   if (count <= 0) return;
@@ -98,10 +110,29 @@ void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first,
   }
 }
 
-Reader::Reader(const Operand& operand, const Shape& output, As as)
-    : operand_(operand),
-      unit_(block_bytes(operand.shape.dtype())),
-      converts_(as == As::computed && !is_computed_as_stored(operand.shape.dtype())) {
+namespace {
+
+/// Whether a constant is worth a dense copy: it is read with gaps, and more often than once.
+bool is_copied(const Operand& operand, const Shape& output) {
+  constexpr std::int64_t most_bytes = 1 << 20;
+  if (operand.place.kind != Place::Kind::constant || operand.is_contiguous()) return false;
+  for (int i = 0; i < operand.shape.rank(); ++i) {
+    if (operand.shape[i] > 1 && operand.strides[static_cast<std::size_t>(i)] == 0) return false;
+  }
+  return operand.shape.bytes() <= most_bytes && operand.shape.elements() < output.elements();
+}
+
+}  // namespace
+
+Reader::Reader(const Operand& given, const Shape& output, As as, Compiler& compiler)
+    : operand_(given),
+      unit_(block_bytes(given.shape.dtype())),
+      converts_(as == As::computed && !is_computed_as_stored(given.shape.dtype())) {
+  if (is_copied(given, output)) {
+    copy_ = compiler.prepare(given, dense_constant());
+    operand_.strides = dense_strides(given.shape);
+  }
+  const Operand& operand = operand_;
   const int rank = output.rank();
   for (int i = 0; i < rank; ++i) {
     const int own = i - (rank - operand.shape.rank());
@@ -109,22 +140,21 @@ Reader::Reader(const Operand& operand, const Shape& output, As as)
     loops_.push(output[i], fixed ? 0 : operand.strides[static_cast<std::size_t>(own)]);
   }
   single_ = loops_.rank == 0 || (loops_.rank == 1 && loops_.steps[0] == 0);
-  dense_ = loops_.rank == 1 && loops_.steps[0] == unit_;
 }
 
 Reader::Block Reader::read(const TaskContext& context, std::int64_t first, std::int64_t count,
                            BlockBuffer& buffer) const noexcept {
-  const auto* start = context.pointer<const std::byte>(operand_);
+  const auto* start = copy_ ? context.constant<HostBuffer>(*copy_).bytes()
+                            : context.pointer<const std::byte>(operand_);
   const DType dtype = operand_.shape.dtype();
   if (single_) {
     if (!converts_) return {start, 0};
     widen(dtype, start, buffer.bytes, 1);
     return {buffer.bytes, 0};
   }
-  if (dense_) {
-    const std::byte* from = start + first * unit_;
-    if (!converts_) return {from, 1};
-    widen(dtype, from, buffer.bytes, count);
+  if (const auto offset = loops_.run_at(unit_, first, count)) {
+    if (!converts_) return {start + *offset, 1};
+    widen(dtype, start + *offset, buffer.bytes, count);
     return {buffer.bytes, 1};
   }
   if (!converts_) {

@@ -8,6 +8,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 
 namespace tenon::cpu {
 
@@ -32,6 +33,9 @@ struct Loops {
   void push(std::int64_t size, std::int64_t step) noexcept;
   /// Bytes to element `position` of the row-major order.
   std::int64_t offset(std::int64_t position) const noexcept;
+  /// Where elements [first, first + count) of the row-major order lie side by side, if they do.
+  std::optional<std::int64_t> run_at(std::int64_t unit, std::int64_t first,
+                                     std::int64_t count) const noexcept;
   /// Copies elements [first, first + count) of the row-major order, `unit` bytes each: 1, 2, 4, 8.
   void gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
               std::byte* to) const noexcept;
@@ -41,7 +45,7 @@ class Reader {
  public:
   /// As: raw gives the elements as they are stored, computed gives them as compute_type(dtype).
   enum class As : std::uint8_t { raw, computed };
-  Reader(const Operand& operand, const Shape& output, As as);
+  Reader(const Operand& operand, const Shape& output, As as, Compiler& compiler);
 
   struct Block {
     const void* data;
@@ -57,7 +61,8 @@ class Reader {
   Loops loops_;
   std::int64_t unit_;
   bool converts_;
-  bool dense_ = false, single_ = false;
+  bool single_ = false;
+  std::optional<PreparedIndex> copy_;  ///< of a constant, dense
 };
 
 /// Threads divide flat arrays into pieces of this many elements, so that no two write to one cache

@@ -260,12 +260,12 @@ class SearchsortedTask final : public Task {
   using Key = decltype(ordered(T{}));
 
  public:
-  explicit SearchsortedTask(const Step& step)
+  SearchsortedTask(const Step& step, Compiler& compiler)
       : sorted_(step.inputs[0]),
         y_(step.output),
         right_(step.op.as<Searchsorted>()->right),
         rows_(sorted_, sorted_.shape.rank() - 1),
-        values_(step.inputs[1], step.output.shape, Reader::As::computed),
+        values_(step.inputs[1], step.output.shape, Reader::As::computed, compiler),
         step_(rows_.size() <= 1
                   ? 0
                   : sorted_.strides[static_cast<std::size_t>(sorted_.shape.rank() - 1)]),
@@ -316,9 +316,9 @@ class SearchsortedTask final : public Task {
   std::int64_t step_, per_row_;
 };
 
-std::unique_ptr<Task> make_searchsorted(const Step& step, Compiler&) {
+std::unique_ptr<Task> make_searchsorted(const Step& step, Compiler& compiler) {
   return with_type(step, [&]<class T>(T) -> std::unique_ptr<Task> {
-    return std::make_unique<SearchsortedTask<T>>(step);
+    return std::make_unique<SearchsortedTask<T>>(step, compiler);
   });
 }
 

@@ -188,6 +188,8 @@ def write_rwkv7(source, target):
         for norm in ("attn_norm", "attn_norm_2", "time_mix_ln"):
             layer_norm(name + norm)
         for part, rank in ranks.items():
+            if part == "v" and name == "blk.0.":  # which nothing reads there
+                rank = ranks["a"]
             model.matrix(f"{name}time_mix_{part}1", rank, width)
             model.matrix(f"{name}time_mix_{part}2", width, rank)
             if part != "g":

@@ -29,28 +29,44 @@ inline int nearest(double value, int low, int high) noexcept {
   return static_cast<int>(std::clamp<double>(value, low, high) - low + 0.5) + low;
 }
 
-/// Integers of a range as a codebook: `level` is the nearest one.
+/// Integers of a range as a codebook.
 template <int least, int most>
 struct Integers {
   static constexpr int low = least, high = most;
-  static double level(double value) noexcept { return nearest(value, low, high); }
 };
+template <class Codebook>
+inline constexpr bool are_integers = false;
+template <int least, int most>
+inline constexpr bool are_integers<Integers<least, most>> = true;
+
+/// What follows for integers of [low, high], with AVX2 where the machine has it; `in` has a multiple of
+/// 8 elements.
+double squared_error(std::span<const float> in, double scale, int low, int high) noexcept;
+float fit_scale(std::span<const float> in, int low, int high) noexcept;
 
 /// The squared error of `in` under one scale.
 template <class Codebook>
 double squared_error(std::span<const float> in, double scale) noexcept {
-  double sum = 0;
-  for (const double x : in) {
-    const double difference = x - scale * Codebook::level(ratio(x, scale));
-    sum += difference * difference;
+  if constexpr (are_integers<Codebook>) {
+    return squared_error(in, scale, Codebook::low, Codebook::high);
+  } else {
+    double sum = 0;
+    for (const double x : in) {
+      const double difference = x - scale * Codebook::level(ratio(x, scale));
+      sum += difference * difference;
+    }
+    return sum;
   }
-  return sum;
 }
 
-/// Sums over `in` of x times its level under 1 / factor, and of the squares of these levels. In
-/// four parts each, so that additions need not wait for one another.
+/// Of x and their levels under 1 / factor: sums of products, and of the levels' squares.
+struct LevelSums {
+  double product, square;
+};
+
+/// In four parts each, so that additions need not wait for one another.
 template <class Codebook>
-std::pair<double, double> level_sums(std::span<const float> in, double factor) noexcept {
+LevelSums level_sums(std::span<const float> in, double factor) noexcept {
   double product[4] = {}, square[4] = {};
   for (std::size_t i = 0; i < in.size(); i += 4) {
     for (std::size_t lane = 0; lane < 4; ++lane) {
@@ -64,9 +80,11 @@ std::pair<double, double> level_sums(std::span<const float> in, double factor) n
           (square[0] + square[1]) + (square[2] + square[3])};
 }
 
-/// The scale, of either sign, under which the codebook's levels lie closest to `in`; 0 for zeros.
-template <class Codebook>
-float fit_scale(std::span<const float> in) noexcept {
+/// The scale, of either sign, under which levels from `low` to `high` lie closest to `in`; 0 for zeros.
+/// `sums(factor)`: LevelSums.
+template <class Sums>
+[[gnu::always_inline]] inline float fit_scale_by(std::span<const float> in, int low, int high,
+                                                 const Sums& sums) noexcept {
   double extreme = 0;
   for (const double x : in) {
     if (std::fabs(x) > std::fabs(extreme)) extreme = x;
@@ -75,12 +93,11 @@ float fit_scale(std::span<const float> in) noexcept {
 
   // Either end of the codebook may stand for the extreme element, give or take a part of a step.
   constexpr int steps = 9;
-  double best_scale = extreme / Codebook::low, best_gain = -1.0;
-  for (const int end : {Codebook::low, Codebook::high}) {
+  double best_scale = extreme / low, best_gain = -1.0;
+  for (const int end : {low, high}) {
     for (int step = -steps; step <= steps; ++step) {
       const double target = end * (1.0 + 0.02 * step);
-      const double factor = target / extreme;
-      const auto [product, square] = level_sums<Codebook>(in, factor);
+      const auto [product, square] = sums(target / extreme);
       // The error of the least-squares scale is sum x^2 - gain.
       const double gain = square > 0 ? product * product / square : 0.0;
       if (gain > best_gain) {
@@ -90,6 +107,16 @@ float fit_scale(std::span<const float> in) noexcept {
     }
   }
   return static_cast<float>(best_scale);
+}
+
+template <class Codebook>
+float fit_scale(std::span<const float> in) noexcept {
+  if constexpr (are_integers<Codebook>) {
+    return fit_scale(in, Codebook::low, Codebook::high);
+  } else {
+    return fit_scale_by(in, Codebook::low, Codebook::high,
+                        [in](double factor) { return level_sums<Codebook>(in, factor); });
+  }
 }
 
 /// Integer scales of a block's sub-blocks under one f16 scale.

@@ -306,6 +306,9 @@ class Maker:
             column = np.take(x, range(0, 1), axis=axis) if size else x
             dims = [2, *x.shape]
             self.cases.add("broadcast_to", [column], np.ascontiguousarray(np.broadcast_to(column, dims)), {"dims": dims})
+            like = as_type(np.zeros(dims), "u8")
+            self.cases.add("broadcast_to", [column, like], np.ascontiguousarray(np.broadcast_to(column, dims)))
+            self.cases.add("reshape", [x, as_type(np.zeros(x.shape[::-1]), "f32")], x.reshape(x.shape[::-1]))
             self.cases.add("stop_gradient", [column], column)
             self.cases.add("after", [column, x], column)
             before, after = ([int(v) for v in self.rng.integers(0, 3, x.ndim)] for _ in range(2))

@@ -1,10 +1,12 @@
 #include "graph/grad_impl.hpp"
 #include "graph/graph_impl.hpp"
 #include "graph/inline_repeats.hpp"
+#include "ops/support.hpp"
 
 #include <tenon/grad.hpp>
 #include <tenon/ops/after.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/broadcast_to.hpp>
 #include <tenon/ops/fill.hpp>
 
 #include <algorithm>
@@ -29,6 +31,15 @@ std::string described(const Tensor& tensor, std::size_t number) {
   return fmt::format("{} {}",
                      own.empty() ? fmt::format("parameter {}", number) : fmt::format("'{}'", own),
                      to_string(tensor.shape()));
+}
+
+/// The same dtype and rank, and sizes that may be equal.
+bool agrees(const Shape& a, const Shape& b) {
+  if (a.dtype() != b.dtype() || a.rank() != b.rank()) return false;
+  for (int i = 0; i < a.rank(); ++i) {
+    if (!sizes_agree(a[i], b[i])) return false;
+  }
+  return true;
 }
 
 /// A tensor's value without axis tags: ops' gradients count axes.
@@ -97,8 +108,7 @@ class BackwardPass {
       inputs.push_back(plain(graph_, kept(input, node.region, upstream)));
     }
     const Tensor output = plain(graph_, kept(&node, node.region, upstream));
-    const std::vector<Tensor> gradients =
-        node.op->gradient(node.attributes, {inputs, output, upstream});
+    const std::vector<Tensor> gradients = gradients_of(node, {inputs, output, upstream}, place);
     if (gradients.size() != inputs.size()) {
       throw Error(Errc::shape_mismatch, place,
                   fmt::format("its gradient gave {} tensors for {} operands", gradients.size(),
@@ -108,12 +118,32 @@ class BackwardPass {
       if (gradients[i].is_empty() || !depends_.contains(node.inputs[i])) continue;
       const Shape& want = inputs[i].shape();
       const Shape& got = gradients[i].shape();
-      if (!(got.without_tags() == want.without_tags())) {
+      if (!agrees(got, want)) {
         throw Error(Errc::shape_mismatch, place,
                     fmt::format("its gradient gave {} for operand {}, which is {}", to_string(got),
                                 i, to_string(want)));
       }
-      add(node.inputs[i], got.has_tags() ? gradients[i].with_tags({}) : gradients[i]);
+      const Tensor gradient = got.has_tags() ? gradients[i].with_tags({}) : gradients[i];
+      // Sizes that turn out to differ, as an operand's 1 that has been broadcast, are refused then.
+      const bool is_open = !(gradient.shape() == want.without_tags());
+      add(node.inputs[i], is_open ? broadcast_like(gradient, inputs[i]) : gradient);
+    }
+  }
+
+  /// What the op's gradient records. Where sizes are not known, an error in it means that it needs
+  /// one of them.
+  static std::vector<Tensor> gradients_of(const Node& node, const Backward& at,
+                                          const std::string& place) {
+    try {
+      return node.op->gradient(node.attributes, at);
+    } catch (const Error& error) {
+      const bool is_open =
+          !at.output.shape().is_static() || std::ranges::any_of(at.inputs, [](const Tensor& input) {
+            return !input.shape().is_static();
+          });
+      if (!is_open || error.code() == Errc::out_of_memory) throw;
+      throw Error(Errc::unsupported, place,
+                  fmt::format("its gradient needs sizes that are not known: {}", error.message()));
     }
   }
 

@@ -1,3 +1,5 @@
+#include "ops/filled.hpp"
+#include "ops/filter_gradient.hpp"
 #include "ops/gradient.hpp"
 #include "ops/positions.hpp"
 #include "ops/rows.hpp"
@@ -269,6 +271,8 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
     if (!op.has_table) return plain(x);
     return merge_axes(gather(plain(x).with_tags({}), in[op.table_index()].with_tags({}), 0), 1, 2);
   };
+  for (const Tensor& operand : in.first(2))
+    require_known_sizes(Attention::name, operand.shape(), 2);
   const Tensor every_key = rows_of(in[1]);  // [B, T, Hkv, D]
   const std::int64_t groups = in[1].dim(2), shared = groups == 0 ? 1 : in[0].dim(2) / groups;
   const std::int64_t queries = in[0].dim(1), keys = every_key.dim(1);
@@ -281,13 +285,15 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
   if (op.softcap != 0) scores = op.softcap * tanh(scores * (1 / op.softcap));
 
   const Tensor key = iota(every_key, 1, i32).with_tags({});
-  Tensor first = op.has_position ? in[3] : scalar_like(key, static_cast<double>(keys - queries));
+  const Tensor steps = size_along(in[0], 1, i32);
+  Tensor first = op.has_position ? in[3] : size_along(every_key, 1, i32) - steps;
   // [B, 1, 1, 1] where each row has its own.
   if (op.has_position && first.rank() == 1)
-    first = split_axis(first.with_tags({}), 0, {first.dim(0), 1, 1, 1});
+    first = split_axis(first.with_tags({}), 0, {-1, 1, 1, 1});
   const Tensor query = unsqueeze(iota(in[0], 1, i32).with_tags({}), 1) + first;  // [S, 1]
-  Tensor sees = op.causal ? le(key, query) : lt(key, first + static_cast<double>(queries));
-  if (op.window > 0 && op.window < keys + queries) {
+  Tensor sees = op.causal ? le(key, query) : lt(key, first + steps);
+  const bool is_open = !is_static(keys) || !is_static(queries);
+  if (op.window > 0 && (is_open || op.window < keys + queries)) {
     const auto window = static_cast<double>(op.window);
     sees = logical_and(sees, gt(key, query - window));
     if (!op.causal) sees = logical_and(sees, lt(key, query + window));
@@ -306,7 +312,9 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
   }
   if (keys != 0) {
     const Tensor limit = scalar_like(scores, hidden / 2);
-    weights = weights * cast(gt(max(scores, 3, true), limit), dtype);
+    const Tensor sees_one =  // there may turn out to be no key
+        is_static(keys) ? gt(max(scores, 3, true), limit) : any(gt(scores, limit), 3, true);
+    weights = weights * cast(sees_one, dtype);
   }
   const Tensor mixed = matmul(split_axis(weights, 1, {groups, shared}), v);  // [B, Hkv, n, S, Dv]
   return cast(permute(merge_axes(mixed, 1, 2), {0, 2, 1, 3}), in[0].dtype());

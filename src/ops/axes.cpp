@@ -4,7 +4,9 @@
 #include "ops/view.hpp"
 
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/reshape.hpp>
 
+#include <algorithm>
 #include <vector>
 
 namespace tenon {
@@ -180,8 +182,10 @@ std::vector<Tensor> SplitAxis::gradient(const Backward& at) const {
 }
 
 std::vector<Tensor> MergeAxes::gradient(const Backward& at) const {
+  const Tensor& x = at.inputs[0];
   SplitAxis op{.axis = axis, .sizes = {}};
-  for (std::int64_t i = axis; i < axis + count; ++i) op.sizes.push_back(at.inputs[0].dim(i));
+  for (std::int64_t i = axis; i < axis + count; ++i) op.sizes.push_back(x.dim(i));
+  if (!std::ranges::all_of(op.sizes, is_static)) return {reshape_like(at.upstream, x)};
   return {record(op, {at.upstream}, std::source_location::current())};
 }
 

@@ -14,29 +14,57 @@ namespace tenon {
 
 TENON_DEFINE_OP(broadcast_to, BroadcastTo);
 
+namespace {
+
+/// x with as many axes as `sizes`, each of the size that `size_of(axis, own size)` returns.
+template <class SizeOf>
+Shape with_sizes(const Shape& x, int rank, SizeOf&& size_of) {
+  std::vector<Axis> axes;
+  for (int i = 0; i < rank; ++i) {
+    const int own = i - (rank - x.rank());
+    if (own < 0) {
+      axes.emplace_back(size_of(i, std::int64_t{1}));
+    } else {
+      axes.emplace_back(x.tag(own), size_of(i, x[own]));
+    }
+  }
+  return {std::span<const Axis>(axes), x.dtype()};
+}
+
+Shape infer_like(const Shape& x, const Shape& like) {
+  const auto refuse = [&](std::string_view why) {
+    fail(Errc::shape_mismatch, BroadcastTo::name,
+         fmt::format("{} to the sizes of {}: {}", to_string(x), to_string(like), why));
+  };
+  if (like.rank() < x.rank()) refuse("fewer sizes than axes");  // C1
+  return with_sizes(x, like.rank(), [&](int axis, std::int64_t own) {
+    if (own != 1 && !sizes_agree(own, like[axis])) refuse("only axes of size 1 repeat");
+    return like[axis];
+  });
+}
+
+}  // namespace
+
 Shape BroadcastTo::infer(std::span<const Shape> in) const {
   require_plain(name, in[0]);  // C3
+  if (in.size() > 1) {
+    if (!dims.empty()) fail(Errc::bad_attribute, name, "both dims and an array of sizes");  // C4
+    return infer_like(in[0], in[1]);
+  }
   const auto refuse = [&](Errc code, std::string_view why) {
     fail(code, name,
          fmt::format("{} to [{}]: {}", to_string(in[0]), fmt::join(dims.span(), ", "), why));
   };
-  const int added = static_cast<int>(dims.size()) - in[0].rank();
+  const int rank = static_cast<int>(dims.size()), added = rank - in[0].rank();
   if (added < 0) refuse(Errc::shape_mismatch, "fewer sizes than axes");  // C1
-  std::vector<Axis> axes;
-  for (int i = 0; i < static_cast<int>(dims.size()); ++i) {
-    const std::int64_t wanted = dims[static_cast<std::size_t>(i)];
-    if (wanted < (i < added ? 0 : -1)) refuse(Errc::bad_shape, "a size is negative");  // C2
-    if (i < added) {
-      axes.emplace_back(wanted);
-      continue;
-    }
-    const Axis own = in[0].axis_at(i - added);
-    if (wanted >= 0 && own.size != 1 && !sizes_agree(own.size, wanted)) {  // C1
+  return with_sizes(in[0], rank, [&](int axis, std::int64_t own) {
+    const std::int64_t wanted = dims[static_cast<std::size_t>(axis)];
+    if (wanted < (axis < added ? 0 : -1)) refuse(Errc::bad_shape, "a size is negative");  // C2
+    if (wanted >= 0 && own != 1 && !sizes_agree(own, wanted)) {                           // C1
       refuse(Errc::shape_mismatch, "only axes of size 1 repeat");
     }
-    axes.emplace_back(own.tag, wanted == -1 ? own.size : wanted);
-  }
-  return {std::span<const Axis>(axes), in[0].dtype()};
+    return wanted == -1 ? own : wanted;
+  });
 }
 
 void BroadcastTo::reference(std::span<const HostView> in, const HostView& out) const {
@@ -49,7 +77,9 @@ bool BroadcastTo::view(const HostView& in, const Shape& out, ViewPlacement& plac
 }
 
 std::vector<Tensor> BroadcastTo::gradient(const Backward& at) const {
-  return {sum_to(at.upstream, at.inputs[0].shape())};
+  std::vector<Tensor> result(at.inputs.size());
+  result[0] = sum_to(at.upstream, at.inputs[0].shape());
+  return result;
 }
 
 Tensor broadcast_to(const Tensor& x, std::span<const std::int64_t> dims,
@@ -64,6 +94,11 @@ Tensor broadcast_to(const Tensor& x, std::initializer_list<Axis> dims,
   for (const Axis& axis : dims) sizes.push_back(axis.size);
   return tagged(broadcast_to(x, sizes, where), {dims.begin(), dims.size()}, BroadcastTo::name,
                 where);
+}
+
+Tensor broadcast_like(const Tensor& x, const Tensor& like, const std::source_location& where) {
+  if (like.shape(where).is_static()) return broadcast_to(x, like.shape().dims(), where);
+  return record(BroadcastTo{}, {x, like}, where);
 }
 
 namespace {

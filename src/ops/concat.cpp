@@ -1,9 +1,12 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
+#include "ops/filled.hpp"
 #include "ops/support.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/concat.hpp>
+#include <tenon/ops/gather.hpp>
+#include <tenon/ops/operators.hpp>
 #include <tenon/ops/slice.hpp>
 
 #include <vector>
@@ -53,7 +56,24 @@ void Concat::reference(std::span<const HostView> in, const HostView& out) const 
   }
 }
 
+namespace {
+
+/// The gradients of parts whose sizes are not all known: what stands at their places in the whole.
+std::vector<Tensor> open_parts(const Backward& at, std::int64_t axis) {
+  std::vector<Tensor> parts;
+  Tensor begin;
+  for (const Tensor& input : at.inputs) {
+    const Tensor places = iota(input, axis, i64), size = size_along(input, axis, i64);
+    parts.push_back(gather(at.upstream, begin.is_empty() ? places : places + begin, axis));
+    begin = begin.is_empty() ? size : begin + size;
+  }
+  return parts;
+}
+
+}  // namespace
+
 std::vector<Tensor> Concat::gradient(const Backward& at) const {
+  if (!is_static(at.upstream.dim(axis))) return open_parts(at, axis);
   std::vector<Tensor> parts;
   std::int64_t begin = 0;
   for (const Tensor& input : at.inputs) {

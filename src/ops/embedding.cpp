@@ -1,8 +1,8 @@
+#include "ops/filled.hpp"
 #include "ops/rows.hpp"
 
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/embedding.hpp>
-#include <tenon/ops/fill.hpp>
 #include <tenon/ops/scatter.hpp>
 
 #include <array>
@@ -60,7 +60,7 @@ void Embedding::reference(std::span<const HostView> in, const HostView& out) con
 std::vector<Tensor> Embedding::gradient(const Backward& at) const {
   const Tensor& table = at.inputs[1];
   if (is_block(table.dtype())) return {Tensor(), Tensor()};
-  const Tensor zeros = full_like(cast(table, dtype), 0);
+  const Tensor zeros = filled_like(table, 0, dtype);
   return {Tensor(), cast(index_add(zeros, at.inputs[0], at.upstream, 0), table.dtype())};
 }
 

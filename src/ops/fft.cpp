@@ -1,5 +1,6 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
+#include "ops/filled.hpp"
 #include "ops/gradient.hpp"
 #include "ops/support.hpp"
 
@@ -151,10 +152,8 @@ std::vector<Tensor> Fft::gradient(const Backward& at) const {
   Fft other = *this;
   other.inverse = !inverse;
   const Tensor g = record(other, {at.upstream}, std::source_location::current());
-  const std::int64_t n = at.output.shape()[static_cast<int>(axis)];
-  if (n == 0) return {g};
-  const auto size = static_cast<double>(n);
-  return {g * (inverse ? 1 / size : size)};
+  const Tensor size = size_along(at.output, axis, g.dtype());
+  return {inverse ? g / size : g * size};
 }
 
 double Fft::flops(std::span<const Shape> in, const Shape&) const {

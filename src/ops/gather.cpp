@@ -1,8 +1,8 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
+#include "ops/filled.hpp"
 #include "ops/support.hpp"
 
-#include <tenon/ops/fill.hpp>
 #include <tenon/ops/gather.hpp>
 #include <tenon/ops/scatter.hpp>
 
@@ -102,12 +102,12 @@ void TakeAlong::reference(std::span<const HostView> in, const HostView& out) con
 }
 
 std::vector<Tensor> Gather::gradient(const Backward& at) const {
-  const Tensor zeros = full_like(at.inputs[0], 0);
+  const Tensor zeros = filled_like(at.inputs[0], 0);
   return {index_add(zeros, at.inputs[1], at.upstream, axis), Tensor()};
 }
 
 std::vector<Tensor> TakeAlong::gradient(const Backward& at) const {
-  const Tensor zeros = full_like(at.inputs[0], 0);
+  const Tensor zeros = filled_like(at.inputs[0], 0);
   return {scatter(zeros, at.inputs[1], at.upstream, axis, "add"), Tensor()};
 }
 

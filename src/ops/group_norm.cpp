@@ -1,11 +1,11 @@
 #include "ops/builder.hpp"
-#include "ops/filter_gradient.hpp"
 #include "ops/gradient.hpp"
 #include "ops/support.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/group_norm.hpp>
 #include <tenon/ops/norm.hpp>
+#include <tenon/ops/reshape.hpp>
 #include <tenon/ops/unary.hpp>
 
 #include <algorithm>
@@ -76,9 +76,7 @@ void GroupNorm::reference(std::span<const HostView> in, const HostView& out) con
 }
 
 std::vector<Tensor> GroupNorm::gradient(const Backward& at) const {
-  const Shape& shape = at.inputs[0].shape();
-  require_known_sizes(name, shape, 1);
-  const int rank = shape.rank();
+  const int rank = at.inputs[0].rank();
   const auto along_channels = [&](Tensor row) {
     for (int i = 2; i < rank; ++i) row = unsqueeze(row, -1);
     return row;
@@ -88,9 +86,7 @@ std::vector<Tensor> GroupNorm::gradient(const Backward& at) const {
     const Tensor centred = grouped - mean(grouped, {-1}, true);
     const Tensor variance = mean(square(centred), {-1}, true);
     Tensor y = centred * rsqrt(variance + eps);
-    // [N, groups, C / groups * ...] back to x's axes, the last one first.
-    for (int i = rank - 1; i >= 2; --i) y = split_axis(y, 2, {-1, shape[i]});
-    y = merge_axes(y, 1, 2);
+    y = reshape_like(y, in[0]);
     if (in.size() > 1) y = y * along_channels(in[1]);
     if (in.size() > 2) y = y + along_channels(in[2]);
     return y;

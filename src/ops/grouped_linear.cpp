@@ -105,16 +105,14 @@ std::vector<Tensor> GroupedLinear::gradient(const Backward& at) const {
   const Tensor &x = at.inputs[0], &w = at.inputs[1], &group = at.inputs[2], &g = at.upstream;
   const int last = x.rank() - 1;
   const Tensor plain = is_block(w.dtype()) ? dequantize(w, x.dtype()) : cast(w, x.dtype());
-  std::vector<Tensor> result{sum_to(grouped_linear(g, permute(plain, {0, 2, 1}), group), x.shape()),
-                             Tensor(), Tensor()};
+  const Tensor of_choices = grouped_linear(g, permute(plain, {0, 2, 1}), group);  // [..., J, K]
+  std::vector<Tensor> result{sum_to(of_choices, x.shape()), Tensor(), Tensor()};
   const auto rows = [&](const Tensor& t) { return merge_axes(t, 0, last - 1); };
   const Tensor flat = last == 1 ? group : merge_axes(group, 0, last - 1);
   const Tensor chosen = permute(one_hot(flat, w.shape()[0], x.dtype()), {1, 0});  // [G, M]
   if (!is_block(w.dtype())) {
-    std::vector<std::int64_t> dims(g.shape().dims().begin(), g.shape().dims().end());
-    dims.back() = x.shape()[last];
-    const Tensor all = rows(broadcast_to(x, std::span<const std::int64_t>(dims)));  // [M, K]
-    const Tensor own = unsqueeze(chosen, 2) * unsqueeze(rows(g), 0);                // [G, M, N]
+    const Tensor all = rows(broadcast_like(x, of_choices));           // [M, K]
+    const Tensor own = unsqueeze(chosen, 2) * unsqueeze(rows(g), 0);  // [G, M, N]
     result[1] = cast(matmul(permute(own, {0, 2, 1}), all), w.dtype());
   }
   if (has_bias) result.push_back(cast(matmul(chosen, rows(g)), at.inputs[3].dtype()));

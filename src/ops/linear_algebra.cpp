@@ -316,7 +316,7 @@ Tensor lu_gradient(const Tensor& packed, const Tensor& rows, const Tensor& upstr
   const Tensor left =
       triangular_solve(packed, inner, {.lower = true, .transposed = true, .unit = true});
   const Tensor both = turned(triangular_solve(packed, turned(left), {.lower = false}));
-  return take_along(both, broadcast_to(unsqueeze(argsort(rows, -1), -1), both.shape().dims()), -2);
+  return take_along(both, broadcast_like(unsqueeze(argsort(rows, -1), -1), both), -2);
 }
 
 Tensor rows_of_lu(const Tensor& all) { return cast(squeeze(slice(all, -2, 0, 1), -2), i64); }

@@ -1,8 +1,10 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
+#include "ops/filled.hpp"
 #include "ops/gradient.hpp"
 
 #include <tenon/ops/pad.hpp>
+#include <tenon/ops/scatter.hpp>
 #include <tenon/ops/slice.hpp>
 
 #include <algorithm>
@@ -14,11 +16,14 @@ namespace tenon {
 
 TENON_DEFINE_OP(pad, Pad);
 
+namespace {
+constexpr std::array<std::string_view, 4> mode_words{"constant", "edge", "reflect", "circular"};
+}
+
 Pad::Mode Pad::padding() const {
-  constexpr std::array<std::string_view, 4> words{"constant", "edge", "reflect", "circular"};
   if (mode.empty()) return Mode::constant;
-  for (std::size_t i = 0; i < words.size(); ++i) {
-    if (words[i] == mode.text()) return static_cast<Mode>(i);
+  for (std::size_t i = 0; i < mode_words.size(); ++i) {
+    if (mode_words[i] == mode.text()) return static_cast<Mode>(i);
   }
   fail(Errc::bad_attribute, name,
        fmt::format("mode '{}' is none of constant, edge, reflect, circular", mode.text()));  // C5
@@ -87,9 +92,22 @@ void Pad::reference(std::span<const HostView> in, const HostView& out) const {
 
 namespace {
 
+/// As `unpadded` below, of an axis whose size is not known: each element goes back to the place that
+/// it was read from.
+Tensor unpadded_open(const Tensor& g, Pad::Mode mode, int axis, std::int64_t before,
+                     std::int64_t after) {
+  const Tensor inner = slice(g, axis, before, after == 0 ? to_end : -after);
+  if (mode == Pad::Mode::constant) return inner;
+  const Pad op{
+      .before = {before}, .after = {after}, .mode = mode_words[static_cast<std::size_t>(mode)]};
+  const Tensor places = record(op, {iota(inner, axis, i64)}, std::source_location::current());
+  return index_add(filled_like(inner, 0), places, g, axis);
+}
+
 /// The gradient of padding one axis: what stood for an element goes back to it.
 Tensor unpadded(const Tensor& g, Pad::Mode mode, int axis, std::int64_t before,
                 std::int64_t after) {
+  if (!is_static(g.dim(axis))) return unpadded_open(g, mode, axis, before, after);
   const std::int64_t size = g.dim(axis) - before - after;
   const auto part = [&](std::int64_t begin, std::int64_t count) {
     return slice(g, axis, begin, begin + count);

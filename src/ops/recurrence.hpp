@@ -136,6 +136,9 @@ template <class Op>
 std::pair<Tensor, Tensor> record_recurrence(const Op& op, std::vector<Tensor> operands,
                                             const Tensor& lengths, std::int64_t states,
                                             const std::source_location& where) {
+  if (!is_static(states)) {
+    fail_at(where, Errc::unsupported, Op::name, "the number of states is not known");
+  }
   const Tensor both = record_untagged(op, std::move(operands), lengths, where);
   return {slice(both, 1, 0, -states, 1, where), slice(both, 1, -states, to_end, 1, where)};
 }

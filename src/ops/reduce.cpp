@@ -1,5 +1,6 @@
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
+#include "ops/filled.hpp"
 #include "ops/gradient.hpp"
 #include "ops/pointwise.hpp"
 #include "ops/support.hpp"
@@ -210,13 +211,26 @@ namespace {
 Tensor spread(const Tensor& reduced, const Tensor& x, const IntList& axes, bool keep_dims) {
   const Flags folded = folded_axes(axes);
   Tensor result = reduced;
-  std::vector<std::int64_t> dims;
   for (int i = 0; i < x.rank(); ++i) {
-    const bool is_folded = folded[static_cast<std::size_t>(i)];
-    if (is_folded && !keep_dims) result = unsqueeze(result, i);
-    dims.push_back(is_folded ? x.shape()[i] : -1);
+    if (folded[static_cast<std::size_t>(i)] && !keep_dims) result = unsqueeze(result, i);
   }
-  return broadcast_to(result, dims);
+  return broadcast_like(result, x);
+}
+
+/// The number of x's elements along `axes`, of x's dtype.
+Tensor count_along(const Tensor& x, const IntList& axes) {
+  double known = 1;
+  Tensor open;
+  for (const std::int64_t axis : axes) {
+    if (is_static(x.dim(axis))) {
+      known *= static_cast<double>(x.dim(axis));
+    } else {
+      const Tensor size = size_along(x, axis, x.dtype());
+      open = open.is_empty() ? size : open * size;
+    }
+  }
+  const Tensor count = scalar_like(x, known);
+  return open.is_empty() ? count : open * count;
 }
 
 AxisList same_axes(const IntList& axes) {
@@ -255,9 +269,7 @@ std::vector<Tensor> ReduceOp<Op>::gradient(const Backward& at) const {
     if constexpr (std::same_as<Op, Sum>) {
       return {g};
     } else if constexpr (std::same_as<Op, Mean>) {
-      double count = 1;
-      for (const std::int64_t axis : axes) count *= static_cast<double>(x.dim(axis));
-      return {g / count};
+      return {g / count_along(x, axes)};
     } else if constexpr (std::same_as<Op, Prod>) {
       return {g * product_of_others(x, at.output, op)};
     } else {

@@ -52,9 +52,32 @@ std::int64_t deduce(const IntList& dims, const Shape& in, std::int64_t others) {
   return count.known / others;
 }
 
+void keep_innermost(const Shape& x, std::int64_t size, const std::string& to) {
+  const std::int64_t own = x.rank() == 0 ? 1 : x[x.rank() - 1];
+  if (is_block(x.dtype()) && own != size) {  // C4
+    fail(Errc::bad_shape, Reshape::name,
+         fmt::format("{} to {}: blocks run along the innermost axis", to_string(x), to));
+  }
+}
+
+Shape infer_like(const Shape& x, const Shape& like) {
+  const std::string sizes = "the sizes of " + to_string(like);
+  if (x.is_static() && like.is_static() && x.elements() != like.elements()) {  // C2
+    fail(Errc::bad_shape, Reshape::name,
+         fmt::format("{} has {} elements, {} are {}", to_string(x), x.elements(), sizes,
+                     like.elements()));
+  }
+  keep_innermost(x, like.rank() == 0 ? 1 : like[like.rank() - 1], sizes);
+  return like.without_tags().with_dtype(x.dtype());
+}
+
 }  // namespace
 
 Shape Reshape::infer(std::span<const Shape> in) const {
+  if (in.size() > 1) {
+    if (!dims.empty()) fail(Errc::bad_attribute, name, "both dims and an array of sizes");  // C5
+    return infer_like(in[0], in[1]);
+  }
   std::int64_t others = 1;
   std::vector<Axis> axes;
   int deduced = -1;
@@ -78,13 +101,7 @@ Shape Reshape::infer(std::span<const Shape> in) const {
          fmt::format("{} has {} elements, {} has {}", to_string(in[0]), in[0].elements(),
                      dims_text(dims), others));
   }
-  const std::int64_t inner_in = in[0].rank() == 0 ? 1 : in[0][in[0].rank() - 1];
-  const std::int64_t inner_out = axes.empty() ? 1 : axes.back().size;
-  if (is_block(in[0].dtype()) && inner_in != inner_out) {  // C4
-    fail(Errc::bad_shape, name,
-         fmt::format("{} to {}: blocks run along the innermost axis", to_string(in[0]),
-                     dims_text(dims)));
-  }
+  keep_innermost(in[0], axes.empty() ? 1 : axes.back().size, dims_text(dims));
   return {std::span<const Axis>(axes), in[0].dtype()};
 }
 
@@ -144,7 +161,9 @@ bool place_reshaped(const HostView& in, const Shape& out, ViewPlacement& placeme
 }
 
 std::vector<Tensor> Reshape::gradient(const Backward& at) const {
-  return {tenon::reshape(at.upstream, at.inputs[0].shape().dims())};
+  std::vector<Tensor> result(at.inputs.size());
+  result[0] = reshape_like(at.upstream, at.inputs[0]);
+  return result;
 }
 
 Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims,
@@ -158,6 +177,11 @@ Tensor reshape(const Tensor& x, std::initializer_list<Axis> dims,
   std::vector<std::int64_t> sizes;
   for (const Axis& axis : dims) sizes.push_back(axis.size);
   return tagged(reshape(x, sizes, where), {dims.begin(), dims.size()}, Reshape::name, where);
+}
+
+Tensor reshape_like(const Tensor& x, const Tensor& like, const std::source_location& where) {
+  if (like.shape(where).is_static()) return reshape(x, like.shape().dims(), where);
+  return record(Reshape{}, {x, like}, where);
 }
 
 }  // namespace tenon

@@ -6,6 +6,7 @@
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/cast.hpp>
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/gather.hpp>
 #include <tenon/ops/logical.hpp>
@@ -161,21 +162,18 @@ namespace {
 Tensor at_index(const Tensor& x, const Tensor& index, int axis) {
   Tensor part = x;
   for (int i = 0; i < x.rank(); ++i) {
-    if (i != axis && !(index.shape()[i] == x.shape()[i]))
-      part = slice(part, i, 0, index.shape()[i]);
+    const std::int64_t size = index.shape()[i];
+    if (i == axis || size == x.shape()[i]) continue;
+    part = is_static(size) ? slice(part, i, 0, size) : gather(part, iota(index, i, i64), i);
   }
   return take_along(part, index, axis);
 }
 
 /// Which elements of the source are still there: of equal indices the last one's.
 Tensor survivors(const Tensor& x, const Tensor& index, int axis) {
-  const Tensor place = broadcast_to(
-      [&] {
-        Tensor number = iota(index, axis, i64);
-        for (int i = axis + 1; i < index.rank(); ++i) number = unsqueeze(number, -1);
-        return number;
-      }(),
-      index.shape().dims());
+  Tensor number = iota(index, axis, i64);
+  for (int i = axis + 1; i < index.rank(); ++i) number = unsqueeze(number, -1);
+  const Tensor place = broadcast_like(number, index);
   const Tensor last = scatter(filled_like(x, -1, i64), index, place, axis);
   return eq(at_index(last, index, axis), place);
 }
@@ -225,11 +223,11 @@ Tensor scatter(const Tensor& x, const Tensor& index, const Tensor& source, const
   Scatter op{.axis = axis_of(x, axis, Scatter::name, where), .mode = mode};
   if (mode == Name("set")) op.mode = {};  // one spelling
   const Shape& sizes = index.shape(where);
-  const Tensor values = source.shape(where).dims().size() == sizes.dims().size() &&
-                                std::ranges::equal(source.shape(where).dims(), sizes.dims())
-                            ? source
-                            : located(where, Scatter::name,
-                                      [&] { return broadcast_to(source, sizes.dims(), where); });
+  const Tensor values =
+      source.shape(where).dims().size() == sizes.dims().size() &&
+              std::ranges::equal(source.shape(where).dims(), sizes.dims())
+          ? source
+          : located(where, Scatter::name, [&] { return broadcast_like(source, index, where); });
   return record(op, {x, index, values}, where);
 }
 
@@ -247,7 +245,7 @@ Tensor index_put(const Tensor& x, const Tensor& index, const Tensor& source, con
   dims.insert(dims.end(), sizes.dims().begin() + at + 1, sizes.dims().end());
   // The axes of index become one, which stands where x has its own.
   const int rank = picks.rank();
-  Tensor values = std::ranges::equal(source.shape(where).dims(), dims)
+  Tensor values = std::ranges::equal(source.shape(where).dims(), dims, sizes_agree)
                       ? source
                       : broadcast_to(source, std::span<const std::int64_t>(dims), where);
   Tensor places = index;
@@ -259,11 +257,8 @@ Tensor index_put(const Tensor& x, const Tensor& index, const Tensor& source, con
     places = merge_axes(places, 0, rank - 1, {}, where);
   }
   for (int i = at + 1; i < sizes.rank(); ++i) places = unsqueeze(places, -1, {}, where);
-  dims.assign(sizes.dims().begin(), sizes.dims().end());
-  dims[static_cast<std::size_t>(at)] = -1;
-  places =
-      broadcast_to(places.with_tags(std::vector<Name>(static_cast<std::size_t>(places.rank()))),
-                   std::span<const std::int64_t>(dims), where);
+  const std::vector<Name> no_tags(static_cast<std::size_t>(places.rank()));
+  places = broadcast_like(places.with_tags(no_tags), values, where);
   return scatter(x, places, values, at, mode, where);
 }
 

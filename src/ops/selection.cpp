@@ -199,7 +199,7 @@ MaskedSelectResult masked_select(const Tensor& x, const Tensor& mask, std::int64
     fail_at(where, Errc::unsupported_dtype, name,
             fmt::format("needs a bool mask, got {}", to_string(mask.shape())));
   }
-  const Tensor chosen = broadcast_to(mask.with_tags({}), x.shape(where).dims(), where);
+  const Tensor chosen = broadcast_like(mask.with_tags({}), x, where);
   return compact(row_of(x, where), row_of(chosen, where), capacity, fill, name, where);
 }
 

@@ -1,4 +1,5 @@
 #include "ops/checks.hpp"
+#include "ops/filled.hpp"
 #include "ops/gradient.hpp"
 #include "ops/recurrence.hpp"
 
@@ -103,7 +104,7 @@ std::vector<Tensor> SelectiveScan::gradient(const Backward& at) const {
     const auto of_heads = [&](const Tensor& of_groups) {
       return repeat_interleave(of_groups, in[x_at].shape()[2] / of_groups.shape()[2], 2);
     };
-    const Tensor keys = of_heads(in[in_at]), none = full_like(keys, 0);
+    const Tensor keys = of_heads(in[in_at]), none = filled_like(keys, 0);
     const auto [y, last] =
         wkv7({.r = of_heads(in[out_at]),
               .w = exp(dt * in[a_at] + none),  // [B, S, J, N]: `a` may have one column

@@ -1,10 +1,12 @@
 #include "ops/builder.hpp"
+#include "ops/filled.hpp"
 #include "ops/support.hpp"
 #include "ops/view.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/concat.hpp>
 #include <tenon/ops/pad.hpp>
+#include <tenon/ops/scatter.hpp>
 #include <tenon/ops/slice.hpp>
 
 #include <algorithm>
@@ -40,6 +42,9 @@ Range resolve(const Slice& op, std::int64_t size) noexcept {
   return {from_end(op.begin), op.end == to_end ? last : from_end(op.end)};
 }
 
+/// Whether an index has been made of a symbol.
+bool is_open(std::int64_t index) { return is_symbol(index) || (index > 0 && is_symbol(-index)); }
+
 /// The size of a slice of a symbolic axis: known when both ends count from the same side.
 std::int64_t open_size(const Slice& op, std::int64_t size) {
   const auto refuse = [&] {  // C2
@@ -68,6 +73,10 @@ Shape Slice::infer(std::span<const Shape> in) const {
   if (step == 0 || step < -to_end) {               // C3
     fail(Errc::bad_attribute, name,
          fmt::format("step {} along axis {} of {}", step, axis, to_string(in[0])));
+  }
+  if (is_open(begin) || is_open(end)) {  // C2
+    fail(Errc::out_of_range, name,
+         fmt::format("axis {} of {} from or to a size that is not known", axis, to_string(in[0])));
   }
   const std::int64_t size = in[0][at];
   const std::int64_t block = at == in[0].rank() - 1 ? block_size(in[0].dtype()) : 1;
@@ -109,10 +118,21 @@ bool Slice::view(const HostView& in, const Shape& out, ViewPlacement& placement)
   return true;
 }
 
+namespace {
+
+/// The gradient of a slice of an axis whose size is not known.
+Tensor put_back(const Slice& op, const Tensor& x, const Tensor& upstream) {
+  const Tensor places = slice(iota(x, op.axis, i64), 0, op.begin, op.end, op.step);
+  return index_add(filled_like(x, 0), places, upstream, op.axis);
+}
+
+}  // namespace
+
 std::vector<Tensor> Slice::gradient(const Backward& at) const {
+  if (!is_static(at.inputs[0].dim(axis))) return {put_back(*this, at.inputs[0], at.upstream)};
   const std::int64_t size = at.inputs[0].dim(axis), taken = at.upstream.dim(axis);
   std::int64_t first = resolve(*this, size).begin;
-  if (taken == 0) return {Tensor()};
+  if (taken == 0) return {filled_like(at.inputs[0], 0)};
   Tensor spread = at.upstream;
   if (step < 0) {
     spread = flip(spread, axis);

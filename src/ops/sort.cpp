@@ -5,6 +5,7 @@
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/cast.hpp>
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/concat.hpp>
 #include <tenon/ops/cumsum.hpp>

@@ -124,9 +124,10 @@ std::vector<Tensor> Wkv7::gradient(const Backward& at) const {
                       .a = input(a_at),
                       .b = input(b_at)};
   const Tensor& first = at.inputs[state_at];
-  const std::int64_t states = first.shape()[1];
-  const Tensor dy = only_in(own, slice(at.upstream, 1, 0, -states));
-  const Tensor dlast = slice(at.upstream, 1, -states, to_end);
+  const std::array parts{at.inputs[v_at], first};
+  const std::vector<Tensor> of_parts =
+      Concat{.axis = 1}.gradient({parts, at.upstream, at.upstream});
+  const Tensor dy = only_in(own, of_parts[0]), &dlast = of_parts[1];
 
   const Tensor after = wkv7_states(in, first);
   const Tensor before = slice(concat({unsqueeze(first, 1), after}, 1), 1, 0, -1);

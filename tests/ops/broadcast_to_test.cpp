@@ -44,6 +44,20 @@ TEST_CASE("broadcast_to: C3 block types") {
                [] { infer(BroadcastTo{.dims = {2, 32}}, {Shape({32}, DType::q8_0)}); });
 }
 
+TEST_CASE("broadcast_to: to the sizes of an array, which may be open") {
+  expect_equal(apply(BroadcastTo{}, {ints({2, 1}, {1, 2}), floats({2, 3}, {0, 0, 0, 0, 0, 0})}),
+               {1, 1, 1, 2, 2, 2});
+  const std::int64_t s = symbol("S");
+  expect_type(infer(BroadcastTo{}, {Shape({4}, f32), Shape({2, s}, boolean)}), "f32[2, S]");
+  expect_type(infer(BroadcastTo{}, {Shape({{"d", 1}}, f32), Shape({s, 8}, i32)}), "f32[S, d=8]");
+  expect_error(Errc::shape_mismatch,  // C1
+               [&] { infer(BroadcastTo{}, {Shape({3}, f32), Shape({s, 4}, f32)}); });
+  expect_error(Errc::shape_mismatch,
+               [] { infer(BroadcastTo{}, {Shape({1, 4}, f32), Shape({4}, f32)}); });
+  expect_error(Errc::bad_attribute,  // C4
+               [] { infer(BroadcastTo{.dims = {4}}, {Shape({4}, f32), Shape({4}, f32)}); });
+}
+
 TEST_CASE("repeat_interleave and tile: copies side by side, copies of the whole") {
   ValuedGraph graph;
   const Tensor x = graph.input(floats({{"h", 2}, {"d", 2}}, {1, 2, 3, 4}));

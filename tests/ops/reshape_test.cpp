@@ -96,5 +96,17 @@ TEST_CASE("reshape: builders, with and without tags") {
   expect_error(Errc::limit_exceeded, [&] { reshape(x, {1, 1, 1, 1, 1, 1, 1, 1, 4}); });
 }
 
+TEST_CASE("reshape: to the sizes of an array, which may be open") {
+  expect_equal(apply(Reshape{}, {ints({2, 2}, {1, 2, 3, 4}), floats({4, 1}, {0, 0, 0, 0})}),
+               {1, 2, 3, 4});
+  const std::int64_t s = symbol("S");
+  expect_type(infer(Reshape{}, {Shape({s, 4}, f32), Shape({2, s, 2}, i32)}), "f32[2, S, 2]");
+  expect_error(Errc::bad_shape, [] { infer(Reshape{}, {Shape({6}, f32), Shape({4}, f32)}); });
+  expect_error(Errc::bad_shape,
+               [] { infer(Reshape{}, {Shape({2, 32}, DType::q8_0), Shape({64}, f32)}); });
+  expect_error(Errc::bad_attribute,
+               [] { infer(Reshape{.dims = {4}}, {Shape({4}, f32), Shape({4}, f32)}); });
+}
+
 }  // namespace
 }  // namespace tenon::testing

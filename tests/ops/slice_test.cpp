@@ -129,5 +129,13 @@ TEST_CASE("split and chunk: consecutive slices") {
   expect_error(Errc::shape_overflow, [&] { split(x, {most, most}, "d"); });
 }
 
+TEST_CASE("slice: C2 from or to a size that is not known") {
+  const std::int64_t s = symbol("S");
+  for (const Shape& x : {Shape({8}, f32), Shape({s}, f32)}) {
+    expect_error(Errc::out_of_range, [&] { infer(Slice{.end = s}, {x}); });
+    expect_error(Errc::out_of_range, [&] { infer(Slice{.begin = -s}, {x}); });
+  }
+}
+
 }  // namespace
 }  // namespace tenon::testing

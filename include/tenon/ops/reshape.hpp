@@ -16,16 +16,18 @@ namespace tenon {
 /// computed from the others. Prefer split_axis and merge_axes: they leave other axes as they are,
 /// so that the sizes of those may stay symbolic.
 ///
-/// Input     x: any shape, any type
-/// Output    y: `dims`, dtype of x, no tags; a view where x's strides allow it. If x has symbolic
-///           sizes, -1 becomes x's symbol where exactly that remains, and unknown_dim otherwise
+/// Inputs    x: any shape, any type; like: optional; only its shape counts
+/// Output    y: `dims`, or the sizes of `like`, which may be symbolic; dtype of x, no tags; a view
+///           where x's strides allow it. If x has symbolic sizes, -1 becomes x's symbol where
+///           exactly that remains, and unknown_dim otherwise
 /// Errors    C1 a size below -1, or two of -1                       Errc::bad_shape
 ///           C2 element counts differ                               Errc::bad_shape
 ///           C3 -1 beside a size of 0 (0 elements fit any size)     Errc::bad_shape
 ///           C4 the innermost size of a block type changes          Errc::bad_shape
+///           C5 both dims and `like`                                Errc::bad_attribute
 struct Reshape {
   static constexpr std::string_view name = "reshape";
-  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr int min_inputs = 1, max_inputs = 2;
   static constexpr OpTraits traits{.view = true};
   IntList dims{};
   static constexpr auto fields = FieldList{field("dims", &Reshape::dims)};
@@ -42,5 +44,9 @@ Tensor reshape(const Tensor& x, std::initializer_list<Axis> dims,
                const std::source_location& where = std::source_location::current());
 Tensor reshape(const Tensor& x, std::span<const std::int64_t> dims,
                const std::source_location& where = std::source_location::current());
+
+/// x in the sizes of `like`, which may be symbolic and has as many elements.
+Tensor reshape_like(const Tensor& x, const Tensor& like,
+                    const std::source_location& where = std::source_location::current());
 
 }  // namespace tenon

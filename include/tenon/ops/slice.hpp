@@ -23,7 +23,7 @@ namespace tenon {
 /// Errors    C1 axis outside [0, rank)                                Errc::axis_out_of_range
 ///           C2 not 0 <= begin <= end <= size, or, with a negative step, not
 ///              -1 <= end <= begin < size, once they count from the first element (nothing is
-///              clipped)                                              Errc::out_of_range
+///              clipped); a begin or end that is a symbol             Errc::out_of_range
 ///           C3 step 0 or -2^63                                       Errc::bad_attribute
 ///           C4 parts of blocks, for a block type                     Errc::unsupported_dtype
 struct Slice {

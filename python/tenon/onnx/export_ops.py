@@ -244,7 +244,9 @@ def _size(e, x, axis):
 
 
 @writes("reshape")
-def reshape(e, x, dims):
+def reshape(e, x, *like, dims):
+    if like:
+        return e.node("Reshape", [x, e.node("Shape", like)], allowzero=1)
     return e.reshaped(x, dims)
 
 
@@ -293,7 +295,9 @@ def slice_(e, x, axis, begin, end, step):
 
 
 @writes("broadcast_to")
-def broadcast_to(e, x, dims):
+def broadcast_to(e, x, *like, dims):
+    if like:
+        return e.node("Expand", [x, e.node("Shape", like)])
     return e.node("Expand", [x, e.array([1 if d == -1 else d for d in dims])])
 
 

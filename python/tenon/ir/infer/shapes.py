@@ -32,6 +32,11 @@ def _(op, ins, a):
 @rule("reshape")
 def _(op, ins, a):
     x, dims = ins[0], list(a.dims)
+    if len(ins) > 1:
+        require(not dims, "BadAttribute", "both dims and an array of sizes", x)
+        require(not x.is_static or not ins[1].is_static or x.elements == ins[1].elements, "BadShape",
+                "element counts differ", x, ins[1])
+        return _keep_innermost(x, list(ins[1].dims))
     require(all(size >= -1 for size in dims) and dims.count(-1) <= 1, "BadShape",
             f"to {dims}: sizes are at least 0, and at most one is -1", x)
     others = checked(math.prod(size for size in dims if size >= 0))
@@ -47,6 +52,10 @@ def _(op, ins, a):
         dims[dims.index(-1)] = deduced
     else:
         require(not x.is_static or x.elements == others, "BadShape", f"has not the elements of {dims}", x)
+    return _keep_innermost(x, dims)
+
+
+def _keep_innermost(x, dims):
     if is_block(x.dtype):
         require(x.dims[-1:] == tuple(dims[-1:]), "BadShape", f"to {dims}: blocks run along the innermost axis", x)
     return Type(x.dtype, dims)
@@ -174,6 +183,9 @@ def _open_slice(a, size):
 def _(op, ins, a):
     x, dims = ins[0], a.dims
     plain(x)
+    if len(ins) > 1:
+        require(not dims, "BadAttribute", "both dims and an array of sizes", x)
+        return Type(x.dtype, _broadcast_like(x, ins[1]))
     added = len(dims) - x.rank
     require(added >= 0, "ShapeMismatch", f"to {dims}: fewer sizes than axes", x)
     result = list(dims[:added])
@@ -185,6 +197,14 @@ def _(op, ins, a):
                     f"to {dims}: only axes of size 1 repeat", x)
             result.append(own if wanted == -1 else wanted)
     return Type(x.dtype, result)
+
+
+def _broadcast_like(x, like):
+    added = like.rank - x.rank
+    require(added >= 0, "ShapeMismatch", "fewer sizes than axes", x, like)
+    for own, wanted in zip(x.dims, like.dims[added:]):
+        require(own == 1 or agree(own, wanted), "ShapeMismatch", "only axes of size 1 repeat", x, like)
+    return list(like.dims)
 
 
 @rule("concat")

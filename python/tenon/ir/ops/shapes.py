@@ -10,7 +10,7 @@ from ..weights import from_stored, stored_type, to_stored
 
 
 @raw
-def reshape(x, dims, result):
+def reshape(x, *like, dims, result):
     return x.data.reshape(bytes_shape(result) if is_block(x.dtype) else result.dims)
 
 
@@ -48,7 +48,9 @@ def slice_(x, axis, begin, end, step, result):
 
 
 @moves
-def broadcast_to(x, dims):
+def broadcast_to(x, *like, dims):
+    if like:
+        return np.broadcast_to(x, like[0].shape)
     sizes = (1,) * (len(dims) - x.ndim) + x.shape
     return np.broadcast_to(x, [own if wanted == -1 else wanted for own, wanted in zip(sizes, dims)])
 

@@ -41,7 +41,8 @@ std::optional<ValueId> equal_operand(const FunctionEditor& editor, const Instruc
   if (op.as<Cast>() != nullptr || shows_all(editor, instruction)) return in[0];
   const bool mul = op.as<Mul>() != nullptr;
   if (mul && editor.constant_value(in[0]) == 1.0) return in[1];
-  if ((mul || op.as<Div>() != nullptr) && editor.constant_value(in[1]) == 1.0) return in[0];
+  const bool by_one = mul || op.as<Div>() != nullptr || op.as<Pow>() != nullptr;
+  if (by_one && editor.constant_value(in[1]) == 1.0) return in[0];
   if (op.as<Sub>() != nullptr) {
     // x - (-0) is x + 0.
     const std::optional<double> subtrahend = editor.constant_value(in[1]);

@@ -15,9 +15,6 @@ std::optional<ValueId> squared(const FunctionEditor& editor, ValueId id) {
   if (editor.made_by<Mul>(id) != nullptr && definition->operands[0] == definition->operands[1]) {
     return definition->operands[0];
   }
-  if (editor.made_by<Pow>(id) != nullptr && editor.constant_value(definition->operands[1]) == 2.0) {
-    return definition->operands[0];
-  }
   return std::nullopt;
 }
 

@@ -147,6 +147,14 @@ const std::vector<Composer::Piece>& Composer::pieces() {
     a{n} = neg({x})
     {y} = neg(a{n})
 )"},
+      {"powers", R"(
+    two{n} = full(value=2.0, dtype="{t}")
+    half{n} = full(value=0.5, dtype="{t}")
+    one{n} = full(value=1.0, dtype="{t}")
+    a{n} = pow({x}, two{n})
+    b{n} = pow(a{n}, half{n})
+    {y} = pow(b{n}, one{n})
+)"},
       {"there and back", R"(
     a{n} = permute({x}, order=[1, 0])
     {y} = permute(a{n}, order=[1, 0])

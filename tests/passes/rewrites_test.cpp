@@ -59,7 +59,8 @@ def forward(x: f32[S, 4]):
     c = div(b, one)
     d = sub(c, zero)
     e = cast(d)
-    y = exp(e)
+    f = pow(e, one)
+    y = exp(f)
     return y
 )",
          R"(
@@ -126,6 +127,41 @@ def forward(x: i32[3]):
 def forward(x: i32[3]):
     y = abs(x)
     return y
+)");
+}
+
+TEST_CASE("power") {
+  expect("power", R"(
+def forward(x: f32[3]):
+    two = full(value=2.0)
+    minus_one = full(value=-1.0)
+    half = full(value=0.5)
+    a = pow(x, two)
+    b = pow(x, minus_one)
+    c = pow(a, half)
+    return a, b, c
+)",
+         R"(
+def forward(x: f32[3]):
+    a = square(x)
+    b = reciprocal(x)
+    c = sqrt(a)
+    return a, b, c
+)");
+}
+
+TEST_CASE("power: not where values would differ, nor where x broadcasts") {
+  expect_unchanged("power", R"(
+def forward(x: f32[3], i: i32[3]):
+    half = full(value=0.5)
+    three = full(value=3.0)
+    minus_one = full(value=-1.0, dtype="i32")
+    twos = full(value=2.0, dims=[4, 3])
+    a = pow(x, half)
+    b = pow(x, three)
+    c = pow(i, minus_one)
+    d = pow(x, twos)
+    return a, b, c, d
 )");
 }
 

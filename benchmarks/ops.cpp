@@ -246,6 +246,31 @@ std::vector<Case> all_cases() {
   cases.push_back({"cumsum", {rows}, [](const auto& x) { return cumsum(x[0]); }, elements});
   cases.push_back(
       {"topk 40", {rows}, [](const auto& x) { return topk(x[0], 40).indices; }, elements});
+  for (const std::int64_t k : {100, 1000}) {
+    cases.push_back({fmt::format("topk {}", k),
+                     {rows},
+                     [k](const auto& x) { return topk(x[0], k).indices; },
+                     elements});
+  }
+  const Shape mask({1024, 16384}, boolean);
+  cases.push_back(
+      {"logical_and", {mask, mask}, [](const auto& x) { return logical_and(x[0], x[1]); }});
+  cases.push_back({"logical_not", {mask}, [](const auto& x) { return logical_not(x[0]); }});
+  cases.push_back({"where", {rows.with_dtype(boolean), rows, rows}, [](const auto& x) {
+                     return where(x[0], x[1], x[2]);
+                   }});
+  cases.push_back({"where, a number", {rows.with_dtype(boolean), rows}, [](const auto& x) {
+                     return where(x[0], x[1], scalar_like(x[1], 0));
+                   }});
+  for (const DType type : {i32, i64, f32}) {
+    cases.push_back({fmt::format("iota {}", tenon::name(type)), {}, [type](const auto&) {
+                       return iota(std::int64_t{1} << 22, type);
+                     }});
+  }
+  const Shape wide({64, 65536}, f32);
+  cases.push_back({"take_along", {wide, wide.with_dtype(i64)}, [](const auto& x) {
+                     return take_along(x[0], x[1], 1);
+                   }});
   const Shape thousands({1000, 1000}, f32), million({1000000}, f32), slots({65536}, f32);
   for (const Shape& x : {thousands, million}) {
     const std::string sizes = x.rank() == 1 ? "1M" : "1000 x 1000";

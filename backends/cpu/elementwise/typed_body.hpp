@@ -2,19 +2,10 @@
 
 // Loops over whole numbers and f64, which compilers turn into the vectors of the instruction set
 // whose source includes this.
+#include "independent.hpp"
 #include "typed.hpp"
 
 #include <cstdint>
-
-// An output may be one of the inputs, element for element, and overlaps none in another way.
-#if defined(__clang__)
-// A promise, not a wish: where a loop is not worth vectorising, or a sanitizer is in the way, so be
-// it.
-#pragma clang diagnostic ignored "-Wpass-failed"
-#define TENON_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define TENON_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 namespace tenon::cpu {
 namespace {
@@ -124,22 +115,28 @@ void run_compare(Compute type, Comparison op, const void* a, std::int64_t a_step
   }
 }
 
+template <std::int64_t a_step, std::int64_t b_step, class T>
+void choose_by(const std::uint8_t* c, const T* a, const T* b, T* y, std::int64_t count) {
+  TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
+    const T yes = a[i * a_step], no = b[i * b_step];
+    y[i] = c[i] != 0 ? yes : no;
+  }
+}
+
 template <class T>
 void choose_of(const std::uint8_t* c, std::int64_t c_step, const void* a, std::int64_t a_step,
                const void* b, std::int64_t b_step, void* y, std::int64_t count) {
   const auto* p = static_cast<const T*>(a);
   const auto* q = static_cast<const T*>(b);
   auto* out = static_cast<T*>(y);
-  if (c_step != 0 && a_step != 0 && b_step != 0) {
-    TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
-      const T yes = p[i], no = q[i];
-      out[i] = c[i] != 0 ? yes : no;
-    }
-    return;
-  }
-  TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
-    const T yes = p[i * a_step], no = q[i * b_step];
-    out[i] = c[i * c_step] != 0 ? yes : no;
+  if (c_step == 0) {  // all are of one of them
+    const T* const from = *c != 0 ? p : q;
+    const std::int64_t step = *c != 0 ? a_step : b_step;
+    for (std::int64_t i = 0; i < count; ++i) out[i] = from[i * step];
+  } else if (a_step != 0) {
+    b_step != 0 ? choose_by<1, 1>(c, p, q, out, count) : choose_by<1, 0>(c, p, q, out, count);
+  } else {
+    b_step != 0 ? choose_by<0, 1>(c, p, q, out, count) : choose_by<0, 0>(c, p, q, out, count);
   }
 }
 

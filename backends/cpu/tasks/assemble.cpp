@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 namespace tenon::cpu {
 namespace {
@@ -222,23 +223,51 @@ class FullTask final : public Task {
   std::array<std::byte, 8> element_{};
 };
 
+/// y[i] = first + i * step, computed in `Whole`, an integer type that holds all of them, or those of
+/// T modulo its range.
+template <class T, class Whole>
+void count_up(std::byte* y, std::int64_t first, std::int64_t step, std::int64_t count) {
+  using Wrapping = std::make_unsigned_t<Whole>;
+  auto* to = reinterpret_cast<T*>(y);
+  Wrapping next = static_cast<Wrapping>(first);
+  for (std::int64_t i = 0; i < count; ++i, next += static_cast<Wrapping>(step)) {
+    to[i] = static_cast<T>(static_cast<Whole>(next));
+  }
+}
+
 class IotaTask final : public Task {
  public:
-  explicit IotaTask(const Step& step) : y_(step.output), op_(*step.op.as<Iota>()) {}
+  explicit IotaTask(const Step& step) : y_(step.output), op_(*step.op.as<Iota>()) {
+    const std::int64_t last = op_.start + std::max<std::int64_t>(y_.shape[0] - 1, 0) * op_.step;
+    const auto fits = [](std::int64_t value) { return value == static_cast<std::int32_t>(value); };
+    is_small_ = fits(op_.start) && fits(last);
+  }
 
   void run(const TaskContext& context) const noexcept override {
     const Range range = flat_share(context, y_.shape[0]);
     const DType dtype = y_.shape.dtype();
-    const std::int64_t unit = block_bytes(dtype);
-    auto* y = context.pointer<std::byte>(y_);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      store_int64(dtype, y + i * unit, op_.start + i * op_.step);
+    const std::int64_t unit = block_bytes(dtype), count = range.end - range.begin;
+    const std::int64_t first = op_.start + range.begin * op_.step;
+    auto* const y = context.pointer<std::byte>(y_) + range.begin * unit;
+    if (dtype == DType::i64 || dtype == DType::u64) {
+      count_up<std::int64_t, std::int64_t>(y, first, op_.step, count);
+    } else if (dtype == DType::i32 || dtype == DType::u32) {
+      count_up<std::int32_t, std::int32_t>(y, first, op_.step, count);
+    } else if (dtype == DType::f32 && is_small_) {
+      count_up<float, std::int32_t>(y, first, op_.step, count);
+    } else if (dtype == DType::f64 && is_small_) {
+      count_up<double, std::int32_t>(y, first, op_.step, count);
+    } else {
+      for (std::int64_t i = 0; i < count; ++i) {
+        store_int64(dtype, y + i * unit, first + i * op_.step);
+      }
     }
   }
 
  private:
   Operand y_;
   Iota op_;
+  bool is_small_ = false;  ///< i32 holds every value
 };
 
 }  // namespace

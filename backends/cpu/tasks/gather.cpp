@@ -3,6 +3,7 @@
 
 #include <tenon/ops/gather.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 
@@ -101,36 +102,66 @@ class TakeAlongTask final : public Task {
       : x_(step.inputs[0]),
         index_(step.inputs[1]),
         y_(step.output),
-        axis_(static_cast<int>(step.op.as<TakeAlong>()->axis)),
-        picks_(index_, 0, index_.shape.rank()),
-        elements_(x_, 0, x_.shape.rank()) {
+        axis_(static_cast<std::size_t>(step.op.as<TakeAlong>()->axis)),
+        pick_rows_(index_, 0, index_.shape.rank() - 1),
+        rows_(x_, 0, x_.shape.rank() - 1) {
     // Positions are those of the index, whose place along the axis comes from the index's value.
-    elements_.sizes = picks_.sizes;
-    elements_.steps[static_cast<std::size_t>(axis_)] = 0;
+    const auto last = static_cast<std::size_t>(x_.shape.rank() - 1);
+    rows_.sizes = pick_rows_.sizes;
+    if (axis_ != last) rows_.steps[axis_] = 0;
+    x_step_ = axis_ == last ? 0 : x_.strides[last];
+    pick_step_ = index_.strides[last];
+    columns_ = index_.shape[static_cast<int>(last)];
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const std::int64_t limit = x_.shape[axis_], unit = block_bytes(x_.shape.dtype());
-    const std::int64_t step = x_.strides[static_cast<std::size_t>(axis_)];
-    const auto* x = context.pointer<const std::byte>(x_);
-    const auto* index = context.pointer<const std::byte>(index_);
-    auto* y = context.pointer<std::byte>(y_);
-    const Range range = context.share(picks_.count());
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const std::int64_t pick = load_index(index + picks_.offset(i), index_.shape.dtype());
-      if (pick < 0 || pick >= limit) {
-        context.fault.report(Errc::out_of_range, "take_along: index", pick, limit);
-        return;
-      }
-      std::memcpy(y + i * unit, x + elements_.offset(i) + pick * step,
-                  static_cast<std::size_t>(unit));
+    const bool narrow = index_.shape.dtype() == DType::i32;
+    switch (block_bytes(x_.shape.dtype())) {
+      case 1:
+        return narrow ? take<std::uint8_t, std::int32_t>(context)
+                      : take<std::uint8_t, std::int64_t>(context);
+      case 2:
+        return narrow ? take<std::uint16_t, std::int32_t>(context)
+                      : take<std::uint16_t, std::int64_t>(context);
+      case 4:
+        return narrow ? take<std::uint32_t, std::int32_t>(context)
+                      : take<std::uint32_t, std::int64_t>(context);
+      default:
+        return narrow ? take<std::uint64_t, std::int32_t>(context)
+                      : take<std::uint64_t, std::int64_t>(context);
     }
   }
 
  private:
+  /// The thread's share, row by row of the innermost axis.
+  template <class T, class Index>
+  void take(const TaskContext& context) const noexcept {
+    const std::int64_t limit = x_.shape[static_cast<int>(axis_)], step = x_.strides[axis_];
+    auto* const y = context.pointer<T>(y_);
+    const Range range = context.share(pick_rows_.count() * columns_);
+    for (std::int64_t i = range.begin; i < range.end;) {
+      const std::int64_t row = i / columns_, first = i % columns_;
+      const std::int64_t count = std::min(columns_ - first, range.end - i);
+      const std::byte* x =
+          context.pointer<const std::byte>(x_) + rows_.offset(row) + first * x_step_;
+      const std::byte* index =
+          context.pointer<const std::byte>(index_) + pick_rows_.offset(row) + first * pick_step_;
+      for (std::int64_t j = 0; j < count; ++j, x += x_step_, index += pick_step_) {
+        const std::int64_t pick = *reinterpret_cast<const Index*>(index);
+        if (pick < 0 || pick >= limit) {
+          context.fault.report(Errc::out_of_range, "take_along: index", pick, limit);
+          return;
+        }
+        y[i + j] = *reinterpret_cast<const T*>(x + pick * step);
+      }
+      i += count;
+    }
+  }
+
   Operand x_, index_, y_;
-  int axis_;
-  Walk picks_, elements_;
+  std::size_t axis_;
+  Walk pick_rows_, rows_;  ///< of all axes but the innermost
+  std::int64_t x_step_ = 0, pick_step_ = 0, columns_ = 0;
 };
 
 }  // namespace

@@ -1,4 +1,5 @@
 // What gives bools or is chosen by them.
+#include "../elementwise/independent.hpp"
 #include "point_task.hpp"
 
 #include <tenon/ops/compare.hpp>
@@ -72,24 +73,33 @@ PointStep classify_point(const Step& step) {
           Reader::As::raw};
 }
 
-enum class Logic { conjunction, disjunction, difference };
+enum class Logic { conjunction, disjunction, difference, negation };
 
-/// On bytes, any value but 0 counting as true.
-template <Logic logic>
-void combined(const PointCall& call, const OpInstance&) noexcept {
-  const auto* a = static_cast<const std::uint8_t*>(call.x[0]);
-  const auto* b = static_cast<const std::uint8_t*>(call.x[1]);
-  auto* y = static_cast<std::uint8_t*>(call.y);
-  for (std::int64_t i = 0; i < call.count; ++i) {
-    const bool p = a[i * call.step[0]] != 0, q = b[i * call.step[1]] != 0;
-    y[i] = logic == Logic::conjunction ? p && q : logic == Logic::disjunction ? p || q : p != q;
+/// On bytes, any value but 0 counting as true. Steps are constants, so that loops become vectors.
+template <Logic logic, std::int64_t a_step, std::int64_t b_step>
+void combine(const std::uint8_t* a, const std::uint8_t* b, std::uint8_t* y, std::int64_t count) {
+  TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
+    const bool p = a[i * a_step] != 0, q = b[i * b_step] != 0;
+    y[i] = logic == Logic::conjunction   ? p & q
+           : logic == Logic::disjunction ? p | q
+           : logic == Logic::difference  ? p != q
+                                         : !p;
   }
 }
 
-void negated(const PointCall& call, const OpInstance&) noexcept {
-  const auto* x = static_cast<const std::uint8_t*>(call.x[0]);
+template <Logic logic>
+void combined(const PointCall& call, const OpInstance&) noexcept {
+  constexpr std::size_t second = logic == Logic::negation ? 0 : 1;
+  const auto* a = static_cast<const std::uint8_t*>(call.x[0]);
+  const auto* b = static_cast<const std::uint8_t*>(call.x[second]);
   auto* y = static_cast<std::uint8_t*>(call.y);
-  for (std::int64_t i = 0; i < call.count; ++i) y[i] = x[i * call.step[0]] == 0;
+  if (call.step[0] != 0) {
+    call.step[second] != 0 ? combine<logic, 1, 1>(a, b, y, call.count)
+                           : combine<logic, 1, 0>(a, b, y, call.count);
+  } else {
+    call.step[second] != 0 ? combine<logic, 0, 1>(a, b, y, call.count)
+                           : combine<logic, 0, 0>(a, b, y, call.count);
+  }
 }
 
 template <PointFunction function>
@@ -134,7 +144,7 @@ TENON_PREDICATE(is_finite, IsFinite, classify_point<Finite>);
 TENON_PREDICATE(logical_and, LogicalAnd, raw_point<combined<Logic::conjunction>>);
 TENON_PREDICATE(logical_or, LogicalOr, raw_point<combined<Logic::disjunction>>);
 TENON_PREDICATE(logical_xor, LogicalXor, raw_point<combined<Logic::difference>>);
-TENON_PREDICATE(logical_not, LogicalNot, raw_point<negated>);
+TENON_PREDICATE(logical_not, LogicalNot, raw_point<combined<Logic::negation>>);
 TENON_PREDICATE(where, Where, where_point);
 
 #undef TENON_PREDICATE

@@ -5,6 +5,7 @@
 #include "extreme.hpp"
 #include "lanes.hpp"
 #include "ordered.hpp"
+#include "radix_sort.hpp"
 
 #include <tenon/ops/arg_reduce.hpp>
 #include <tenon/ops/cumsum.hpp>
@@ -53,28 +54,22 @@ std::unique_ptr<Task> make_arg(const Step& step, Compiler&) {
   });
 }
 
-/// Value first, then the lower index.
-template <class U>
-struct Ranked {
-  U key;
-  std::uint32_t before;  ///< ~index
-  friend bool operator>(const Ranked& a, const Ranked& b) noexcept {
-    return a.key != b.key ? a.key > b.key : a.before > b.before;
-  }
-};
-
 /// The k best of a lane whose elements are added in order: the candidates so far.
 template <class T>
 class Candidates {
- public:
-  using Entry = Ranked<decltype(ordered(T{}))>;
+  using Key = decltype(ordered(T{}));
+  using S = Sorted<T, true>;
 
-  /// Entries that have room for one more block, for lanes of `size` elements.
-  static std::int64_t capacity(std::int64_t k, std::int64_t size) noexcept {
-    return std::min(size, 2 * k + block_elements);
+ public:
+  /// Of flipped keys, so that the best comes first, and of equal ones the one that stood first.
+  using Entry = typename S::Entry;
+
+  /// Entries that a lane of `size` elements needs: candidates, one behind them, and the k best.
+  static std::int64_t entries(std::int64_t k, std::int64_t size) noexcept {
+    return capacity(k, size) + 1 + k;
   }
 
-  /// `room` holds capacity(k, size) entries.
+  /// `room` holds entries(k, size).
   Candidates(Entry* room, std::int64_t k, std::int64_t size)
       : room_(room), k_(k), capacity_(capacity(k, size)) {}
 
@@ -105,9 +100,10 @@ class Candidates {
     if (has_worst_ && !may_hold_better(x, count)) return;
     if (size_ + count > capacity_) keep_best();
     for (std::int64_t i = 0; i < count; ++i) {
+      room_[size_] =
+          S::make(static_cast<Key>(~ordered(x[i])), static_cast<std::uint32_t>(first + i));
       // An equal one loses to those before it; a NaN is no less than anything.
-      if (has_worst_ && x[i] <= worst_) continue;
-      room_[size_++] = {ordered(x[i]), ~static_cast<std::uint32_t>(first + i)};
+      size_ += !(has_worst_ & (x[i] <= worst_));
     }
     if (!has_worst_ && size_ >= k_) keep_best();
   }
@@ -115,8 +111,13 @@ class Candidates {
   /// The k best, best first, once k or more elements were added.
   const Entry* sorted() noexcept {
     keep_best();
-    std::sort(room_, room_ + k_, std::greater<>());
-    return room_;
+    Entry* const best = sort_entries<S>(room_, room_ + capacity_ + 1, k_);
+    for (Entry *run = best, *end = run; run != best + k_;
+         run = end) {  // of equal keys, in any order
+      while (end != best + k_ && S::key(*end) == S::key(*run)) ++end;
+      std::sort(run, end, S::is_before);
+    }
+    return best;
   }
 
  private:
@@ -128,11 +129,38 @@ class Candidates {
     }
   }
 
+  static std::int64_t capacity(std::int64_t k, std::int64_t size) noexcept {
+    return std::min(size, 2 * k + block_elements);
+  }
+
   void keep_best() noexcept {
-    std::nth_element(room_, room_ + k_ - 1, room_ + size_, std::greater<>());
+    constexpr std::int64_t many = 512;
+    Entry* const undecided = size_ < many ? room_ : decide_by_digit();
+    std::nth_element(undecided, room_ + k_ - 1, room_ + size_, S::is_before);
     size_ = k_;
-    worst_ = value_of<T>(room_[k_ - 1].key);
+    worst_ = value_of<T>(static_cast<Key>(~S::key(room_[k_ - 1])));
     has_worst_ = true;
+  }
+
+  /// Drops candidates by their leading digit. Returns the first of those whose digit is that of the
+  /// last of the k best; those before it belong to them.
+  Entry* decide_by_digit() noexcept {
+    constexpr int digit_bits = 11;
+    const auto digit_of = [](const Entry& entry) {
+      return static_cast<std::size_t>(S::key(entry) >> (S::bits - digit_bits));
+    };
+    std::array<std::uint32_t, std::size_t{1} << digit_bits> counts{};
+    for (std::int64_t i = 0; i < size_; ++i) ++counts[digit_of(room_[i])];
+    std::size_t digit = 0;
+    for (std::int64_t reached = counts[0]; reached < k_;) reached += counts[++digit];
+    std::int64_t kept = 0;  // without branches, which would be mispredicted
+    for (std::int64_t i = 0; i < size_; ++i) {
+      room_[kept] = room_[i];
+      kept += digit_of(room_[i]) <= digit;
+    }
+    size_ = kept;
+    return std::partition(room_, room_ + size_,
+                          [&](const Entry& entry) { return digit_of(entry) < digit; });
   }
 
   Entry* room_;
@@ -153,7 +181,7 @@ class TopkTask final : public Task {
         axis_(static_cast<std::size_t>(step.op.as<Topk>()->axis)),
         lanes_(x_, static_cast<int>(axis_)),
         results_(y_, static_cast<int>(axis_)) {
-    const std::int64_t entries = Candidates<T>::capacity(count_, lanes_.size());
+    const std::int64_t entries = Candidates<T>::entries(count_, lanes_.size());
     entry_bytes_ = round_up(entries * static_cast<std::int64_t>(sizeof(Entry)), 64);
     scratch_ = compiler.scratch(compiler.threads() * entry_bytes_);
   }
@@ -179,7 +207,7 @@ class TopkTask final : public Task {
       }
       const Entry* const best = search(start, room);
       for (std::int64_t i = 0; i < count_; ++i) {
-        write(i, static_cast<std::int32_t>(~best[i].before));
+        write(i, static_cast<std::int32_t>(Sorted<T, true>::place(best[i])));
       }
     }
   }

@@ -2,103 +2,16 @@
 #include "../integer_math.hpp"
 #include "lanes.hpp"
 #include "ordered.hpp"
+#include "radix_sort.hpp"
 
 #include <tenon/ops/sort.hpp>
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
-#include <utility>
 
 namespace tenon::cpu {
 namespace {
-
-/// A key with the place that its element had.
-struct PlacedKey {
-  std::uint64_t key;
-  std::uint32_t place;
-};
-
-// What is sorted, with `key` as the unsigned number of `bits` bits that decides. Elements of equal
-// keys keep their order. For 32-bit keys, place and key are one number.
-template <class T, bool with_place>
-struct Sorted;
-
-template <class T>
-struct Sorted<T, false> {
-  using Entry = decltype(ordered(T{}));
-  static constexpr int bits = 8 * sizeof(Entry);
-  static Entry make(Entry key, std::uint32_t) noexcept { return key; }
-  static Entry key(Entry entry) noexcept { return entry; }
-  static bool is_before(Entry a, Entry b) noexcept { return a < b; }
-};
-
-template <class T>
-  requires(sizeof(T) == 4)
-struct Sorted<T, true> {
-  using Entry = std::uint64_t;
-  static constexpr int bits = 32;
-  static Entry make(std::uint32_t key, std::uint32_t place) noexcept {
-    return std::uint64_t{key} << 32 | place;
-  }
-  static std::uint32_t key(Entry entry) noexcept { return static_cast<std::uint32_t>(entry >> 32); }
-  static std::uint32_t place(Entry entry) noexcept { return static_cast<std::uint32_t>(entry); }
-  static bool is_before(Entry a, Entry b) noexcept { return a < b; }
-};
-
-template <class T>
-  requires(sizeof(T) == 8)
-struct Sorted<T, true> {
-  using Entry = PlacedKey;
-  static constexpr int bits = 64;
-  static Entry make(std::uint64_t key, std::uint32_t place) noexcept { return {key, place}; }
-  static std::uint64_t key(const Entry& entry) noexcept { return entry.key; }
-  static std::uint32_t place(const Entry& entry) noexcept { return entry.place; }
-  static bool is_before(const Entry& a, const Entry& b) noexcept {
-    return a.key != b.key ? a.key < b.key : a.place < b.place;
-  }
-};
-
-/// Digit by digit, least significant first, each pass stable (Knuth, The Art of Computer
-/// Programming 3, 5.2.5); digits that all entries share are left out. Returns which of the two
-/// arrays has the result.
-template <class S, int digit_bits>
-typename S::Entry* radix_sort(typename S::Entry* from, typename S::Entry* to,
-                              std::int64_t count) noexcept {
-  constexpr std::size_t digits = (S::bits + digit_bits - 1) / digit_bits;
-  constexpr std::size_t values = std::size_t{1} << digit_bits;
-  std::array<std::array<std::uint32_t, values>, digits> counts{};
-  const auto digit_of = [](auto key, std::size_t digit) {
-    return static_cast<std::size_t>(key >> (digit * digit_bits)) & (values - 1);
-  };
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto key = S::key(from[i]);
-    for (std::size_t d = 0; d < digits; ++d) ++counts[d][digit_of(key, d)];
-  }
-  for (std::size_t d = 0; d < digits; ++d) {
-    auto& places = counts[d];
-    if (places[digit_of(S::key(from[0]), d)] == static_cast<std::uint32_t>(count)) continue;
-    std::uint32_t place = 0;
-    for (std::uint32_t& number : places) place += std::exchange(number, place);
-    for (std::int64_t i = 0; i < count; ++i) to[places[digit_of(S::key(from[i]), d)]++] = from[i];
-    std::swap(from, to);
-  }
-  return from;
-}
-
-/// The entries in order: in `entries` or in `room`.
-template <class S>
-typename S::Entry* sort_entries(typename S::Entry* entries, typename S::Entry* room,
-                                std::int64_t count) noexcept {
-  constexpr std::int64_t few = 128, many = 16384;
-  if (count < few) {
-    std::sort(entries, entries + count, S::is_before);
-    return entries;
-  }
-  return count < many ? radix_sort<S, 8>(entries, room, count)
-                      : radix_sort<S, 11>(entries, room, count);
-}
 
 /// Sorts lanes. Of a single long one, each of many threads sorts the keys that fall into its own
 /// range. Finding these takes each of them two thirds of the time of sorting the lane, so that a few

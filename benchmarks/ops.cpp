@@ -148,6 +148,14 @@ std::vector<Case> image_cases() {
                    {small, Shape({64, 128, 4, 4}, f32)},
                    [](const auto& x) { return transposed_by_zeros(x[0], x[1], 2, 1); },
                    products});
+  for (const std::int64_t stride : {3, 4, 8}) {
+    const std::int64_t taps = 2 * stride;
+    const ConvTranspose2d spread{.stride = {stride, stride}, .padding = {stride / 2, stride / 2}};
+    cases.push_back({fmt::format("conv_transpose {0}x{0} / {1}", taps, stride),
+                     {small, Shape({128, 64, taps, taps}, f32)},
+                     [=](const auto& x) { return conv_transpose2d(x[0], x[1], {}, spread); },
+                     products / 16 * static_cast<double>(taps * taps)});
+  }
   const ConvTranspose2d same{.padding = {1, 1}};
   cases.push_back({"conv_transpose 3x3",
                    {Shape({1, 64, 56, 56}, f32), Shape({64, 64, 3, 3}, f32)},

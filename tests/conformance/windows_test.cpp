@@ -262,6 +262,10 @@ TEST_CASE("conv_transpose2d, fold2d: blocks of the CPU backend's kernels", "[eve
              {.stride = {2, 2}, .padding = {1, 2, 0, 1}, .output_padding = {1, 1}});
   transposed({6, 9, 3, 30, 41, 5, 2}, {.stride = {3, 2}, .dilation = {2, 3}});
   transposed({6, 6, 6, 33, 40, 3, 5}, {.stride = {2, 1}, .padding = {1, 2}});
+  transposed({5, 4, 1, 9, 40, 6, 6}, {.stride = {3, 3}, .padding = {1, 2, 4, 2}});
+  transposed({5, 4, 1, 7, 37, 3, 2}, {.stride = {2, 5}, .padding = {}, .output_padding = {1, 3}});
+  transposed({6, 4, 2, 5, 19, 8, 17}, {.stride = {4, 8}, .padding = {3, 9}});
+  transposed({5, 4, 1, 3, 21, 4, 7}, {.stride = {4, 3}, .dilation = {1, 2}});
   transposed({2, 3, 1, 30, 3, 19, 1}, {.padding = {4, 0}});
   check(OpInstance(Fold2d{.size = {40, 21}, .kernel = {19, 3}, .padding = {3, 1}}),
         {random.uniform(Shape({1, 2 * 57, 28 * 21}, f32), -1, 1)});

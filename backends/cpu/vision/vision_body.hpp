@@ -102,11 +102,17 @@ void run_fold_row(const float* from, std::int64_t tap_step, const WindowAxis& ac
 TENON_INLINE float folded_at(const FoldedRows& from, const WindowAxis& across, float start,
                              std::int64_t place) {
   float sum = start;
+  const std::int64_t stride = across.stride, whole = place + across.before;
+  // Without dilation, only every stride-th tap is at an element.
+  const bool is_dense = across.dilation == 1;
+  const std::int64_t first = is_dense ? whole % stride : 0, apart = is_dense ? stride : 1;
   for (std::int64_t k = 0; k < from.count; ++k) {
-    for (std::int64_t s = 0; s < across.taps; ++s) {
-      const std::int64_t at = place + across.before - s * across.dilation;
-      if (at < 0 || at % across.stride != 0 || at / across.stride >= across.outputs) continue;
-      sum += from.rows[k][s * from.tap_step + at / across.stride];
+    for (std::int64_t s = first; s < across.taps; s += apart) {
+      const std::int64_t at = whole - s * across.dilation;
+      if (at < 0) break;
+      const std::int64_t j = at / stride;
+      if (j * stride != at || j >= across.outputs) continue;
+      sum += from.rows[k][s * from.tap_step + j];
     }
   }
   return sum;
@@ -152,21 +158,32 @@ void run_fold_rows(const FoldedRows& from, const WindowAxis& across, float start
                                                   place + across.before, first));
     });
     if (!is_done) end = begin;
-  } else if (across.stride == 2 && across.dilation == 1) {
-    // Place 2 m + phase - before takes taps phase, phase + 2, ..., elements m, m - 1, ...
-    std::int64_t least = reach / 2, beyond = across.outputs;
-    if (2 * least < across.before) least = (across.before + 1) / 2;
-    if (2 * beyond - across.before > width) beyond = (width + across.before) / 2;
+  } else if (across.dilation == 1) {
+    // Place stride m + phase - before takes taps phase, phase + stride, ..., elements m, m - 1, ...
+    const std::int64_t stride = across.stride, before = across.before;
+    std::int64_t least = reach / stride, beyond = across.outputs;
+    if (stride * least < before) least = (before + stride - 1) / stride;
+    if (stride * beyond - before > width) beyond = (width + before) / stride;
+    const auto phase_at = [&](std::int64_t phase, std::int64_t m) {
+      return folded_vector(from, across.taps, phase, stride, 1, m, first);
+    };
     const bool is_done = cover(least, beyond, [&](std::int64_t m) {
-      const Float even = folded_vector(from, across.taps, 0, 2, 1, m, first);
-      const Float odd = folded_vector(from, across.taps, 1, 2, 1, m, first);
-      Float low, high;
-      interleave(even, odd, low, high);
-      Simd::store_float(to + 2 * m - across.before, low);
-      Simd::store_float(to + 2 * m - across.before + row_lanes, high);
+      float* const place = to + stride * m - before;
+      if (stride == 2) {
+        Float low, high;
+        interleave(phase_at(0, m), phase_at(1, m), low, high);
+        Simd::store_float(place, low);
+        Simd::store_float(place + row_lanes, high);
+        return;
+      }
+      for (std::int64_t phase = 0; phase < stride; ++phase) {
+        float sums[row_lanes];
+        Simd::store_float(sums, phase_at(phase, m));
+        for (std::int64_t i = 0; i < row_lanes; ++i) place[i * stride + phase] = sums[i];
+      }
     });
-    begin = 2 * least - across.before;
-    end = is_done ? 2 * beyond - across.before : begin;
+    begin = stride * least - before;
+    end = is_done ? stride * beyond - before : begin;
   }
   if (begin > width) begin = end = width;
   for (std::int64_t i = 0; i < begin; ++i) to[i] = folded_at(from, across, start, i);

@@ -45,9 +45,21 @@ Shape shape_of(const Dims& dims, DType dtype) {
 
 /// What both makers draw with.
 HostBuffer uniform(std::mt19937_64& engine, const Shape& shape, double scale) {
-  std::vector<float> numbers(static_cast<std::size_t>(shape.elements()));
+  const auto of_numbers = [&](const auto& numbers) {
+    const HostBuffer values = HostBuffer::zeros(shape);
+    std::ranges::copy(std::as_bytes(std::span(numbers)), values.view().data);
+    return values;
+  };
+  const auto elements = static_cast<std::size_t>(shape.elements());
+  if (shape.dtype() == u64) {  // of every length
+    std::vector<std::uint64_t> numbers(elements);
+    for (std::uint64_t& number : numbers) number = engine() >> (engine() % 64);
+    return of_numbers(numbers);
+  }
+  std::vector<float> numbers(elements * (is_complex(shape.dtype()) ? 2 : 1));
   std::uniform_real_distribution<float> distribution(-1, 1);
   for (float& number : numbers) number = static_cast<float>(scale) * distribution(engine);
+  if (is_complex(shape.dtype())) return of_numbers(numbers);
   const auto values = HostBuffer::of<float>(shape.with_dtype(f32), std::span<const float>(numbers));
   return shape.dtype() == f32 ? values : values.to(shape.dtype());
 }
@@ -426,7 +438,11 @@ class Maker {
   void move() {
     if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
-    switch (integer(0, 32)) {
+    switch (integer(0, 34)) {
+      case 33:
+        return some_complex();
+      case 34:
+        return some_unsigned();
       case 0:
       case 1:
       case 2:
@@ -1033,13 +1049,14 @@ class Maker {
     }
   }
 
+  Tensor unmoved(const Tensor& x) { return is_floating(x.dtype()) ? smooth(x) : x; }
   Tensor some_pick(const Tensor& x) {
     const std::int64_t axis = integer(0, x.rank() - 1), size = x.dim(axis);
-    if (size == 0) return smooth(x);
+    if (size == 0) return unmoved(x);
     if (chance(0.5)) {
       const Dims which = chance(0.7) ? Dims{integer(0, 5)} : Dims{2, 2};
       if (x.shape().elements() / size * product(which) > max_elements || x.rank() > 6)
-        return smooth(x);
+        return unmoved(x);
       return gather(x, indices(which, size), axis);
     }
     Dims which = dims_of(x);
@@ -1088,6 +1105,152 @@ class Maker {
         return stack({x, x * 0.5}, 0);
     }
   }
+
+  // Complex numbers and numbers of 64 bits without a sign, which are recorded as ops of other types.
+  // They stay among themselves: what comes of them is a result, or floats for other moves.
+
+  void some_complex() {
+    Dims dims = some_dims();
+    Tensor z = chance(0.5) ? of_shape(dims, c64) : complex_parts(dims);
+    for (std::int64_t i = integer(1, 4); i > 0; --i) z = complex_step(z);
+    if (chance(0.5)) kept_.push_back(z);
+    add(chance(0.5) ? real(z) : chance(0.5) ? imag(z) : abs(z));
+  }
+  Tensor complex_parts(const Dims& dims) {
+    if (chance(0.5)) return make_complex(of_shape(dims, f32), of_shape(dims, f32));
+    Dims pairs = dims;
+    pairs.push_back(2);
+    return view_as_complex(of_shape(pairs, f32));
+  }
+
+  /// A function of z whose values stay of the order of z's.
+  Tensor complex_step(const Tensor& z) {
+    const Dims dims = dims_of(z);
+    const auto other = [&] { return of_shape(dims, c64); };
+    const std::int64_t axis = z.rank() == 0 ? 0 : integer(0, z.rank() - 1);
+    const std::int64_t size = z.rank() == 0 ? 0 : z.dim(axis);
+    if (size == 0) return z * other();
+    switch (integer(0, 17)) {
+      case 0:
+        return chance(0.5) ? z + other() : other() - z;
+      case 1:
+        return z * other();
+      case 2:
+        return z / (other() * 0.5 + 1.5);
+      case 3:
+        return conj(z);
+      case 4:
+        return square(z) * 0.2;
+      case 5:
+        return exp(z * 0.1);
+      case 6:
+        return chance(0.5) ? sin(z * 0.1) : cos(z * 0.1);
+      case 7:
+        return -z * of_shape(dims, f32);  // beside real numbers
+      case 8:
+        return (chance(0.5) ? fft(z, axis) : ifft(z, axis)) * (1 / std::sqrt(double(size)));
+      case 9:
+        return chance(0.5) ? sum(z, axis, true) * 0.3 : mean(z, axis, chance(0.5));
+      case 10:
+        return cumsum(z * 0.3, axis);
+      case 11: {
+        const std::int64_t n = integer(1, 9);
+        Dims result = dims;
+        result.back() = n;
+        if (dims.back() == 0 || product(result) > max_elements) return conj(z);
+        return matmul(z, of_shape({dims.back(), n}, c64)) *
+               (1 / std::sqrt(static_cast<double>(dims.back())));
+      }
+      case 12:
+        return where(z, other());
+      case 13:
+        return tenon::where(is_finite(z), z, other());
+      case 14:
+        return tenon::where(chance(0.5) ? eq(z, other()) : ne(z, other()), z, other());
+      case 15:
+        return some_arrangement_of(z, axis);
+      case 16:
+        return some_pick(z);
+      default:
+        return view_as_complex(view_as_real(z) * 0.7);
+    }
+  }
+  /// Moves elements of any type.
+  Tensor some_arrangement_of(const Tensor& x, std::int64_t axis) {
+    switch (integer(0, 5)) {
+      case 0:
+        return flip(x, axis);
+      case 1:
+        return roll(x, integer(-3, 3), axis);
+      case 2:
+        return pad(x, axis, integer(0, 2), integer(0, 2));
+      case 3:
+        return x.shape().elements() > max_elements / 4 ? x : concat({x, x}, axis);
+      case 4:
+        return transpose(x, axis, 0);
+      default:
+        return slice(x, axis, x.dim(axis) / 3);
+    }
+  }
+
+  void some_unsigned() {
+    model_.has_rare_types = true;
+    Tensor x = of_shape(some_dims(), u64);
+    for (std::int64_t i = integer(1, 4); i > 0; --i) x = unsigned_step(x);
+    if (chance(0.6)) kept_.push_back(x);
+    // The topmost bits as a number in [0, 1).
+    add(cast(shift_right(x, scalar_like(x, 44)), f32) * std::ldexp(1.0, -20));
+  }
+
+  Tensor unsigned_step(const Tensor& x) {
+    const Dims dims = dims_of(x);
+    const auto other = [&] { return of_shape(dims, u64); };
+    const std::int64_t axis = x.rank() == 0 ? 0 : integer(0, x.rank() - 1);
+    if (x.rank() == 0 || x.dim(axis) == 0) return x + other();
+    switch (integer(0, 19)) {
+      case 0:
+        return chance(0.5) ? x + other() : other() - x;
+      case 1:
+        return x * other();
+      case 2:
+        return chance(0.5) ? div(x, other()) : div(other(), x);
+      case 3:
+        return remainder(other(), x);
+      case 4:
+        return bitwise_xor(x, bitwise_not(other()));
+      case 5:
+        return chance(0.5) ? bitwise_and(x, other()) : bitwise_or(x, other());
+      case 6:
+        return chance(0.5) ? shift_left(x, scalar_like(x, 3)) : shift_right(x, scalar_like(x, 5));
+      case 7:
+        return chance(0.5) ? minimum(x, other()) : maximum(x, other());
+      case 8:
+        return tenon::where(one_of({lt, le, gt, ge, eq, ne})(x, other(), here()), x, other());
+      case 9:
+        return chance(0.5) ? max(x, axis, true) : min(x, axis, true);
+      case 10:
+        return chance(0.5) ? sum(x, axis, true) : prod(x, axis, true);
+      case 11:
+        return chance(0.5) ? cumsum(x, axis) : cumprod(x, axis);
+      case 12:
+        return chance(0.5) ? cummax(x, axis) : cummin(x, axis);
+      case 13:
+        return sort(x, axis, chance(0.5));
+      case 14:
+        return take_along(x, argsort(x, axis), axis);
+      case 15:
+        return cast(argmax(x, axis, true), u64) + other();
+      case 16:
+        return some_arrangement_of(x, axis);
+      case 17:
+        return some_pick(x);
+      case 18:
+        return where(x, other());
+      default:
+        return square(x) - cast(cast(bitwise_and(x, scalar_like(x, 1023)), i32), u64);
+    }
+  }
+  static std::source_location here() { return std::source_location::current(); }
 
   /// One or the other of two ways to change a value, by an input.
   void some_branch(const Tensor& x) {
@@ -1286,6 +1449,7 @@ class Maker {
     if (chance(0.1)) take(chosen[0]);  // twice
     if (chance(0.1) && !constants_.empty()) take(some_view_of_plain(constants_.back()));
     if (chance(0.1)) take(some_view(values_.front()));  // a view of an input
+    for (const Tensor& value : kept_) take(value);
     for (const Tensor& state : states_) chosen.push_back(state);
     return chosen;
   }
@@ -1313,6 +1477,7 @@ class Maker {
   std::vector<Tensor> constants_;
   std::vector<Tensor> values_;
   std::vector<Tensor> states_;
+  std::vector<Tensor> kept_;  // of types that other moves do not take
   int loops_ = 0;
 };
 

@@ -8,6 +8,7 @@
 #include <tenon/weights_view.hpp>
 
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -58,6 +59,47 @@ TEST_CASE("nn: Conv1d, BatchNorm2d, GroupNorm and ConvTranspose2d") {
   weights.up.weight = device(random.uniform(up));
   auto bound = exe.bind(weights);
   CHECK(values(bound(device(random.uniform(image)))).size() == 1 * 3 * 2 * 12);
+}
+
+template <class Layer>
+Layer through_buffers(const Layer& layer) {
+  const auto buffers = map_fields<Buffer>(
+      layer, [](const std::string&, const Tensor&) { return Buffer(Shape({1}, f32)); });
+  return map_fields<Tensor>(buffers, [](const std::string&, const Buffer&) { return Tensor(); });
+}
+
+// What is no tensor has to survive, or a training step would compute with the defaults.
+TEST_CASE("nn: a layer of other leaves keeps its options") {
+  nn::Conv1d<> rows;
+  rows.options.padding_left = 3;
+  CHECK(through_buffers(rows).options.padding_left == 3);
+  nn::ConvTranspose2d<> up;
+  up.options.stride = {2, 3};
+  CHECK(through_buffers(up).options.stride[1] == 3);
+  nn::BatchNorm2d<> batch;
+  batch.eps = 0.5;
+  CHECK(through_buffers(batch).eps == 0.5);
+  nn::GroupNorm<> groups;
+  groups.groups = 4;
+  groups.eps = 0.25;
+  CHECK(through_buffers(groups).groups == 4);
+  CHECK(through_buffers(groups).eps == 0.25);
+  nn::Mamba<> mamba;
+  mamba.inner = 6;
+  mamba.states = 5;
+  mamba.heads = 3;
+  mamba.groups = 2;
+  mamba.norm_eps = 0.5;
+  mamba.has_normed_parameters = true;
+  const nn::Mamba<> same = through_buffers(mamba);
+  CHECK(std::tuple(same.inner, same.states, same.heads, same.groups, same.norm_eps,
+                   same.has_normed_parameters) == std::tuple(6, 5, 3, 2, 0.5, true));
+  nn::Rwkv7Layer<> rwkv;
+  rwkv.head_size = 16;
+  CHECK(through_buffers(rwkv).head_size == 16);
+  nn::MixtureOfExperts<> experts;
+  experts.options.used = 5;
+  CHECK(through_buffers(experts).options.used == 5);
 }
 
 }  // namespace

@@ -168,7 +168,7 @@ struct Decoder {
   std::vector<DecoderLayer<T>> layers;
   OutputNorm<T> norm;
   std::optional<nn::Linear<T>> head;  ///< none: tied to the embedding
-  TENON_FIELDS(tokens, embedding_norm, layers, norm, head)
+  TENON_FIELDS(tokens, embedding_norm, layers, norm, head, config)
   DecoderConfig config;
 
   /// Declares the weights by their GGUF names.

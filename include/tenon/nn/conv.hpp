@@ -38,7 +38,7 @@ template <class T = Tensor>
 struct Conv1d {
   T weight;
   std::optional<T> bias;
-  TENON_FIELDS(weight, bias)
+  TENON_FIELDS(weight, bias, options)
   Conv1dOptions options;  ///< stride, padding, dilation, groups
 
   static Conv1d init(const WeightsView& view, const Conv1dOptions& options = {},
@@ -60,7 +60,7 @@ template <class T = Tensor>
 struct ConvTranspose2d {
   T weight;
   std::optional<T> bias;
-  TENON_FIELDS(weight, bias)
+  TENON_FIELDS(weight, bias, options)
   tenon::ConvTranspose2d options;  ///< stride, padding, output_padding, dilation, groups
 
   static ConvTranspose2d init(const WeightsView& view, const tenon::ConvTranspose2d& options = {},

@@ -65,7 +65,7 @@ struct Mamba {
   std::optional<T> norm;                ///< of Mamba-2: [groups, inner / groups]
   Linear<T> output;                     ///< [width, inner]
   TENON_FIELDS(input, conv_weight, conv_bias, parameters, time, time_bias, decay, skip, norm,
-               output)
+               output, inner, states, heads, groups, norm_eps, has_normed_parameters)
 
   std::int64_t inner = 1;
   std::int64_t states = 1;

@@ -57,7 +57,7 @@ struct MixtureOfExperts {
   std::optional<T> shared_gate;  ///< [width] or [1, width]: sigmoid of w x scales the shared part
   Name activation = "silu";      ///< see gated()
   TENON_FIELDS(router, router_bias, gate, up, down, gate_bias, up_bias, down_bias, shared,
-               shared_gate, activation)
+               shared_gate, activation, options)
   RouterOptions options;
 
   /// x [..., width] -> [..., width].

@@ -63,7 +63,7 @@ struct BatchNorm2d {
   T running_mean;
   T running_var;
   double eps = 1e-5;
-  TENON_FIELDS(weight, bias, running_mean, running_var)
+  TENON_FIELDS(weight, bias, running_mean, running_var, eps)
 
   static BatchNorm2d init(const WeightsView& view, double eps = 1e-5,
                           const std::source_location& where = std::source_location::current()) {
@@ -87,7 +87,7 @@ struct GroupNorm {
   std::optional<T> bias;
   std::int64_t groups = 1;
   double eps = 1e-5;
-  TENON_FIELDS(weight, bias)
+  TENON_FIELDS(weight, bias, groups, eps)
 
   static GroupNorm init(const WeightsView& view, std::int64_t groups, double eps = 1e-5,
                         const std::source_location& where = std::source_location::current()) {

@@ -63,7 +63,7 @@ struct Rwkv7Layer {
   Linear<T> channel_key, channel_value;
   TENON_FIELDS(time_norm, channel_norm, time_mix, receptance, key, value, output, decay, rate,
                residual, gate, key_removed, key_rate, bonus, head_norm, channel_mix, channel_key,
-               channel_value)
+               channel_value, head_size)
 
   std::int64_t head_size = 64;
 

@@ -4,6 +4,7 @@
 #include <numbers>
 #include <random>
 
+#define XXH_INLINE_ALL
 #include <xxhash.h>
 
 namespace tenon::train {

@@ -128,6 +128,10 @@ elseif(STEP STREQUAL "pkg_config")
   pkg_config_flags(flags tenon)
   run(${COMPILER} -std=c++20 ${first}/main.cpp -o ${WORK}/${STEP}/first ${flags})
   run_first(${WORK}/${STEP}/first)
+  # With every object of the libraries, not only those that the programs above need.
+  list(REMOVE_DUPLICATES flags)
+  run(${COMPILER} -std=c++20 ${consumer}/main.cpp -o ${WORK}/${STEP}/whole
+      -Wl,--whole-archive ${flags} -Wl,--no-whole-archive)
 elseif(STEP STREQUAL "wheel")
   # A wheel on the installed package, in a virtual environment that has nothing but it and what it needs.
   file(REMOVE_RECURSE ${WORK}/wheel)

@@ -116,7 +116,7 @@ void Session::Run::start_input_copies() {
 void Session::Run::begin() {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffer& given = replaced_[i].has_data() ? replaced_[i] : inputs_[i];
-    given.wait();
+    await(given);
     if (replaced_[i].has_data()) copy_all(given, inputs_[i]);
   }
   lay_out();

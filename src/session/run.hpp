@@ -3,6 +3,7 @@
 
 #include "session/state.hpp"
 
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <span>
@@ -29,6 +30,12 @@ class Session::Run {
   /// Copies of all handles that the run has of its results' chunks.
   std::vector<MemChunk> handles_of_results() const;
 
+  /// Waits for a buffer or an event, as long as the interrupt allows.
+  template <class Work>
+  void await(const Work& work) const {
+    if (!interrupt_.is_set()) return work.wait();
+    while (!work.wait_for(std::chrono::milliseconds(1))) interrupt_.check("forward");
+  }
   /// Waits for the inputs, and puts everything in its place.
   void begin();
   void run_all() { run_stages(bound_->stages, 0); }

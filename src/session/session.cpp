@@ -250,7 +250,8 @@ Activations::Lock::Lock(Activations& activations, bool waits) : held_(activation
                 "fork() the session");
   }
   throw Error(Errc::busy, "Session::forward",
-              "the session is running on another thread; fork() it");
+              "the session is running, on another thread or because one of its callbacks calls it; "
+              "fork() it");
 }
 
 const MemChunk& Activations::get(Chunks& chunks, MemRegion& region, std::int64_t bytes) {
@@ -437,7 +438,7 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
     void execute() {
       std::exception_ptr error;
       try {
-        for (const Event& event : after) event.wait();
+        for (const Event& event : after) run->await(event);
         const Activations::Lock lock(*state->activations, true);
         const auto begin = Trace::Clock::now();
         with_memory_errors("Session::submit", [&] { run->run(); });

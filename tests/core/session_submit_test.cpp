@@ -313,4 +313,23 @@ TEST_CASE("set_interrupt: a call ends when it is cancelled or late, and the sess
   }
 }
 
+TEST_CASE("set_interrupt: ends the wait for an input that is not ready") {
+  Session run(program_of("def forward(x: f32[2]):\n    y = neg(x)\n    return y\n"));
+  const Buffer ready = Buffer::allocate(Shape({2}, f32), host_region()).fill<float>([](std::size_t) {
+    return 1;
+  });
+  const auto late = [] { return std::chrono::steady_clock::now() + std::chrono::milliseconds(20); };
+  const Buffer never(ready.shape(), ready.chunk(), 0, [] { return false; });
+  run.set_interrupt({.deadline = late()});
+  expect_error(Errc::timeout, [&] { run.forward({never}); });
+  const EventSource other_work;
+  run.set_interrupt({.deadline = late()});
+  expect_error(Errc::timeout, [&] { run.forward({ready.ready_at(other_work.event())}); });
+  run.set_interrupt({.deadline = late()});
+  const Buffer result = run.submit({ready}, {.after = {other_work.event()}})[0];
+  expect_error(Errc::timeout, [&] { result.wait(); });
+  run.set_interrupt({});
+  CHECK(values(run.forward({ready})[0]) == std::vector<float>{-1, -1});
+}
+
 }  // namespace tenon

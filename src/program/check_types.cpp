@@ -74,13 +74,15 @@ class Typer {
   }
   Shapes declared_parameters(int index) const;
 
-  Frame type(int index, const Shapes& arguments, bool outermost);
-  Shapes call(int index, const Shapes& arguments);
+  /// `caller`: the call that gives the arguments, to which their errors belong; none: declared types.
+  Frame type(int index, const Shapes& arguments, std::optional<Spot> caller = std::nullopt);
+  Shapes call(int index, const Shapes& arguments, Spot caller);
   Shapes results_of(const Frame& frame) const;
   void step(Frame& frame, const Instruction& instruction, int i);
   MaybeShape infer(Frame& frame, const Instruction& instruction, int i);
   Shapes repeat(Frame& frame, const Instruction& instruction, int i);
-  MaybeShape settle(Frame& frame, const Value& value, const MaybeShape& actual, Spot spot);
+  MaybeShape settle(Frame& frame, const Value& value, const MaybeShape& actual, Spot spot,
+                    std::string_view where = {});
   Shapes operand_shapes(const Frame& frame, std::span<const ValueId> ids) const;
 
   Program& program_;
@@ -102,7 +104,7 @@ void Typer::run(bool fill) {
     arguments_[static_cast<std::size_t>(i)].resize(function(i).parameter_count);
   }
   const int entry = indices_.at(program_.entry);
-  type(entry, declared_parameters(entry), true);
+  type(entry, declared_parameters(entry));
   for (int i = 0; i < static_cast<int>(program_.functions.size()); ++i) {
     if (findings_.full()) return;
     if (i == entry && !fill) continue;
@@ -111,7 +113,7 @@ void Typer::run(bool fill) {
       const MaybeShape& passed = arguments_[static_cast<std::size_t>(i)][k].shape();
       if (!parameters[k] && i != entry) parameters[k] = passed;
     }
-    const Frame frame = type(i, parameters, true);
+    const Frame frame = type(i, parameters);
     if (!fill || !findings_.empty()) continue;
     Function& f = program_.functions[static_cast<std::size_t>(i)];
     for (std::size_t id = 0; id < f.values.size(); ++id) {
@@ -121,12 +123,13 @@ void Typer::run(bool fill) {
   }
 }
 
-Typer::Frame Typer::type(int index, const Shapes& arguments, bool outermost) {
+Typer::Frame Typer::type(int index, const Shapes& arguments, std::optional<Spot> caller) {
   const Function& f = function(index);
-  Frame frame{index, outermost, {}, std::vector<Slot>(f.values.size())};
+  Frame frame{index, !caller, {}, std::vector<Slot>(f.values.size())};
+  const std::string where = caller ? fmt::format(" of '{}'", f.name) : std::string();
   for (std::uint32_t k = 0; k < f.parameter_count; ++k) {
-    frame.slots[k].shape =
-        settle(frame, f.values[k], arguments[k], {index, Spot::nowhere, static_cast<int>(k)});
+    const Spot spot = caller.value_or(Spot{index, Spot::nowhere, static_cast<int>(k)});
+    frame.slots[k].shape = settle(frame, f.values[k], arguments[k], spot, where);
   }
   for (std::size_t i = 0; i < f.body.size() && !findings_.full(); ++i)
     step(frame, f.body[i], static_cast<int>(i));
@@ -167,7 +170,8 @@ void Typer::step(Frame& frame, const Instruction& instruction, int i) {
       return;
     case Kind::call: {
       Shapes results =
-          call(indices_.at(instruction.function), operand_shapes(frame, instruction.operands));
+          call(indices_.at(instruction.function), operand_shapes(frame, instruction.operands),
+               {frame.function, i, Spot::nowhere});
       if (results.size() != 1) {
         slot.items = std::move(results);
         return;
@@ -181,7 +185,7 @@ void Typer::step(Frame& frame, const Instruction& instruction, int i) {
       settle(frame, f.values[instruction.result], slot.shape, {frame.function, i, Spot::nowhere});
 }
 
-Shapes Typer::call(int index, const Shapes& arguments) {
+Shapes Typer::call(int index, const Shapes& arguments, Spot caller) {
   for (std::size_t k = 0; k < arguments.size(); ++k) {
     // A caller's symbols have no meaning in the callee, unless it uses the same name.
     MaybeShape shape = arguments[k];
@@ -190,7 +194,7 @@ Shapes Typer::call(int index, const Shapes& arguments) {
     }
     arguments_[static_cast<std::size_t>(index)][k].add(shape);
   }
-  return results_of(type(index, arguments, false));
+  return results_of(type(index, arguments, caller));
 }
 
 MaybeShape Typer::infer(Frame& frame, const Instruction& instruction, int i) {
@@ -225,7 +229,8 @@ Shapes Typer::repeat(Frame& frame, const Instruction& instruction, int i) {
   for (std::size_t k = 2; k < instruction.operands.size(); ++k) {
     arguments.push_back(frame.slots[instruction.operands[k]].shape);
   }
-  const Shapes results = call(indices_.at(instruction.function), arguments);
+  const Shapes results =
+      call(indices_.at(instruction.function), arguments, {frame.function, i, Spot::nowhere});
   for (std::size_t k = 0; k < carry.size() && k < results.size(); ++k) {
     if (!carry[k] || !results[k]) {
       if (!carry[k]) carry[k] = results[k];
@@ -244,13 +249,15 @@ Shapes Typer::repeat(Frame& frame, const Instruction& instruction, int i) {
   return carry;
 }
 
-/// The type of a value that is declared and found: what is known from either.
-MaybeShape Typer::settle(Frame& frame, const Value& value, const MaybeShape& actual, Spot spot) {
+/// The type of a value that is declared and found: what is known from either. `where`: behind its
+/// name in messages.
+MaybeShape Typer::settle(Frame& frame, const Value& value, const MaybeShape& actual, Spot spot,
+                         std::string_view where) {
   if (!value.shape) return actual;
   const Shape& declared = *value.shape;
   if (actual && (actual->rank() != declared.rank() || actual->dtype() != declared.dtype())) {
     findings_.add(Errc::shape_mismatch, spot,
-                  fmt::format("'{}' is {}, declared {}", value.name, to_string(*actual),
+                  fmt::format("'{}'{} is {}, declared {}", value.name, where, to_string(*actual),
                               to_string(declared)));
     return declared.without_tags();
   }
@@ -267,7 +274,7 @@ MaybeShape Typer::settle(Frame& frame, const Value& value, const MaybeShape& act
     if (is_static(known) && is_static(found) && known != found) {
       findings_.add(
           Errc::shape_mismatch, spot,
-          fmt::format("'{}' is {}, declared {}{}", value.name, to_string(*actual),
+          fmt::format("'{}'{} is {}, declared {}{}", value.name, where, to_string(*actual),
                       to_string(declared),
                       is_symbol(declared[i])
                           ? fmt::format(" with {} = {}", symbol_name(declared[i]).text(), known)

@@ -122,6 +122,7 @@ std::optional<LexError> Lexer::run() {
       ++at_;
       push(Token::Kind::mark, at_ - 1);
     } else {
+      if (c == '\t') return LexError{Errc::syntax, at_, "tabs are not allowed; use spaces"};
       const auto byte = static_cast<unsigned char>(c);
       return LexError{Errc::syntax, at_,
                       byte > 0x20 && byte < 0x7F

@@ -104,6 +104,7 @@ class Parser {
   int line_ = 0;
   bool in_function_ = false;
   bool returned_ = false;
+  bool may_have_returned_ = false;  ///< by a line that could not be read
   bool head_is_read_ = false;  ///< else the parameters are not all known
   std::int64_t statements_ = 0;
   std::unordered_map<std::string_view, Name> names_;
@@ -269,6 +270,7 @@ void Parser::line(std::string_view text) {
       names_.insert_or_assign(tokens_[0].text, Name{broken, line_});
       returned_ = returned_ || tokens_[0].is_word("return");
     }
+    may_have_returned_ = may_have_returned_ || tokens_.empty();
     throw Fault{fault->code, fault->offset, fault->message};
   }
   if (indent == 0) {
@@ -277,7 +279,10 @@ void Parser::line(std::string_view text) {
     }
     return function();
   }
-  if (indent != 4) throw Fault{Errc::syntax, indent, "statements are indented by 4 spaces"};
+  if (indent != 4) {
+    may_have_returned_ = may_have_returned_ || tokens_[0].is_word("return");
+    throw Fault{Errc::syntax, indent, "statements are indented by 4 spaces"};
+  }
   if (!in_function_) throw Fault{Errc::syntax, indent, "a statement outside a function"};
   if (returned_) throw Fault{Errc::syntax, indent, "a statement after return"};
   if (tokens_[0].is_word("return")) return return_statement();
@@ -397,14 +402,14 @@ void Parser::finish_function() {
                                               missing.name, later->second.line)
                                 : fmt::format("'{}' is not defined", missing.name));
   }
-  if (in_function_ && !returned_) {
+  if (in_function_ && !current().name.empty() && !returned_ && !may_have_returned_) {
     const Places::Spot head = places_.back().head;
     error(Errc::syntax, std::max(head.line, 1), head.offset,
           fmt::format("'{}' does not return", current().name));
   }
   missing_.clear();
   names_.clear();
-  in_function_ = returned_ = false;
+  in_function_ = returned_ = may_have_returned_ = false;
 }
 
 /// Checks that need all functions.

@@ -69,6 +69,24 @@ TEST_CASE("parse: all errors are reported") {
                "11:20 BadAttribute"});
 }
 
+TEST_CASE("parse: a return that cannot be read is not missing, too") {
+  CHECK(errors_in("def forward(x: f32[4]):\n    y = exp(x)\n   return y\n") ==
+        Errors{"3:4 Syntax"});
+  CHECK(errors_in("def forward(x: f32[4]):\n\ty = exp(x)\n\treturn y\n") ==
+        Errors{"2:1 Syntax", "3:1 Syntax"});
+  CHECK(errors_in("def forward(x: f32[4]):\r    return x\r") == Errors{"1:24 Syntax"});
+}
+
+TEST_CASE("parse: arguments that do not fit are reported where the function is called") {
+  const std::string text =
+      "def f(a: f32[3]):\n    return a\n"
+      "def forward(x: f32[2], y: f32[3]):\n    v = f(y)\n    w = f(x)\n    return v, w\n";
+  CHECK(errors_in(text) == Errors{"5:9 ShapeMismatch"});
+  const std::string what =
+      expect_error(Errc::shape_mismatch, [&] { parse(std::string(program_header) + text, "net.tenon"); });
+  CHECK(what.find("'a' of 'f' is f32[2], declared f32[3]") != std::string::npos);
+}
+
 TEST_CASE("parse: names") {
   CHECK(errors_in(in_forward("y = exp(later)\n    later = exp(x)")) == Errors{"2:13 BadReference"});
   CHECK(errors_in(in_forward("y = frobnicate(x)")) == Errors{"2:9 UnknownOp"});

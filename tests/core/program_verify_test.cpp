@@ -161,7 +161,7 @@ TEST_CASE("verify: types that cannot agree") {
         "ShapeMismatch: 'b' is f32[3], declared f32[N] with N = 4");
   CHECK(error_in("def f(x: f32[N], y: f32[N]):\n    return x\n"
                  "def forward(x: f32[4], y: f32[3]):\n    a = f(x, y)\n    return a\n") ==
-        "ShapeMismatch: 'y' is f32[3], declared f32[N] with N = 4");
+        "ShapeMismatch: 'y' of 'f' is f32[3], declared f32[N] with N = 4");
   CHECK(error_in("def f(x: f32[N], i: i64, s: Scope):\n    y = concat(x, x)\n    return y\n"
                  "def forward(x: f32[4]):\n    s = scope(\"l\")\n    c = pack(x)\n    r = "
                  "repeat(f, 2, c, s)\n"

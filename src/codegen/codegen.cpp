@@ -433,6 +433,8 @@ void Writer::main() {
   }
   std::vector<std::string> saved;
   for (std::size_t i = 0; i < entry.results.size(); ++i) {
+    const auto result = entry.results.begin() + static_cast<std::ptrdiff_t>(i);
+    if (std::find(entry.results.begin(), result, *result) != result) continue;  // returned twice
     const std::string of =
         entry.results.size() == 1 ? "results" : fmt::format("std::get<{}>(results)", i);
     saved.push_back(fmt::format("{{{}, {}.to_buffer().to_host()}}",

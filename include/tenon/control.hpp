@@ -71,7 +71,8 @@ Carry while_loop(Carry carry, Condition&& condition, Body&& body,
 ///
 /// A gradient computes both and chooses (`where`).
 ///
-/// Errors: bad_type (a predicate that is not bool[]), shape_mismatch.
+/// Errors: bad_type (a predicate that is not bool[]), bad_argument (sizes that are not known),
+/// shape_mismatch.
 template <class Yes, class No>
 auto cond(const Tensor& predicate, Yes&& yes, No&& no,
           const std::source_location& where = std::source_location::current()) {
@@ -80,6 +81,10 @@ auto cond(const Tensor& predicate, Yes&& yes, No&& no,
   const Result example = yes();  // nothing uses what this records but for the types
   Result empty;
   transform_fields(example, empty, [&](const std::string&, const Tensor& like, Tensor& to) {
+    if (!like.shape(where).is_static()) {
+      throw Error(Errc::bad_argument, where,
+                  "cond: a result of sizes that are not known, " + to_string(like.shape(where)));
+    }
     to = full_like(like, 0, where);
   });
   const Both after_yes = detail::repeat_while(

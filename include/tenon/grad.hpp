@@ -22,8 +22,8 @@ namespace tenon {
 /// Errors    the loss is not a floating scalar, or a parameter is not floating
 ///                                                               Errc::bad_argument
 ///           the loss does not depend on a parameter             Errc::bad_argument naming it
-///           an op on the way has no gradient                    Errc::unsupported, at the line that
-///                                                               recorded it
+///           an op on the way has no gradient, or one that       Errc::unsupported, at the line that
+///           needs sizes that are symbols                        recorded it
 ///           a gradient of an own op has another type than its input     Errc::shape_mismatch
 std::vector<Tensor> grad(const Tensor& loss, std::span<const Tensor> parameters,
                          const std::source_location& where = std::source_location::current());

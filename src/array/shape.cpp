@@ -1,3 +1,5 @@
+#include "array/size_text.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/shape.hpp>
 
@@ -11,13 +13,19 @@ namespace {
 
 constexpr std::int64_t symbol_base = -(std::int64_t{1} << 62);
 
-std::string dim_text(std::int64_t dim) {
-  if (is_symbol(dim)) return std::string(symbol_name(dim).text());
-  if (dim == unknown_dim) return "_";
-  return fmt::format("{}", dim);
+}  // namespace
+
+std::string size_text(std::int64_t size) {
+  if (is_symbol(size)) return std::string(symbol_name(size).text());
+  if (size == unknown_dim) return "_";
+  return fmt::format("{}", size);
 }
 
-}  // namespace
+std::string sizes_text(std::span<const std::int64_t> sizes) {
+  std::string text;
+  for (const std::int64_t size : sizes) text += (text.empty() ? "" : ", ") + size_text(size);
+  return "[" + text + "]";
+}
 
 std::int64_t symbol(Name name) { return symbol_base + name.id(); }
 
@@ -208,7 +216,7 @@ std::string to_string(const Shape& shape) {
   for (int i = 0; i < shape.rank(); ++i) {
     if (i > 0) text += ", ";
     if (!shape.tag(i).empty()) text += std::string(shape.tag(i).text()) + "=";
-    text += dim_text(shape[i]);
+    text += size_text(shape[i]);
   }
   text += ']';
   return text;

@@ -141,7 +141,8 @@ class BackwardPass {
           !at.output.shape().is_static() || std::ranges::any_of(at.inputs, [](const Tensor& input) {
             return !input.shape().is_static();
           });
-      if (!is_open || error.code() == Errc::out_of_memory) throw;
+      const ErrorClass kind = error_class(error.code());
+      if (!is_open || kind == ErrorClass::machine || kind == ErrorClass::internal) throw;
       throw Error(Errc::unsupported, place,
                   fmt::format("its gradient needs sizes that are not known: {}", error.message()));
     }

@@ -1,3 +1,4 @@
+#include "array/size_text.hpp"
 #include "ops/builder.hpp"
 
 #include <tenon/ops/attention_mask.hpp>
@@ -48,7 +49,7 @@ Tensor places_of(std::int64_t queries, std::int64_t keys, const Tensor& position
 void require_sizes(std::string_view op, std::span<const std::int64_t> sizes,
                    const std::source_location& where) {
   for (const std::int64_t size : sizes) {
-    if (size < 0) fail_at(where, Errc::bad_argument, op, fmt::format("a size of {}", size));
+    if (size < 0) fail_at(where, Errc::bad_argument, op, fmt::format("a size of {}", size_text(size)));
   }
 }
 

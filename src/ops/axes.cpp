@@ -1,3 +1,4 @@
+#include "array/size_text.hpp"
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/support.hpp"
@@ -54,7 +55,7 @@ Strides shift_strides(const Strides& in, std::int64_t axis, int by) {
 
 Shape SplitAxis::infer(std::span<const Shape> in) const {
   const int at = checked_axis(name, axis, in[0]);  // C1
-  const std::string sizes_text = fmt::format("[{}]", fmt::join(sizes.span(), ", "));
+  const std::string list = sizes_text(sizes.span());
   const std::int64_t whole = in[0][at];
   std::int64_t others = 1;
   int deduced = 0;
@@ -65,17 +66,17 @@ Shape SplitAxis::infer(std::span<const Shape> in) const {
   }
   if (sizes.empty() || deduced > 1) {  // C2
     fail(Errc::bad_shape, name,
-         fmt::format("axis {} of {} into {}: sizes are at least 0, and at most one is -1", axis,
-                     to_string(in[0]), sizes_text));
+         fmt::format("axis {} of {} into {}: sizes are known and at least 0, and at most one is -1", axis,
+                     to_string(in[0]), list));
   }
   if (deduced == 1 && others == 0) {  // C4
     fail(Errc::bad_shape, name,
          fmt::format("axis {} of {} into {}: -1 beside a size of 0 can be anything", axis,
-                     to_string(in[0]), sizes_text));
+                     to_string(in[0]), list));
   }
   if (is_static(whole) && (deduced == 1 ? whole % others != 0 : whole != others)) {  // C3
     fail(Errc::bad_shape, name,
-         fmt::format("axis {} of {} does not split into {}", axis, to_string(in[0]), sizes_text));
+         fmt::format("axis {} of {} does not split into {}", axis, to_string(in[0]), list));
   }
   check_rank(name, in[0], static_cast<std::size_t>(in[0].rank()) - 1 + sizes.size());  // C5
   keep_blocks(name, in[0], at == in[0].rank() - 1 && !(sizes.size() == 1));            // C6

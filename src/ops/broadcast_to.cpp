@@ -1,3 +1,4 @@
+#include "array/size_text.hpp"
 #include "ops/broadcast.hpp"
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
@@ -53,14 +54,16 @@ Shape BroadcastTo::infer(std::span<const Shape> in) const {
   }
   const auto refuse = [&](Errc code, std::string_view why) {
     fail(code, name,
-         fmt::format("{} to [{}]: {}", to_string(in[0]), fmt::join(dims.span(), ", "), why));
+         fmt::format("{} to {}: {}", to_string(in[0]), sizes_text(dims.span()), why));
   };
   const int rank = static_cast<int>(dims.size()), added = rank - in[0].rank();
   if (added < 0) refuse(Errc::shape_mismatch, "fewer sizes than axes");  // C1
   return with_sizes(in[0], rank, [&](int axis, std::int64_t own) {
     const std::int64_t wanted = dims[static_cast<std::size_t>(axis)];
-    if (wanted < (axis < added ? 0 : -1)) refuse(Errc::bad_shape, "a size is negative");  // C2
-    if (wanted >= 0 && own != 1 && !sizes_agree(own, wanted)) {                           // C1
+    if (wanted < (axis < added ? 0 : -1)) {  // C2
+      refuse(Errc::bad_shape, "sizes are known and at least 0, or -1 for that of an axis");
+    }
+    if (wanted >= 0 && own != 1 && !sizes_agree(own, wanted)) {  // C1
       refuse(Errc::shape_mismatch, "only axes of size 1 repeat");
     }
     return wanted == -1 ? own : wanted;

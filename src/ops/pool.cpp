@@ -161,7 +161,7 @@ Tensor adaptive_pool(std::string_view name, PoolKind kind, const Tensor& x, cons
     if (outputs == -1 || outputs == inputs) continue;
     if (!is_static(inputs) || inputs == 0) {
       fail_at(where, is_static(inputs) ? Errc::bad_shape : Errc::unsupported, name,
-              fmt::format("axis {} of {}", axis, to_string(shape)));
+              fmt::format("needs a known size above 0 along axis {} of {}", axis, to_string(shape)));
     }
     const Name tag = shape.tag(axis);
     if (inputs % outputs == 0) {

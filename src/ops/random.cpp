@@ -1,3 +1,4 @@
+#include "array/size_text.hpp"
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/philox.hpp"
@@ -40,7 +41,7 @@ Shape RandomBits::infer(std::span<const Shape> in) const {
   }
   for (const std::int64_t dim : dims) {
     if (dim < 0) {  // C3
-      fail(Errc::bad_shape, name, fmt::format("sizes [{}]", fmt::join(dims.span(), ", ")));
+      fail(Errc::bad_shape, name, fmt::format("sizes {}: they must be known", sizes_text(dims.span())));
     }
   }
   return {dims.span(), u32};

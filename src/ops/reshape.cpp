@@ -1,3 +1,4 @@
+#include "array/size_text.hpp"
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/view.hpp"
@@ -12,10 +13,6 @@ namespace tenon {
 TENON_DEFINE_OP(reshape, Reshape);
 
 namespace {
-
-std::string dims_text(const IntList& dims) {
-  return fmt::format("[{}]", fmt::join(dims.span(), ", "));
-}
 
 /// The product of the known sizes, and the only size that is not known: 0 when there is none,
 /// unknown_dim when there are several.
@@ -41,13 +38,13 @@ std::int64_t deduce(const IntList& dims, const Shape& in, std::int64_t others) {
   if (others == 0) {  // C3
     fail(Errc::bad_shape, Reshape::name,
          fmt::format("{} to {}: -1 beside a size of 0 can be anything", to_string(in),
-                     dims_text(dims)));
+                     sizes_text(dims.span())));
   }
   const Count count = count_elements(in);
   if (count.open != 0) return count.known == others ? count.open : unknown_dim;
   if (count.known % others != 0) {  // C2
     fail(Errc::bad_shape, Reshape::name,
-         fmt::format("{} does not divide into {}", to_string(in), dims_text(dims)));
+         fmt::format("{} does not divide into {}", to_string(in), sizes_text(dims.span())));
   }
   return count.known / others;
 }
@@ -84,8 +81,8 @@ Shape Reshape::infer(std::span<const Shape> in) const {
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < -1 || (dims[i] == -1 && deduced >= 0)) {  // C1
       fail(Errc::bad_shape, name,
-           fmt::format("{} to {}: sizes are at least 0, and at most one is -1", to_string(in[0]),
-                       dims_text(dims)));
+           fmt::format("{} to {}: sizes are known and at least 0, and at most one is -1", to_string(in[0]),
+                       sizes_text(dims.span())));
     }
     if (dims[i] == -1) {
       deduced = static_cast<int>(i);
@@ -99,9 +96,9 @@ Shape Reshape::infer(std::span<const Shape> in) const {
   } else if (in[0].is_static() && in[0].elements() != others) {  // C2
     fail(Errc::bad_shape, name,
          fmt::format("{} has {} elements, {} has {}", to_string(in[0]), in[0].elements(),
-                     dims_text(dims), others));
+                     sizes_text(dims.span()), others));
   }
-  keep_innermost(in[0], axes.empty() ? 1 : axes.back().size, dims_text(dims));
+  keep_innermost(in[0], axes.empty() ? 1 : axes.back().size, sizes_text(dims.span()));
   return {std::span<const Axis>(axes), in[0].dtype()};
 }
 

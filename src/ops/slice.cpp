@@ -50,6 +50,7 @@ std::int64_t open_size(const Slice& op, std::int64_t size) {
   const auto refuse = [&] {  // C2
     fail(Errc::out_of_range, Slice::name, fmt::format("{} is no range", range_text(op)));
   };
+  if (op.begin == to_end) refuse();
   if (op.step < 0) {
     if (op.begin == -1 && op.end == to_end) return op.step == -1 ? size : unknown_dim;
     if (op.end == to_end) return op.begin < 0 ? unknown_dim : Range{op.begin, -1}.count(op.step);
@@ -214,7 +215,7 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t parts, const AxisRef& ax
   const std::int64_t size = x.shape(where)[at];
   if (parts < 1 || !is_static(size)) {
     fail_at(where, Errc::bad_argument, "chunk",
-            fmt::format("axis {} of {} into {} parts", at, to_string(x.shape(where)), parts));
+            fmt::format("axis {} of {} into {} parts: needs a known size, and at least one", at, to_string(x.shape(where)), parts));
   }
   const std::int64_t each = std::max<std::int64_t>(1, size / parts + (size % parts != 0 ? 1 : 0));
   std::vector<std::int64_t> sizes;

@@ -228,8 +228,10 @@ UniqueResult unique(const Tensor& x, std::int64_t capacity, double fill,
   if (capacity < 0)
     fail_at(where, Errc::bad_argument, "unique", fmt::format("a capacity of {}", capacity));
   const Shape& shape = x.shape(where);
+  if (!shape.is_static()) {
+    fail_at(where, Errc::bad_argument, "unique", "needs known sizes, got " + to_string(shape));
+  }
   const Tensor row = flatten(x, 0, -1, where);
-  const Shape sizes({capacity}, i64);
   const auto constant = [&](double value, DType dtype) {
     const Full op{.value = value, .dims = {capacity + 1}, .dtype = dtype};
     return located(where, "unique", [&] { return record_beside(x, op_def<Full>(), &op, where); });

@@ -1,3 +1,4 @@
+#include "array/size_text.hpp"
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/support.hpp"
@@ -21,7 +22,7 @@ Shape Topk::infer(std::span<const Shape> in) const {
   const std::int64_t size = in[0][along];
   if (k < 0 || (is_static(size) && k > size)) {  // C3
     fail(Errc::out_of_range, name,
-         fmt::format("k = {} of axis {} of {}", k, axis, to_string(in[0])));
+         fmt::format("k = {} of axis {} of {}", size_text(k), axis, to_string(in[0])));
   }
   if (size > std::int64_t{std::numeric_limits<std::int32_t>::max()} + 1) {  // C4
     fail(Errc::limit_exceeded, name,

@@ -2,9 +2,11 @@
 #include "support/op_testing.hpp"
 #include "support/valued_graph.hpp"
 
-#include <tenon/ops/fill.hpp>
+#include <tenon/control.hpp>
+#include <tenon/ops.hpp>
 
 #include <limits>
+#include <string>
 
 namespace tenon::testing {
 namespace {
@@ -98,6 +100,32 @@ TEST_CASE("scalar_like, full_like and one_hot: join the graph of their operand")
   const Tensor ids = graph.input(ints({{"b", 3}}, {2, 0, 9}));
   expect_type(one_hot(ids, 3).shape(), "f32[b=3, 3]");
   expect_equal(graph.value(one_hot(ids, 3)), {0, 0, 1, 1, 0, 0, 0, 0, 0});
+}
+
+TEST_CASE("messages about sizes that are not known: their names, and what to do") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const std::int64_t b = symbol("B");
+  const Tensor x = graph.input("x", Shape({b, 4}, f32)), v = graph.input("v", Shape({b}, i32));
+  const auto refused = [](Errc code, const std::string& part, const auto& build) {
+    const std::string what = expect_error(code, build);
+    CAPTURE(what);
+    CHECK(what.find(part) != std::string::npos);
+    CHECK(what.find("4611686018427387") == std::string::npos);
+  };
+  refused(Errc::bad_shape, "to [B, 2, 2]: sizes are known", [&] { reshape(x, {b, 2, 2}); });
+  refused(Errc::bad_shape, "to [2, B, 4]: sizes are known", [&] { broadcast_to(x, {2, b, 4}); });
+  refused(Errc::bad_shape, "into [B, 1]: sizes are known", [&] { split_axis(x, 0, {b, 1}); });
+  refused(Errc::bad_shape, "sizes [B, 4]: they must be known", [&] { full(1, x.shape()); });
+  refused(Errc::bad_shape, "size B: it must be known", [&] { iota(b); });
+  refused(Errc::out_of_range, "k = B of axis 0", [&] { topk(x, b, 0); });
+  refused(Errc::bad_argument, "unique: needs known sizes, got i32[B]", [&] { unique(v, 3); });
+  refused(Errc::bad_argument, "bincount: needs known sizes", [&] { bincount(v, 3); });
+  refused(Errc::bad_argument, "needs a known size", [&] { chunk(x, 2, 0); });
+  refused(Errc::out_of_range, "is no range", [&] { slice(x, 0, to_end, 0, -1); });
+  refused(Errc::bad_argument, "cond: a result of sizes that are not known, f32[B, 4]", [&] {
+    cond(full(1, Shape({}, boolean)), [&] { return x; }, [&] { return x; });
+  });
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ HostBuffer read_factor(const io::File& file, const std::string& name, const Shap
   const DType type = values.shape().dtype();
   if (!(is_floating(type) || is_block(type)) ||
       !std::ranges::equal(values.shape().dims(), shape.dims())) {
-    refuse(Errc::shape_mismatch, name,
+    refuse(Errc::shape_mismatch, fmt::format("{}: {}", file.path().string(), name),
            fmt::format("is {}, the model takes {}", to_string(values.shape()), to_string(shape)));
   }
   return values.to(f32);

@@ -303,6 +303,10 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
                 fmt::format("a language model is read from a GGUF file, this is {}",
                             io::name(file.format())));
   }
+  if (file.metadata().get_or<std::string>("general.type", "model") == "adapter") {
+    throw Error(Errc::unsupported, file.path().filename().string(),
+                "a file of adapters, which are given beside their model");
+  }
   const Architecture& architecture = architecture_of(file);
   DecoderConfig config;
   config.architecture = architecture.name;

@@ -271,8 +271,17 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
 }
 
 double similarity(const HostBuffer& embeddings, std::int64_t a, std::int64_t b) {
+  const Shape& shape = embeddings.shape();
+  if (shape.rank() != 2) {
+    throw Error(Errc::bad_shape, "similarity", to_string(shape) + ": wanted are rows of embeddings");
+  }
+  for (const std::int64_t row : {a, b}) {
+    if (row < 0 || row >= shape[0]) {
+      throw Error(Errc::out_of_range, "similarity", fmt::format("row {} of {}", row, to_string(shape)));
+    }
+  }
   const auto values = embeddings.values<float>();
-  const auto width = static_cast<std::size_t>(embeddings.shape().dim(1));
+  const auto width = static_cast<std::size_t>(shape[1]);
   const auto x = values.subspan(static_cast<std::size_t>(a) * width, width);
   const auto y = values.subspan(static_cast<std::size_t>(b) * width, width);
   return std::inner_product(x.begin(), x.end(), y.begin(), 0.0);

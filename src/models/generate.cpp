@@ -43,6 +43,9 @@ class Generation {
         sampler_(options.sampler),
         decoder_(model.tokenizer()),
         stop_text_(options.stop) {
+    if (!conversation.is_of(model)) {
+      throw Error(Errc::bad_argument, "generate", "the conversation is one of another model");
+    }
     if (options.logprobs && *options.logprobs < 0) {
       throw Error(Errc::bad_argument, "generate", fmt::format("logprobs is {}", *options.logprobs));
     }

@@ -591,6 +591,10 @@ void Conversation::rewind(std::int64_t position) {
   impl_->position = position;
 }
 
+bool Conversation::is_of(const LanguageModel& model) const {
+  return impl_->model == model.impl_.shared();
+}
+
 std::int64_t Conversation::rewindable(std::int64_t position) const {
   const bool is_any = !impl_->model->config.is_recurrent() || position >= impl_->position;
   return is_any ? std::min(position, impl_->position) : 0;

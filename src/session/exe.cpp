@@ -36,7 +36,14 @@ std::vector<std::string> only_in(std::span<const std::string> names,
 
 ArgumentList::ArgumentList(std::vector<std::string> paths, std::vector<Shape> declared,
                            std::vector<std::string> names)
-    : paths_(std::move(paths)), declared_(std::move(declared)), names_(std::move(names)) {}
+    : paths_(std::move(paths)), declared_(std::move(declared)), names_(std::move(names)) {
+  for (auto name = names_.begin(); name != names_.end(); ++name) {
+    if (!name->empty() && std::find(names_.begin(), name, *name) != name) {
+      throw Error(Errc::bad_argument, "compile",
+                  fmt::format("CompileOptions::arguments has '{}' twice", *name));
+    }
+  }
+}
 
 bool ArgumentList::is_static() const noexcept {
   return std::ranges::all_of(declared_, [](const Shape& shape) { return shape.is_static(); });

@@ -628,6 +628,12 @@ TEST_CASE("Exe: arguments of another form, or without data, are named") {
   const WeightsView view("state.gguf", list);
   const Shape cache({1, 1, 1, 3, 2}, f32), scalar(std::span<const Axis>(), i32);
   CompileOptions options = on("reference");
+  const auto twice = [&] {
+    options.arguments = {"x", "state", "x"};
+    compile<&Stateful<>::forward>(Stateful<>{view.tensor("w")},
+                                  {Shape({1, 1, 1, 2}, f32), {cache, {}}, scalar}, options);
+  };
+  check_contains(expect_error(Errc::bad_argument, twice), {"arguments has 'x' twice"});
   options.arguments = {"x", "state", "position"};
   const State<Shape> state_shape{cache, {Shape({1}, f32), Shape({1}, f32)}};
   const auto exe = compile<&Stateful<>::forward>(

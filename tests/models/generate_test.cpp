@@ -123,6 +123,18 @@ TEST_CASE("generate: interrupted while it answers, it gives what there is") {
   CHECK(whole.text.starts_with(cut.text));
 }
 
+TEST_CASE("generate: a conversation of another model is refused") {
+  const auto model = models::LanguageModel::load(tiny_llama, small_pieces());
+  const auto same = model;
+  auto conversation = same.conversation();
+  CHECK(models::generate(model, conversation, tokens_up_to(2), {.max_tokens = 1}).prompt_tokens == 2);
+  auto other = models::LanguageModel::load(tiny_llama, small_pieces()).conversation();
+  const std::string what = expect_error(
+      Errc::bad_argument, [&] { models::generate(model, other, tokens_up_to(2), {}); });
+  CHECK(what.find("another model") != std::string::npos);
+  CHECK(other.position() == 0);
+}
+
 TEST_CASE("load: progress covers packing, and the model is packed when it returns") {
   const TempFolder folder;
   auto options = small_pieces();

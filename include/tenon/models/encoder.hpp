@@ -135,7 +135,8 @@ class SentenceEncoder {
   tenon::detail::Held<Impl, "SentenceEncoder"> impl_;
 };
 
-/// Cosine similarity: the dot product of rows `a` and `b` of normalised embeddings.
+/// Cosine similarity: the dot product of rows `a` and `b` of normalised embeddings, f32 [texts,
+/// width]. Errors: bad_shape, bad_type (other arrays), out_of_range (a row that there is not).
 double similarity(const HostBuffer& embeddings, std::int64_t a, std::int64_t b);
 
 }  // namespace tenon::models

@@ -65,6 +65,8 @@ struct LoadTimes {
 
 using tenon::Interrupt;
 
+class LanguageModel;
+
 /// A conversation with a model: the KV cache of the tokens read so far. One thread at a time. Use
 /// of a moved-from one throws Errc::call_order, as for LanguageModel.
 class Conversation {
@@ -101,6 +103,9 @@ class Conversation {
   void read_all(std::span<const std::int32_t> tokens,
                 const std::function<void(std::span<const float> logits, std::int64_t rows)>& take,
                 const Interrupt& interrupt = {});
+
+  /// Whether it is one of this model, or of a copy of the handle.
+  bool is_of(const LanguageModel& model) const;
 
   /// Number of tokens that it holds, and that it can hold.
   std::int64_t position() const;
@@ -210,7 +215,8 @@ struct Generated {
 };
 
 /// Reads `prompt`, then samples tokens until one ends the text. `emit` is called with complete
-/// UTF-8 characters as they are generated, and never with a part of a stop text.
+/// UTF-8 characters as they are generated, and never with a part of a stop text. Errors: those of
+/// reading; Errc::bad_argument for options out of range, and for a conversation of another model.
 Generated generate(const LanguageModel& model, Conversation& conversation,
                    std::span<const std::int32_t> prompt, const GenerateOptions& options,
                    const std::function<void(std::string_view text)>& emit = {});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tenon/error.hpp>
 #include <tenon/fields.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops/fill.hpp>
@@ -102,7 +103,8 @@ struct Scanned {
 /// A loop over the first axis of `inputs`: {carry, output} = body(carry, input) for each of their
 /// slices in order. `inputs` and the outputs are tensors, or structs, tuples or arrays of tensors.
 /// The number of steps is static. The body is called twice: once to learn the outputs' types.
-/// Errc::bad_argument when `inputs` are empty or have no static first axis of one size.
+/// Errc::bad_argument when `inputs` are empty or have no static first axis of one size, and for an
+/// output of sizes that are not known.
 template <class Carry, class Inputs, class Body>
 auto scan(Carry carry, const Inputs& inputs, Body&& body,
           const std::source_location& where = std::source_location::current()) {
@@ -126,6 +128,10 @@ auto scan(Carry carry, const Inputs& inputs, Body&& body,
   const Outputs example = step(detail::first_index(stacks[0], where), carry).second;
   Outputs empty;
   transform_fields(example, empty, [&](const std::string&, const Tensor& output, Tensor& to) {
+    if (!output.shape(where).is_static()) {
+      throw Error(Errc::bad_argument, where,
+                  "scan: an output of sizes that are not known, " + to_string(output.shape(where)));
+    }
     to = detail::zeros_stacked(output, steps, where);
   });
 

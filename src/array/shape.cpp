@@ -13,6 +13,13 @@ namespace {
 
 constexpr std::int64_t symbol_base = -(std::int64_t{1} << 62);
 
+/// Errc::axis_out_of_range unless 0 <= index < end.
+void check_index(const Shape& shape, int index, int end) {
+  if (index >= 0 && index < end) return;
+  throw Error(Errc::axis_out_of_range, "Shape",
+              fmt::format("index {} out of range for {}", index, to_string(shape)));
+}
+
 }  // namespace
 
 std::string size_text(std::int64_t size) {
@@ -27,7 +34,10 @@ std::string sizes_text(std::span<const std::int64_t> sizes) {
   return "[" + text + "]";
 }
 
-std::int64_t symbol(Name name) { return symbol_base + name.id(); }
+std::int64_t symbol(Name name) {
+  if (name.empty()) throw Error(Errc::bad_shape, "symbol", "an empty name");
+  return symbol_base + name.id();
+}
 
 bool is_symbol(std::int64_t dim) noexcept { return dim > symbol_base && dim < symbol_base / 2; }
 
@@ -155,6 +165,7 @@ Shape Shape::with_dtype(DType dtype) const {
 }
 
 Shape Shape::with_dim(int index, std::int64_t size) const {
+  check_index(*this, index, rank_);
   Shape result = *this;
   result.dims_[static_cast<std::size_t>(index)] = size;
   result.check();
@@ -162,6 +173,7 @@ Shape Shape::with_dim(int index, std::int64_t size) const {
 }
 
 Shape Shape::with_tag(int index, Name tag) const {
+  check_index(*this, index, rank_);
   Shape result = *this;
   result.tags_[static_cast<std::size_t>(index)] = tag;
   result.check();
@@ -192,6 +204,7 @@ Shape Shape::without_tags() const noexcept {
 }
 
 Shape Shape::without_axis(int index) const {
+  check_index(*this, index, rank_);
   std::vector<Axis> axes;
   for (int i = 0; i < rank_; ++i) {
     if (i != index) axes.push_back(axis_at(i));
@@ -200,6 +213,7 @@ Shape Shape::without_axis(int index) const {
 }
 
 Shape Shape::with_axis(int index, const Axis& axis) const {
+  check_index(*this, index, rank_ + 1);
   std::vector<Axis> axes;
   for (int i = 0; i < rank_; ++i) axes.push_back(axis_at(i));
   axes.insert(axes.begin() + index, axis);

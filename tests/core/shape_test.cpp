@@ -117,6 +117,17 @@ TEST_CASE("shape: what is no shape") {
                [] { of_dims(std::vector<std::int64_t>(8, 1), f32).with_axis(0, 1); });
 }
 
+TEST_CASE("shape: indices of axes that there are not") {
+  expect_error(Errc::bad_shape, [] { symbol(""); });
+  const Shape shape({2, 3}, f32);
+  for (const int index : {-1, 2, 8, 1000}) {
+    expect_error(Errc::axis_out_of_range, [&] { shape.with_dim(index, 1); });
+    expect_error(Errc::axis_out_of_range, [&] { shape.with_tag(index, "t"); });
+    expect_error(Errc::axis_out_of_range, [&] { shape.without_axis(index); });
+    if (index != 2) expect_error(Errc::axis_out_of_range, [&] { shape.with_axis(index, 1); });
+  }
+}
+
 TEST_CASE("shape: byte counts beyond 2^63 - 1") {
   expect_error(Errc::shape_overflow, [] { of_dims({max64, 2}, i8); });
   expect_error(Errc::shape_overflow,

@@ -12,6 +12,7 @@ import numpy as np
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT / "python"))
 
+from tenon.ir import parse_all, print_program  # noqa: E402
 from tenon.ir.tensors import NUMPY, Array, Type, bytes_shape, is_block  # noqa: E402
 from tenon.ir.weights import from_stored  # noqa: E402
 
@@ -36,6 +37,19 @@ def library_verdicts(texts):
     """What the C++ library makes of texts (bytes): {"text": ...} or {"errors": ...} for each."""
     given = b"".join(b"%d\n%s" % (len(text), text) for text in texts)
     return [json.loads(line) for line in library("check", input=given).splitlines()]
+
+
+def disagreement(text, verdict):
+    """How tenon.ir reads a text (bytes) otherwise than the library, whose verdict is given; None where it does not."""
+    program, errors = parse_all(text, "text")
+    if "text" not in verdict:
+        return None if errors else f"the library says {verdict['errors']}, tenon.ir accepts"
+    if errors:
+        return f"the library accepts, tenon.ir says {errors[0]}"
+    if print_program(program) != verdict["text"]:
+        return f"the library prints\n{verdict['text']}\ntenon.ir prints\n{print_program(program)}"
+    typed = print_program(program.check())
+    return None if typed == verdict["typed"] else f"the library finds\n{verdict['typed']}\ntenon.ir finds\n{typed}"
 
 
 def random_programs(count, seed):

@@ -5,7 +5,6 @@
 #include <tenon/eager.hpp>
 #include <tenon/error.hpp>
 #include <tenon/graph.hpp>
-#include <tenon/ops/complex.hpp>
 
 #include <array>
 #include <cstddef>
@@ -83,9 +82,8 @@ Buffer run_on_cpu(const OpInstance& op, const std::vector<Buffer>& inputs) {
   return CpuOps::Lease()->run(op, operands).to_buffer();
 }
 
-/// Sessions of one op each, by op, attributes, types of the operands and device: for devices other
-/// than the CPU (null), and for ops that are composed of others. A session runs one call at a time,
-/// so that each entry holds those that are idle.
+/// Sessions of one op each, by op, attributes, types of the operands and device, which is not the CPU.
+/// A session runs one call at a time, so that each entry holds those that are idle.
 class SessionOps {
  public:
   static SessionOps& instance() {
@@ -93,7 +91,7 @@ class SessionOps {
     return *ops;
   }
 
-  Buffer run(const OpInstance& op, std::vector<Buffer> inputs, Device* device) {
+  Buffer run(const OpInstance& op, const std::vector<Buffer>& inputs, Device& device) {
     const std::string key = key_of(op, inputs, device);
     std::optional<Session> session = take(key);
     if (!session) session = made(op, inputs, device);
@@ -106,7 +104,7 @@ class SessionOps {
   static constexpr std::size_t limit = 1024;  // entries; all are dropped beyond it
 
   static std::string key_of(const OpInstance& op, const std::vector<Buffer>& inputs,
-                            const Device* device) {
+                            const Device& device) {
     std::string key;
     const auto append = [&key](const auto& value) {
       const std::size_t end = key.size();
@@ -114,7 +112,7 @@ class SessionOps {
       std::memcpy(key.data() + end, &value, sizeof(value));
     };
     append(op.def());
-    append(device);
+    append(&device);
     for (const Buffer& input : inputs) {
       append(input.shape().dtype());
       append(input.shape().rank());
@@ -140,7 +138,7 @@ class SessionOps {
     idle_[key].push_back(std::move(session));
   }
 
-  static Session made(const OpInstance& op, const std::vector<Buffer>& inputs, Device* device) {
+  static Session made(const OpInstance& op, const std::vector<Buffer>& inputs, Device& device) {
     Graph graph;
     const Graph::Recording recording(graph);
     std::vector<Tensor> operands;
@@ -150,9 +148,9 @@ class SessionOps {
     const Tensor result =
         record(*op.def(), op.attributes(), operands, std::source_location::current());
     SessionOptions options;
-    if (device != nullptr) options.backends = device_backends(device->shared_from_this());
+    options.backends = device_backends(device.shared_from_this());
     for (const BackendPtr& backend : cpu_backends()) options.backends.push_back(backend);
-    options.results_on_device = device != nullptr;
+    options.results_on_device = true;
     return Session(graph.program(std::span<const Tensor>(&result, 1)), std::move(options));
   }
 
@@ -289,14 +287,8 @@ void forget_compiled_ops() { CpuOps::instance().forget(); }
 Buffer run_at_once(const OpInstance& op, std::vector<Buffer> inputs) {
   for (const Buffer& input : inputs) {
     if (input.has_data() && !input.region().is_host()) {
-      Device& device = input.region().device();
-      return SessionOps::instance().run(op, std::move(inputs), &device);
+      return SessionOps::instance().run(op, inputs, input.region().device());
     }
-  }
-  std::vector<Shape> types;
-  for (const Buffer& input : inputs) types.push_back(input.shape());
-  if (is_composed(*op.def(), op.attributes(), types)) {
-    return SessionOps::instance().run(op, std::move(inputs), nullptr);
   }
   return run_on_cpu(op, inputs);
 }

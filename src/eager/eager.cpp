@@ -6,6 +6,8 @@
 #include <tenon/device.hpp>
 #include <tenon/eager.hpp>
 #include <tenon/error.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops/complex.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -13,6 +15,7 @@
 #include <cstring>
 #include <map>
 #include <optional>
+#include <source_location>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -86,6 +89,7 @@ struct Compiled : EagerKernel {
   std::unique_ptr<Partition> partition;
   std::unique_ptr<BoundPartition> bound;
   std::vector<const std::byte*> weights;  // their addresses
+  std::unique_ptr<Session> composed;      // of an op that is recorded as others; no partition then
 };
 
 /// Which of an op's operands its result may overwrite, as bits.
@@ -130,10 +134,13 @@ struct Eager::State {
 
   Compiled compile(const OpDef& def, const void* attributes, Operands operands,
                    Overwritable candidates);
+  Compiled compose(const OpDef& def, const void* attributes, std::span<const Shape> types);
   void add_step(Compiled& to, const OpDef& def, const void* attributes, Operands operands);
   void choose_backend(Compiled& to);
+  void add_fallback(const PlanReport::Fallback& fallback);
   void keep_memory(std::uint64_t bytes);
   EagerArray compute(const Compiled& with, Operands operands);
+  EagerArray compute_composed(Session& session, Operands operands) const;
   std::byte* scratch(std::int64_t bytes);
 
   static constexpr std::size_t limit = 8192;  // of compiled_, of which all are dropped beyond it
@@ -273,7 +280,7 @@ const EagerKernel* Eager::State::find(std::span<const Shape* const> types) {
   const auto found = compiled_.find(key);
   if (found == compiled_.end()) return nullptr;
   const Compiled& compiled = found->second;
-  return compiled.overwrites ? nullptr : &compiled;
+  return compiled.overwrites || compiled.composed != nullptr ? nullptr : &compiled;
 }
 
 Compiled Eager::State::compile(const OpDef& def, const void* attributes, Operands operands,
@@ -285,6 +292,7 @@ Compiled Eager::State::compile(const OpDef& def, const void* attributes, Operand
   Compiled made;
   std::vector<Shape> types;
   for (const EagerArray* operand : operands) types.push_back(operand->shape_);
+  if (is_composed(def, attributes, types)) return compose(def, attributes, types);
   made.output = def.infer(attributes, types).without_tags();
   if (def.view != nullptr) {
     ViewPlacement placement;
@@ -305,6 +313,22 @@ Compiled Eager::State::compile(const OpDef& def, const void* attributes, Operand
   const Cost cost = cost_of(made.lowered.steps.front());
   made.is_brief = cost.flops + cost.bytes / 4 <= brief_work;
   keep_memory(static_cast<std::uint64_t>(made.output.bytes()));
+  return made;
+}
+
+Compiled Eager::State::compose(const OpDef& def, const void* attributes,
+                               std::span<const Shape> types) {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  std::vector<Tensor> operands;
+  for (const Shape& type : types) operands.push_back(graph.input("", type));
+  const Tensor result = record(def, attributes, operands, std::source_location::current());
+  Compiled made;
+  made.output = result.shape();
+  made.composed = std::make_unique<Session>(graph.program(std::span(&result, 1)),
+                                            SessionOptions{.backends = backends});
+  made.composed->set_merge(false);
+  for (const auto& fallback : made.composed->report(types).fallbacks) add_fallback(fallback);
   return made;
 }
 
@@ -359,15 +383,8 @@ void Eager::State::choose_backend(Compiled& to) {
   const Step& step = to.lowered.steps.front();
   const std::size_t chosen = sessions::first_that_takes(backends, step);
   if (chosen > 0) {
-    const PlanReport::Fallback fallback = sessions::fallback_of(
-        step, backends[0]->refuses(step).value_or("runs elsewhere"), *backends[chosen]);
-    const bool is_known = std::ranges::any_of(fallbacks, [&](const PlanReport::Fallback& other) {
-      return other.op == fallback.op && other.why == fallback.why;
-    });
-    if (!is_known) {
-      sessions::log_fallback(fallback, *backends[0]);
-      fallbacks.push_back(fallback);
-    }
+    add_fallback(sessions::fallback_of(step, backends[0]->refuses(step).value_or("runs elsewhere"),
+                                       *backends[chosen]));
   }
   std::vector<Buffer> constants;
   for (const ConstantSlot& slot : to.lowered.constants) {
@@ -377,7 +394,24 @@ void Eager::State::choose_backend(Compiled& to) {
   to.bound = to.partition->bind({constants, weights->prepared()});
 }
 
+void Eager::State::add_fallback(const PlanReport::Fallback& fallback) {
+  const bool is_known = std::ranges::any_of(fallbacks, [&](const PlanReport::Fallback& other) {
+    return other.op == fallback.op && other.why == fallback.why;
+  });
+  if (is_known) return;
+  sessions::log_fallback(fallback, *backends[0]);
+  fallbacks.push_back(fallback);
+}
+
+EagerArray Eager::State::compute_composed(Session& session, Operands operands) const {
+  std::vector<Buffer> inputs;
+  for (const EagerArray* operand : operands) inputs.push_back(operand->to_buffer());
+  session.set_interrupt(interrupt);
+  return std::move(session.forward(inputs).front());
+}
+
 EagerArray Eager::State::compute(const Compiled& with, Operands operands) {
+  if (with.composed != nullptr) return compute_composed(*with.composed, operands);
   EagerArray result;
   if (with.view) {
     result = *operands[0];

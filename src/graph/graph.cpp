@@ -285,6 +285,23 @@ Tensor compose(Graph::Impl& graph, const Composition& composition, const OpDef& 
   return composition.record(op, attributes, inputs);
 }
 
+/// A named size is a number only in a run, and no attribute.
+void require_numbers(const OpDef& op, const void* attributes, std::span<const Tensor> inputs,
+                     const std::string& place) {
+  for (const AttributeField& field : op.fields) {
+    const AttributeValue value = field.get(attributes);
+    const auto* list = std::get_if<IntList>(&value);
+    const auto* integer = std::get_if<std::int64_t>(&value);
+    if ((integer != nullptr && is_symbol(*integer)) ||
+        (list != nullptr && std::ranges::any_of(list->span(), is_symbol))) {
+      throw Error(Errc::bad_shape, place,
+                  fmt::format("attribute '{}' takes numbers, and a size that has a name is none: "
+                              "give the inputs numbers as sizes{}",
+                              field.name, operand_list(inputs)));
+    }
+  }
+}
+
 Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
                    std::span<const Tensor> inputs, const std::source_location& where) {
   const auto count = static_cast<int>(inputs.size());
@@ -301,6 +318,7 @@ Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
     types.push_back(input.shape());
     nodes.push_back(graph.import(input, place));
   }
+  require_numbers(op, attributes, inputs, place);
   if (const auto composition = find_composition(op, attributes, types)) {
     return compose(graph, *composition, op, attributes, inputs, std::move(types), where);
   }

@@ -248,6 +248,38 @@ TEST_CASE("an op that the first backend refuses is reported", "[eager]") {
   CHECK(eager.fallbacks()[0].bytes == 16);
 }
 
+TEST_CASE("ops on types that no kernel computes with are composed of others", "[eager]") {
+  Eager eager = eager_with({{"w", floats({2, 2}, {1, 2, 3, -1})}});
+  const auto complex = [&](const EagerArray& parts) {
+    return eager.run(Bitcast{.dtype = c64}, parts);
+  };
+  const auto parts = [&](const EagerArray& z) {
+    return values(eager.run(Bitcast{.dtype = f32}, z));
+  };
+  const EagerArray x = complex(array(floats({2, 2}, {2, 0, 0, 1})));
+  const EagerArray w = complex(eager.weight("w"));
+  for (int round = 0; round < 2; ++round) {
+    expect_equal(parts(eager.run(Mul{}, x, w)), {2, 4, 1, 3});
+  }
+  EagerArray sum = eager.run(Add{}, x, w);
+  sum = eager.run(Add{}, std::move(sum), x);
+  expect_equal(parts(sum), {5, 2, 3, 1});
+  expect_equal(parts(x), {2, 0, 0, 1});
+  expect_equal(values(eager.run(Abs{}, complex(array(floats({1, 2}, {3, 4}))))), {5});
+  expect_equal(parts(eager.run(Cast{.dtype = c64}, array(floats({1}, {3})))), {3, 0});
+  CHECK(eager.fallbacks().empty());
+
+  const EagerArray large = array(HostBuffer::of<std::uint64_t>(Shape({2}, u64), {1ull << 63, 7}));
+  const EagerArray two = array(HostBuffer::of<std::uint64_t>(Shape({}, u64), {2}));
+  expect_equal(values(eager.run(Div{}, large, two)), {0x1p62, 3});
+  expect_equal(values(eager.run(Abs{}, large)), {0x1p63, 7});
+
+  const EagerArray three = complex(array(floats({3, 2}, {1, 0, 1, 0, 1, 0})));
+  CHECK(expect_error(Errc::shape_mismatch, [&] { eager.run(Mul{}, x, three); }).find("mul") !=
+        std::string::npos);
+  expect_error(Errc::unsupported_dtype, [&] { eager.run(Erf{}, x); });
+}
+
 TEST_CASE("a stop request ends the next call", "[eager]") {
   Eager eager = eager_with();
   std::stop_source stop;

@@ -280,6 +280,97 @@ class Programs(unittest.TestCase):
             with self.assertRaisesRegex(ValueError, text):
                 tenon.op("python_any")(function)
 
+    def own_clip(self):
+        @tenon.op("python_clip", gradient=lambda x, y, upstream, limit: upstream / ops.square(1 + abs(x) / limit),
+                  limit=1.0)
+        def clip(x, limit):
+            return x / (1 + abs(x) / limit)
+
+        return clip, lambda x: x / (1 + abs(x) / 2), lambda x: 1 / (1 + abs(x) / 2) ** 2
+
+    def test_ops_of_ones_own_within_loops_and_branches(self):
+        clip, want, slope = self.own_clip()
+        x = self.array(3, 4)
+
+        def layers(x):
+            scales = [{"w": tenon.build.weight(f"layer.{i}.w", "f32[4]")} for i in range(3)]
+            return tenon.repeat(scales, x, lambda layer, i, x: clip(x * layer["w"], limit=2.0))
+
+        weights = {f"layer.{i}.w": np.full(4, i + 1, "f4") for i in range(3)}
+        result, slopes = x, np.ones_like(x)
+        for i in range(3):
+            slopes = slopes * slope(result * (i + 1)) * (i + 1)
+            result = want(result * (i + 1))
+        program = tenon.export(layers, x="f32[N, 4]")
+        self.assertIn("repeat(", str(program))
+        for rows in (3, 1):
+            [y] = tenon.Session(program, weights).forward(x[:rows])
+            np.testing.assert_allclose(y.numpy(), result[:rows], rtol=1e-5, atol=1e-6)
+        [y] = tenon.ir.parse(str(program)).run([x], weights)
+        np.testing.assert_allclose(y.numpy(), result, rtol=1e-5, atol=1e-6)
+        gradient = tenon.export(lambda x: layers(x).sum(), x="f32[3, 4]").gradient(["x"])
+        np.testing.assert_allclose(tenon.Session(gradient, weights).forward(x)[1].numpy(), slopes, rtol=1e-4, atol=1e-5)
+
+        def folded(x):
+            return tenon.scan(lambda carry, x: (clip(carry + x, limit=2.0), carry), ops.zeros((4,)), x)
+
+        last, every = tenon.Session(tenon.export(folded, x="f32[3, 4]")).forward(x)
+        now = np.zeros(4, "f4")
+        for row, before in zip(x, every.numpy()):
+            np.testing.assert_allclose(before, now, rtol=1e-5, atol=1e-6)
+            now = want(now + row)
+        np.testing.assert_allclose(last.numpy(), now, rtol=1e-5, atol=1e-6)
+
+        chosen = tenon.Session(tenon.export(
+            lambda x: tenon.cond(x.sum() > 0, lambda: clip(x, limit=2.0), lambda: x - 1), x="f32[3, 4]"))
+        for x in (np.abs(x), -np.abs(x)):
+            [y] = chosen.forward(x)
+            np.testing.assert_allclose(y.numpy(), want(x) if x.sum() > 0 else x - 1, rtol=1e-6)
+
+        small = tenon.Session(tenon.export(
+            lambda x: tenon.while_loop(lambda x: x.sum() > 0.1, lambda x: clip(x, limit=2.0), x), x="f32[N]"))
+        [y] = small.forward(np.ones(3, "f4"))
+        value = np.ones(3, "f4")
+        while value.sum() > 0.1:
+            value = want(value)
+        np.testing.assert_allclose(y.numpy(), value, rtol=1e-5)
+
+    def test_ops_of_ones_own_in_other_forms(self):
+        clip, want, _ = self.own_clip()
+        x = self.array(3, 4)
+        program = tenon.export(lambda x: clip(x, limit=2.0), x="f32[N, 4]")
+        again = pickle.loads(pickle.dumps(program))
+        tenon.Session(again).save(self.folder / "own.snap")
+        tenon.save_network(again, {}, self.folder / "own.json", self.folder / "own.raw")
+        read, _ = tenon.load_network(self.folder / "own.json", self.folder / "own.raw")
+        for session in (tenon.Session(again), tenon.Session.load(self.folder / "own.snap"), tenon.Session(read)):
+            np.testing.assert_allclose(session.forward(x)[0].numpy(), want(x), rtol=1e-6)
+        with self.assertRaisesRegex(tenon.UnsupportedError, "python_clip"):
+            tenon.compile_to(program, self.folder / "own.hpp")
+        code = f"import sys, tenon; tenon.Session.load({str(self.folder / 'own.snap')!r})"
+        made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertIn("there is no op 'python_clip'", made.stderr)
+
+    def test_ops_of_ones_own_on_several_threads(self):
+        clip, want, _ = self.own_clip()
+        session = tenon.Session(tenon.export(lambda x: clip(x, limit=2.0), x="f32[N, 4]"))
+        failed = []
+
+        def work(number, fork):
+            random = np.random.default_rng(number)
+            for _ in range(30):
+                x = random.standard_normal((number + 1, 4)).astype("f4")
+                for y in (fork.forward(x)[0], clip(x, limit=2.0)):
+                    if not np.allclose(y.numpy(), want(x), rtol=1e-6):
+                        failed.append(number)
+
+        threads = [threading.Thread(target=work, args=(i, session.fork())) for i in range(6)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.assertEqual(failed, [])
+
     def test_an_op_is_defined_again(self):
         def define(factor, **options):
             @tenon.op("python_again", by=1.0, **options)
@@ -324,6 +415,9 @@ class Programs(unittest.TestCase):
         loss, dw = gradients.forward(x, w)
         np.testing.assert_allclose(dw.numpy(), 2 * x.T @ (x @ w), rtol=1e-4, atol=1e-5)
         self.assertAlmostEqual(loss.item() / float(((x @ w) ** 2).sum()), 1, places=5)
+
+        with self.assertRaisesRegex(tenon.InputError, "broadcast_to: .*a size that has a name"):
+            tenon.export(lambda x: (x * x).sum(), x="f32[N, 4]").gradient(["x"])
 
         def inside(x, w):
             loss = ((x @ w) ** 2.0).sum()

@@ -92,13 +92,15 @@ def while_loop(condition, body, carry, limit=2**20):
     return last[0] if isinstance(carry, Tensor) else last
 
 
-def cond(predicate, yes, no):
+def cond(predicate, yes, no, empty=None):
     """yes() where the predicate, a bool[], is true, else no(): only that one is computed in a run.
 
-    Both return a tensor, or a tuple of them, of the same types and of sizes that are known.
+    Both return a tensor, or a tuple of them, of the same types and of sizes that are known; or `empty` is a tuple of
+    tensors of these types.
     """
     example = yes()
-    empty = tuple(ops.full(one.shape, 0, one.dtype) for one in _tuple(example))
+    if empty is None:
+        empty = tuple(ops.full(one.shape, 0, one.dtype) for one in _tuple(example))
     after_yes = _loop((predicate, *empty), lambda _, chosen, *values: (chosen, *_tuple(yes())), 1, 0)
     otherwise = (ops.logical_not(predicate), *after_yes[1:])
     last = _loop(otherwise, lambda _, chosen, *values: (chosen, *_tuple(no())), 1, 0)[1:]

@@ -289,6 +289,10 @@ class Builder:
     def _take_quotient(self, size):
         """Makes n // m elements, every m-th of n, so that the size is that of a value."""
         [name, *more] = next(iter(size.terms))
+        if sz.Size.named(name) in self.computed:
+            inputs = self.computed[sz.Size.named(name)].inputs
+            raise NotKnown("sizes", f"{size!r} is a size that values decide: give "
+                           + " or ".join(f"values={{{one!r}: ...}}" for one in sorted(inputs)), inputs)
         if len(size.terms) > 1 or more or not isinstance(name, sz.Quotient) or not isinstance(name.divisor, int):
             raise NotKnown("sizes", f"{size!r} is no size of a value: give `shapes`")
         whole = self.iota(name.dividend)

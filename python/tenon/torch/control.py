@@ -1,9 +1,10 @@
-"""torch.cond, while_loop and what else takes graphs."""
+"""torch.cond, while_loop, scan and what else takes graphs."""
 
 from .. import build, ops
+from ..importing import loops
 from ..importing import sizes as sz
 from ..importing.values import Value, inputs_of
-from .node import HANDLERS
+from .node import HANDLERS, refuse
 
 
 def _higher_order(*names):
@@ -22,17 +23,21 @@ def cond(n, predicate, yes, no, operands):
     if not isinstance(predicate, Value):
         raise n.not_known(f"the predicate {predicate!r}: give `shapes`")
 
-    def tensors(graph):
-        return tuple(_tensors(n, n.importer.subgraph(graph, operands, n.where)))
+    def values(graph):
+        return [n.value(one) for one in n.importer.subgraph(graph, operands, n.where)]
 
-    for one, other in zip(tensors(yes), tensors(no)):
-        if one.type != other.type or not one.type.is_static:
-            raise n.error(f"results of {one.type} and {other.type}: they need one type with sizes that are known; "
-                          "give `shapes`")
+    def tensors(graph):
+        return tuple(_tensors(n, values(graph)))
+
+    examples = values(yes)
+    for one, other in zip(examples, values(no)):
+        if one.dtype != other.dtype or one.shape != other.shape:
+            raise n.error(f"results {one!r} and {other!r}: they need one type and the same sizes; give `shapes`")
+    empty = tuple(n.b.tensor(n.b.full(one.shape, 0, one.dtype)) for one in examples)
     with n.b.body():
-        made = build.cond(n.b.tensor(n.b.reshape_to(predicate, ())), lambda: tensors(yes), lambda: tensors(no))
+        made = build.cond(n.b.tensor(n.b.reshape_to(predicate, ())), lambda: tensors(yes), lambda: tensors(no), empty)
     inputs = inputs_of([predicate, *operands])
-    return [Value(n.b, tensor=one, inputs=inputs) for one in made]
+    return [Value(n.b, tensor=one, inputs=inputs, shape=like.shape) for one, like in zip(made, examples)]
 
 
 def _tensors(n, values):
@@ -74,6 +79,32 @@ def while_loop(n, condition, body, carried, extra=()):
         made = build.while_loop(going, step, start)
     made = (made,) if not isinstance(made, tuple) else made
     return [Value(n.b, tensor=one, shape=shape) for one, shape in zip(made, shapes)]
+
+
+@_higher_order("scan")
+def scan(n, combine, carried, stacks, extra=()):
+    held = [n.b.constant(n.value(one)) for one in carried]
+    steps = n.known_size(stacks[0], 0) if stacks else 0
+    if not steps or any(one.shape[0] != steps for one in stacks):
+        raise n.malformed(f"{len(stacks)} inputs of {steps} steps")
+
+    def step(carry, slices):
+        made = [n.value(one) for one in n.importer.subgraph(combine, [*carry, *slices, *extra], n.where)]
+        for old, new in zip(held, made):
+            if new.dtype != old.dtype or new.shape != old.shape:
+                raise n.error(f"{old!r} becomes {new!r}: what a scan carries keeps its type and sizes")
+        with n.b.graph:
+            made = [Value(n.b, tensor=one, inputs=old.inputs, shape=old.shape)
+                    for one, old in zip(_tensors(n, made), made)]
+        return made[:len(held)], made[len(held):]
+
+    last, outputs = loops.scan(n.b, step, held, stacks, steps)
+    return [*last, *outputs]
+
+
+_DECOMPOSED = "export with run_decompositions()"
+refuse(_DECOMPOSED, "associative_scan", "map_impl", domain="higher_order")
+refuse(_DECOMPOSED, "lazy_load_decompositions", "_vmap_increment_nesting", domain="torch._functorch.predispatch")
 
 
 @_higher_order("wrap_with_set_grad_enabled", "wrap_with_autocast")

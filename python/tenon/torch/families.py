@@ -13,8 +13,9 @@ from . import (
     recurrent,
     reductions,
     shapes,
+    strides,
     symbols,
 )
 
 __all__ = ["complex", "control", "creation", "images", "indexing", "norms", "pointwise", "products", "quantised",
-           "recurrent", "reductions", "shapes", "symbols"]
+           "recurrent", "reductions", "shapes", "strides", "symbols"]

@@ -126,7 +126,7 @@ class Importer(Signature, Views):
         """The values of a node's results, in order; lists are flattened."""
         n = Node(node.get("name") or (output_names(node) or ["?"])[0], target, trace_of(node), self,
                  [self.meta_or_none(scope, name) for name in output_names(node)],
-                 [name in scope.wanted for name in output_names(node)])
+                 [name in scope.wanted for name in output_names(node)], scope.metas.get(first_tensor(node)))
         functional = functional_name(target)
         handler = HANDLERS.get(functional)
         if handler is None:

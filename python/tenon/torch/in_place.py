@@ -8,6 +8,7 @@ from .indexing import select_scatter, slice_scatter
 from .node import SAME_IF_EQUAL, VIEWS, VIEWS_IF_DENSE, Node
 from .records import first_tensor, functional_name, is_in_place, output_names, target_of, trace_of
 from .shapes import parts, permuted
+from .strides import as_strided_scatter
 
 PUTS = {}  # op: function(n, base, new, output, **arguments) that returns the new base
 
@@ -72,6 +73,11 @@ def split(n, base, new, output, split_size=None, split_sizes=None, chunks=None, 
 @puts("unbind.int")
 def unbind(n, base, new, output, dim=0):
     return select_scatter(n, base, new, dim, output)
+
+
+@puts("as_strided.default")
+def as_strided(n, base, new, output, size, stride, storage_offset=None):
+    return as_strided_scatter(n, base, new, size, stride, storage_offset)
 
 
 class Views:
@@ -142,7 +148,8 @@ class Views:
         """The base of a view, with the view's elements replaced."""
         target = functional_name(target_of(view, ""))
         put = PUTS.get(target)
-        n = Node(view.get("name") or name, target, trace_of(view), self, [self.meta_or_none(scope, base)])
+        n = Node(view.get("name") or name, target, trace_of(view), self, [self.meta_or_none(scope, base)],
+                 source=scope.metas.get(base))
         if put is None:
             raise n.error("its result is changed in place, which is not supported")
         arguments = self.arguments(view, scope, n)

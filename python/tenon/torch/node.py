@@ -44,13 +44,14 @@ class Node(node.Node):
 
     part = "argument"
 
-    def __init__(self, name, target, trace, importer, metas, wanted=()):
+    def __init__(self, name, target, trace, importer, metas, wanted=(), source=None):
         super().__init__(target, importer.builder)
         self.name = name
         self.importer = importer
         self.trace = trace
         self.metas = metas  # (type, sizes) of each result that is a tensor, else None
         self.wanted = wanted
+        self.source = source  # the record of the first argument, where that is a tensor
 
     def wants(self, output):
         """Whether the result of this number is used."""

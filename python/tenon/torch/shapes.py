@@ -1,5 +1,7 @@
 """Ops on sizes and places: views, slices, joins, repeats, pads."""
 
+import numpy as np
+
 from ..importing import sizes as sz
 from ..importing.padding import cropped, padded
 from ..importing.shaping import broadcast_shape, clamped, repeated, shaped, sliced, sliced_by_sizes
@@ -292,6 +294,21 @@ def repeat(n, self, repeats=None, dims=None):
 def repeat_interleave(n, self, repeats, dim=None, output_size=None):
     x = self if dim is not None else n.b.reshape_to(self, (sz.product(self.shape),))
     return repeated(n, x, n.axis(dim or 0, x.rank, "dim"), repeats, inner=True)
+
+
+@op("repeat_interleave.self_Tensor", "repeat_interleave.Tensor")
+def repeat_interleave_by(n, self=None, repeats=None, dim=None, output_size=None):
+    counts = n.array(repeats, "how often each is repeated")
+    places = np.repeat(np.arange(counts.size), counts) if counts.size != 1 or self is None else None
+    if self is None:
+        return n.known_like(places.astype(np.int64), repeats)
+    x = self if dim is not None else n.b.reshape_to(self, (sz.product(self.shape),))
+    axis = n.axis(dim or 0, x.rank, "dim")
+    if places is None:
+        return repeated(n, x, axis, int(counts.item()), inner=True)
+    if x.shape[axis] != counts.size:
+        raise n.malformed(f"{counts.size} numbers for axis {axis} of {x!r}", "repeats")
+    return n.b.gather(x, n.b.known(places), axis=axis)
 
 
 @op("flip.default", "fliplr.default", "flipud.default")

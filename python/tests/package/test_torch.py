@@ -61,7 +61,7 @@ def changed(name, change):
 class Recorded(unittest.TestCase):
     def test_results_are_those_of_pytorch(self):
         paths = sorted(FOLDER.glob("*.pt2"))
-        self.assertEqual(len(paths), 8)
+        self.assertEqual(len(paths), 9)
         for path in paths:
             with self.subTest(path.stem):
                 worst, _ = check.compare(path, Arrays(path.stem))
@@ -181,6 +181,24 @@ class Refused(unittest.TestCase):
             document["graph_module"]["graph"]["nodes"][0]["target"] = "torch.ops.aten.randn.default"
 
         self.refuse(changed("convolutions", change), tenon.UnsupportedError, "draws random numbers")
+
+    def test_places_in_memory_that_are_not_the_operand_s(self):
+        def with_argument(name, value):
+            def change(document):
+                for node in document["graph_module"]["graph"]["nodes"]:
+                    for one in node["inputs"] if node["target"].endswith("as_strided.default") else ():
+                        if one["name"] == name:
+                            one["arg"] = value
+            return changed("strided", change)
+
+        for name, value, kind, words in (
+                ("storage_offset", {"as_int": 90}, tenon.UnsupportedError, "of another value in its memory"),
+                ("storage_offset", {"as_int": -1}, tenon.InputError, "from -1"),
+                ("stride", {"as_ints": [1, 2, 3, 4, 5]}, tenon.InputError, "strides"),
+                ("stride", {"as_ints": [2**61]}, tenon.Error, "as_strided"),
+                ("size", {"as_ints": [2**40, 1, 1]}, tenon.InputError, "as_strided")):
+            with self.subTest(f"{name} {value}"):
+                self.refuse(with_argument(name, value), kind, words)
 
     def test_malformed_graphs(self):
         def graph(document):

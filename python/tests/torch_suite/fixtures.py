@@ -80,6 +80,22 @@ class Branches(nn.Module):
         return y, steps, z
 
 
+class Strided(nn.Module):
+    """Places in memory, a scan, and a branch whose result has a size of its own."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 4)
+
+    def forward(self, x, table):
+        from torch._higher_order_ops import scan
+        y = table.t().clone()
+        y.as_strided((3,), (7,), 1).fill_(0.5)
+        windows = table.as_strided((3, 3, 4), (6, 1, 1), 2), table.t().as_strided((4, 3), (2, 1)), y
+        last, sums = scan(lambda c, row: (torch.tanh(self.layer(c) + row), c * 2), torch.zeros(4), table[:, :4])
+        return windows, last, sums, torch.cond(x.sum() > 0, lambda x: self.layer(x), lambda x: x - 1, (x,))
+
+
 def encoder():
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
 
@@ -101,6 +117,8 @@ def modules():
         "branches": (Branches(), [((torch.full((2, 3), v),), {}) for v in (1.5, -2.5, 0.1)], None),
         "spectra": (Spectra(), [((torch.randn(n, 16), torch.randn(n, 4, dtype=torch.complex64)), {})
                                 for n in (2, 1, 3)], ({0: few}, {0: few})),
+        "strided": (Strided(), [((torch.randn(n, 4) + v, torch.randn(6, 6)), {}) for n, v in ((2, 3), (1, -3), (4, 3))],
+                    ({0: few}, None)),
     }
 
 

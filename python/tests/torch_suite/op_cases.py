@@ -527,7 +527,36 @@ def _loop(x):
     return while_loop(lambda i, x: i < 5, lambda i, x: (i + 1, x * 1.5), (torch.tensor(0), x))
 
 
+def _scan(x, y):
+    from torch._higher_order_ops import scan
+
+    def step(carry, slices):
+        made = torch.tanh(carry + slices[0]) * slices[1].sum()
+        return made, (made * 2, slices[0].clone())
+
+    return scan(step, torch.zeros(x.shape[1:]), (x, y)), scan(lambda a, b: (a + b, a * b), torch.ones(x.shape[0]), x,
+                                                              dim=1, reverse=True)
+
+
+def _strided_changes(x):
+    y, z = x.clone(), x.t().clone()
+    y.as_strided((4,), (6,)).fill_(0.0)
+    z.as_strided((2, 2), (1, 7), 3).mul_(2.0)
+    return y, z
+
+
+case("as_strided", lambda x: (x.as_strided((3, 2), (2, 1)), x.as_strided((2, 3, 2), (4, 2, 1), 1),
+                              x.as_strided((4,), (0,)), (x * 2).as_strided((3, 3), (1, 1)), x.as_strided((), (), 7),
+                              x.as_strided((2, 0), (3, 1))), T("4 5"))
+case("as_strided_views", lambda x: (x.t().as_strided((3, 2), (2, 1)), x[1:].as_strided((2, 2), (1, 2)),
+                                    x[2].as_strided((4,), (1,)), x.mT.contiguous().as_strided((6,), (3,))), T("4 5"))
+case("as_strided_i64", lambda x: x.as_strided((5, 3), (2, 1)).sum(-1), T("13", "i64"))
+case("as_strided_changes", _strided_changes, T("4 5"))
+case("repeat_interleave_by", lambda x: (x.repeat_interleave(torch.tensor([2, 0, 3]), 1),
+                                        x.repeat_interleave(torch.tensor(2), 1)), T("B 3"))
+case("scan", _scan, T("6 3"), T("6 2"))
 case("cond", _branch, T("2 4"))
+case("cond_open", _branch, T("B 4"))
 case("while_loop", _loop, T("2 4"))
 case("no_grad", lambda x: Function(lambda y: y * 2)(x).detach() + 1, T())
 

@@ -13,8 +13,8 @@ from tenon.torch.node import HANDLERS
 
 FAMILIES = {"pointwise": "single elements", "creation": "made arrays", "shapes": "sizes and places",
             "reductions": "reductions and orders", "products": "products, attention, convolutions",
-            "norms": "norms", "images": "pools and images", "indexing": "indices", "recurrent": "recurrent layers",
-            "quantised": "codes", "complex": "complex numbers and transforms",
+            "norms": "norms", "images": "pools and images", "indexing": "indices", "strides": "places in memory",
+            "recurrent": "recurrent layers", "quantised": "codes", "complex": "complex numbers and transforms",
             "symbols": "sizes and numbers", "control": "branches and loops"}
 
 

@@ -54,7 +54,8 @@ def _put_imaginary_part(n, base, new, output):
     return shaped(n.b.complex(n.b.real(base), new), base.shape)
 
 
-@op("_conj.default", "conj.default", "_conj_physical.default", "conj_physical.default")
+@op("_conj_physical.default", "conj_physical.default")
+@op("_conj.default", "conj.default", view=True)
 def conj(n, self):
     return shaped(n.b.conj(self), self.shape)
 

@@ -188,7 +188,9 @@ def columns(n, self, kernel_size, dilation, padding, stride, output_size=None):
 
 @op("affine_grid_generator.default")
 def affine_grid(n, theta, size, align_corners):
-    count, _, rows, columns_ = (n.integer(one, "size") for one in size) if len(size) == 4 else n.axes([9], 0)
+    if len(size) != 4:
+        raise n.error(f"{len(size)} sizes: images of two dimensions are taken", "size")
+    rows, columns_ = (n.integer(one, "size") for one in size[2:])
     places = []
     for length in (columns_, rows):
         at = np.linspace(-1, 1, length) if length > 1 else np.zeros(length)

@@ -5,10 +5,10 @@ from ..importing.errors import malformed, unsupported
 from ..importing.values import Value
 from .archive import get
 from .indexing import select_scatter, slice_scatter
-from .node import SAME_IF_EQUAL, VIEWS, VIEWS_IF_DENSE, Node
+from .node import COPIES_OR_VIEWS, HANDLERS, SAME_IF_EQUAL, VIEWS, VIEWS_IF_DENSE, Node
 from .records import first_tensor, functional_name, is_in_place, output_names, target_of, trace_of
 from .shapes import parts, permuted
-from .strides import as_strided_scatter
+from .strides import as_strided_scatter, by_places
 
 PUTS = {}  # op: function(n, base, new, output, **arguments) that returns the new base
 
@@ -80,6 +80,11 @@ def as_strided(n, base, new, output, size, stride, storage_offset=None):
     return as_strided_scatter(n, base, new, size, stride, storage_offset)
 
 
+@puts("_conj.default", "conj.default")
+def conjugate(n, base, new, output):
+    return HANDLERS["aten._conj.default"](n, new)
+
+
 class Views:
     """The part of the importer that knows which values share memory."""
 
@@ -92,9 +97,9 @@ class Views:
             return False
         if target in SAME_IF_EQUAL:
             return self.meta(scope, base)[0] == self.meta(scope, names[0])[0]
-        if target not in VIEWS_IF_DENSE:
+        if target not in VIEWS_IF_DENSE | COPIES_OR_VIEWS:
             return False
-        if self._is_dense(base, scope):
+        if target in VIEWS_IF_DENSE and self._is_dense(base, scope):
             return True
         if target != "aten.contiguous.default":
             scope.doubtful[names[0]] = (base, node)
@@ -148,17 +153,18 @@ class Views:
         """The base of a view, with the view's elements replaced."""
         target = functional_name(target_of(view, ""))
         put = PUTS.get(target)
-        n = Node(view.get("name") or name, target, trace_of(view), self, [self.meta_or_none(scope, base)],
-                 source=scope.metas.get(base))
-        if put is None:
-            raise n.error("its result is changed in place, which is not supported")
+        described = [base] if put is not None else output_names(view)
+        n = Node(view.get("name") or name, target, trace_of(view), self,
+                 [self.meta_or_none(scope, one) for one in described], source=scope.metas.get(base))
         arguments = self.arguments(view, scope, n)
         first, *_ = arguments
         value = arguments.pop(first)
         if not isinstance(value, Value):
             raise n.error("its result is changed in place, which is not supported")
-        places = output_names(view)
+        output = output_names(view).index(name)
         try:
-            return put(n, value, new, places.index(name), **arguments)
+            if put is None:
+                return by_places(n, HANDLERS[target], first, value, new, output, arguments)
+            return put(n, value, new, output, **arguments)
         except (TypeError, IndexError, ValueError) as error:
             raise malformed(n.where, str(error)) from error

@@ -31,6 +31,28 @@ def embedding(n, weight, indices, padding_idx=-1, scale_grad_by_freq=False, spar
     return shaped(n.b.gather(weight, _places(n, indices, weight.shape[0]), axis=0), shape)
 
 
+@op("embedding_bag.default", "embedding_bag.padding_idx", "_embedding_bag.default",
+    "_embedding_bag_forward_only.default")
+def embedding_bag(n, weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
+                  per_sample_weights=None, include_last_offset=False, padding_idx=-1):
+    if padding_idx not in (-1, None) or mode not in (0, 1):
+        raise n.error("the largest entry" if mode == 2 else "padding", "mode" if mode == 2 else "padding_idx")
+    if any(n.wants(output) for output in (1, 2, 3)):
+        raise n.error("results beside the bags")
+    rows = shaped(n.b.gather(weight, n.cast(indices, "i64"), axis=0), (*indices.shape, weight.shape[1]))
+    if per_sample_weights is not None:
+        rows = rows * n.b.unsqueeze(per_sample_weights, 1)
+    count = sz.add(offsets.shape[0], -1) if include_last_offset else offsets.shape[0]
+    begun = n.b.le(n.b.unsqueeze(n.cast(offsets, "i64"), 0), n.b.unsqueeze(n.b.iota(indices.shape[0]), 1))
+    bag = shaped(n.b.sum(n.cast(begun, "i64"), axis=[1], keep_dims=False), indices.shape) - n.value(1, "i64")
+    in_bag = n.cast(n.b.eq(n.b.unsqueeze(n.b.iota(count), 1), n.b.unsqueeze(bag, 0)), weight.dtype)
+    made = shaped(n.b.matmul(in_bag, rows), (count, weight.shape[1]))
+    if mode == 1:
+        held = n.b.sum(in_bag, axis=[1], keep_dims=True)
+        made = made / n.b.maximum(held, n.value(1, weight.dtype))
+    return (made, None, None, None) if "_embedding_bag" in n.op else made
+
+
 @op("index_select.default")
 def index_select(n, self, dim, index):
     if not self.rank:

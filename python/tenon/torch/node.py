@@ -17,6 +17,7 @@ VIEWS_IF_DENSE = {"aten.reshape.default", "aten.reshape_as.default", "aten.flatt
                   "aten.contiguous.default"}
 SAME_IF_EQUAL = {"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default",
                  "aten.dropout.default", "aten.float.default"}  # where the types are equal
+COPIES_OR_VIEWS = {"aten.resolve_conj.default", "aten.resolve_neg.default"}  # the graph does not say which
 _FRAME = re.compile(r'File "(.*)", line (\d+), in (.*)\n\s*(.*)')
 _LIBRARIES = re.compile(r"/(site|dist)-packages/|^torch/|^<")
 

@@ -129,3 +129,11 @@ def _normalised(n, x, mean, variance, weight, bias, eps):
         weight = n.b.full(mean.shape, 1, x.dtype)
     operands = [n.cast(one, x.dtype) for one in (mean, variance, weight, bias) if one is not None]
     return shaped(n.b.batch_norm(x, *operands, eps=eps), x.shape)
+
+
+@op("_weight_norm.default", "_weight_norm_interface.default")
+def weight_norm(n, v, g, dim=0):
+    others = [axis for axis in range(v.rank) if dim == -1 or axis != n.axis(dim, v.rank, "dim")]
+    norm = n.b.sqrt(n.b.sum(n.b.square(v), axis=others, keep_dims=True)) if others else n.b.abs(v)
+    made = shaped(v * (g / norm), v.shape)
+    return (made, norm) if "interface" in n.op else made

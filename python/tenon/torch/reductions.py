@@ -6,9 +6,6 @@ from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS, limits
 from .node import op, refuse
 
-refuse("the places of running extremes are not computed", "cummax.default", "cummin.default")
-refuse("losses of classes are not taken", "cross_entropy_loss.default", "nll_loss_nd.default", "nll_loss.default",
-       "nll_loss_forward.default")
 refuse("its result's size depends on values", "unique_consecutive.default", "_unique2.default")
 
 
@@ -62,6 +59,14 @@ def _place(n, x, axes, keepdim, is_max):
     x = n.cast(x, "u8") if x.dtype == "bool" else x
     find = n.b.argmax if is_max else n.b.argmin
     return shaped(find(x, axis=axes[0], keep_dims=keepdim, dtype="i64"), kept(x, axes, keepdim))
+
+
+@op("cummax.default", "cummin.default")
+def running_extreme(n, self, dim):
+    if n.wants(1):
+        raise n.error("the places of running extremes are not computed")
+    function = n.b.cummax if "cummax" in n.op else n.b.cummin
+    return shaped(function(self, axis=n.axis(dim, self.rank, "dim")), self.shape) if self.rank else self, None
 
 
 @op("argmax.default", "argmin.default")

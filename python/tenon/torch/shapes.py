@@ -35,7 +35,7 @@ def view(n, self, size=None, shape=None, other=None):
     return n.b.reshape_to(self, _sizes(n, self.shape, wanted))
 
 
-@op("view.dtype")
+@op("view.dtype", view=True)
 def view_as_type(n, self, dtype):
     if dtype == self.dtype:
         return self
@@ -413,7 +413,7 @@ def diff(n, self, n_=1, dim=-1, prepend=None, append=None):
     return x
 
 
-@op("unfold.default")
+@op("unfold.default", view=True)
 def unfold(n, self, dimension, size, step):
     axis = n.axis(dimension, self.rank, "dimension")
     whole = n.known_size(self, axis)

@@ -1,4 +1,4 @@
-"""as_strided: elements by where they lie in memory, which the graph records of every value."""
+"""Elements by where they lie: as_strided, by the memory of its operand, which the graph records, and any view."""
 
 import math
 
@@ -7,7 +7,7 @@ import numpy as np
 from ..importing.types import check_computed
 from .archive import get
 from .indexing import put
-from .node import op
+from .node import HANDLERS, op
 from .shapes import permuted
 
 
@@ -72,3 +72,25 @@ def _layout(n, x):
             raise n.error(f"{x!r} lies in memory with strides {strides}, others between its elements", "self")
         dense *= sizes[axis]
     return sizes, order
+
+
+def by_places(n, view, first, base, new, output, arguments):
+    """The base with the elements of one of its views replaced: the same view of their numbers says where they are."""
+    sizes = [one if isinstance(one, int) else None for one in base.shape]
+    if None in sizes:
+        raise n.not_known("its result is changed in place, and its sizes are not known: give `shapes`")
+    check_computed(n.where, sizes)
+    numbers = n.b.known(np.arange(math.prod(sizes)).reshape(sizes))
+    made = view(n, **{first: numbers}, **arguments)
+    places = n.array(made[output] if isinstance(made, (tuple, list)) else made, "its place").reshape(-1)
+    if len(np.unique(places)) != len(places):
+        raise n.error("its result has elements more than once, and is changed in place, which is not supported")
+    flat = n.b.reshape_to(base, (math.prod(sizes),))
+    changed = put(n, flat, n.b.known(places), n.b.reshape_to(n.cast(new, base.dtype), places.shape), 0)
+    return n.b.reshape_to(changed, base.shape)
+
+
+@op("diagonal_scatter.default")
+def diagonal_scatter(n, self, src, offset=0, dim1=0, dim2=1):
+    return by_places(n, HANDLERS["aten.diagonal.default"], "self", self, src, 0,
+                     {"offset": offset, "dim1": dim1, "dim2": dim2})

@@ -118,6 +118,14 @@ class Numbers(unittest.TestCase):
             encode(x, "q4_k")
         self.assertEqual(encode(np.zeros((0, 32)), "q4_0").shape, (0, 18))
 
+    def test_no_windows(self):
+        """A filter's gradient where the window is larger than the image: there is no place for it."""
+        x, upstream = (Array(Type("f32", dims), np.zeros(dims, np.float32)) for dims in ((2, 2, 1, 4), (2, 8, 1, 0)))
+        made = evaluate("conv2d_filter_backward", [x, upstream], {
+            "kernel": [2, 3], "stride": [1, 1], "padding": [1, 0, 0, 1], "dilation": [1, 2], "groups": 2})
+        self.assertEqual(made.type, Type("f32", [8, 1, 2, 3]))
+        self.assertFalse(made.data.any())
+
     def test_errors_in_data(self):
         x, index = Array(Type("f32", [3]), np.zeros(3, np.float32)), Array(Type("i32"), np.asarray(3, np.int32))
         for operands in ([x, index], [x, Array(Type("i32"), np.asarray(-1, np.int32))]):

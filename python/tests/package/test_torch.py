@@ -333,5 +333,18 @@ class Live(unittest.TestCase):
                 np.testing.assert_allclose(model(x.numpy()), module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+    def test_ops_whose_results_share_memory_are_known(self):
+        import torch
+        known = node.VIEWS | node.VIEWS_IF_DENSE | node.SAME_IF_EQUAL | node.COPIES_OR_VIEWS
+        for name in node.HANDLERS:
+            domain, *parts = name.split(".")
+            packet = getattr(torch.ops.aten, parts[0], None) if domain == "aten" and len(parts) == 2 else None
+            if packet is None or parts[1] not in packet.overloads():
+                continue
+            results = [one.alias_info for one in getattr(packet, parts[1])._schema.returns]
+            if any(one is not None and not one.is_write for one in results):
+                self.assertIn(name, known)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -545,6 +545,71 @@ def _strided_changes(x):
     return y, z
 
 
+def _view_changes(x):
+    y, z = x.clone(), x.clone()
+    y.diagonal().fill_(2)
+    y.diagonal(1).add_(3)
+    y.movedim(0, 1)[1].zero_()
+    y.swapaxes(0, 1)[2:4].t()[:, 0].mul_(3)
+    y.unflatten(0, (2, 2))[1, 0].add_(1)
+    y.tensor_split(2, 1)[1].sub_(2)
+    z.T.unsqueeze(0)[0, 1].neg_()
+    z.view(2, 2, 5).diagonal(0, 0, 1).neg_()
+    z.mT[1].zero_()
+    return y, z
+
+
+def _conjugate_changes(x):
+    y = x.clone()
+    y.conj()[0].mul_(2 + 1j)
+    y.mT.conj().diagonal().add_(1j)
+    return y
+
+
+def _losses(x, classes, weight):
+    def of(**options):
+        return F.cross_entropy(x, classes, **options)
+
+    log = x.log_softmax(1)
+    return (of(), of(reduction="none"), of(reduction="sum", weight=weight), of(ignore_index=2, weight=weight),
+            of(label_smoothing=0.1, ignore_index=1), F.nll_loss(log, classes, weight=weight),
+            F.nll_loss(log, classes, reduction="none", ignore_index=0))
+
+
+class Bag(nn.Module):
+    def __init__(self, mode, **options):
+        super().__init__()
+        self.bag = nn.EmbeddingBag(6, 4, mode=mode, **options)
+
+    def forward(self, ids, starts=None):
+        return self.bag(ids, starts)
+
+
+class Normed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 6, 3))
+        self.last = nn.utils.parametrizations.weight_norm(nn.Linear(5, 3), dim=1)
+
+    def forward(self, x):
+        return self.last(self.first(x))
+
+
+case("view_changes", _view_changes, T("4 5"))
+case("conjugate_changes", _conjugate_changes, T("3 3", "c64"))
+case("diagonal_scatter", lambda x, y: (torch.diagonal_scatter(x, y, 1), torch.diagonal_scatter(x.T, y, -1)), T("4 5"),
+     T("4"))
+case("running_extremes", lambda x: (x.cummax(1).values, x.cummin(0)[0]), T("B 5"))
+case("losses_of_classes", _losses, T("B 4"), T("B", "i64", 0, 4), T("4", low=0.5), empty=False)
+case("losses_of_images", lambda x, y: (F.cross_entropy(x, y), F.nll_loss(x, y, reduction="none")), T("2 4 3 5"),
+     T("2 3 5", "i64", 0, 4))
+case("losses_of_one", lambda x, y: (F.cross_entropy(x, y), F.nll_loss(x, y)), T("4"), T("", "i64", 0, 4))
+case("bag", Bag("mean"), T("B 5", "i64", 0, 6))
+case("bag_last", Bag("sum", include_last_offset=True), T("8", "i64", 0, 6), T(values=[0], sizes="2", dtype="i64"))
+case("bag_starts", lambda i, w: F.embedding_bag(i, w, torch.tensor([0, 3, 3]), mode="mean"), T("8", "i64", 0, 6),
+     T("6 4"))
+case("weight_norm", Normed(), T("B 4 7"))
+case("affine_grid_open", lambda x: F.affine_grid(x, (x.shape[0], 1, 3, 4), align_corners=False), T("B 2 3"))
 case("as_strided", lambda x: (x.as_strided((3, 2), (2, 1)), x.as_strided((2, 3, 2), (4, 2, 1), 1),
                               x.as_strided((4,), (0,)), (x * 2).as_strided((3, 3), (1, 1)), x.as_strided((), (), 7),
                               x.as_strided((2, 0), (3, 1))), T("4 5"))

@@ -13,7 +13,7 @@ from tenon.torch.node import HANDLERS
 
 FAMILIES = {"pointwise": "single elements", "creation": "made arrays", "shapes": "sizes and places",
             "reductions": "reductions and orders", "products": "products, attention, convolutions",
-            "norms": "norms", "images": "pools and images", "indexing": "indices", "strides": "places in memory",
+            "losses": "losses of classes", "norms": "norms", "images": "pools and images", "indexing": "indices", "strides": "places in memory",
             "recurrent": "recurrent layers", "quantised": "codes", "complex": "complex numbers and transforms",
             "symbols": "sizes and numbers", "control": "branches and loops"}
 

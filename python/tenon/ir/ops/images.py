@@ -71,7 +71,7 @@ def conv2d_filter_backward(x, upstream, kernel, stride, padding, dilation, group
     # As many zeros behind x as the windows reach, which need not end in it.
     for i, (size, places) in enumerate(zip(x.shape[2:], upstream.shape[2:])):
         taps, step, spread, before, _ = axes[i]
-        reach = (places - 1) * step + (taps - 1) * spread + 1
+        reach = max(places - 1, 0) * step + (taps - 1) * spread + 1
         axes[i] = (taps, step, spread, before, max(reach - size - before, 0))
     view = windows(x, axes)[:, :, :upstream.shape[2], :upstream.shape[3]]
     view = view.reshape(x.shape[0], groups, x.shape[1] // groups, *view.shape[2:])

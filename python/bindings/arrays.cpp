@@ -53,9 +53,13 @@ DType from_dlpack(nb::dlpack::dtype type) {
       return known.dtype;
     }
   }
-  throw Error(
-      Errc::unsupported_dtype, "array",
-      fmt::format("DLPack type code {} of {} bits has no element type here", type.code, type.bits));
+  const bool is_complex = type.code == static_cast<std::uint8_t>(Code::Complex);
+  throw Error(Errc::unsupported_dtype, "array",
+              is_complex ? fmt::format("complex numbers of {} bits, where those of 64 are known: "
+                                       "astype('complex64')",
+                                       type.bits)
+                         : fmt::format("DLPack type code {} of {} bits has no element type here",
+                                       type.code, type.bits));
 }
 
 nb::dlpack::dtype to_dlpack(DType dtype) {
@@ -127,6 +131,9 @@ Imported imported(nb::handle object, std::optional<DType> dtype) {
   if (!dtype && !nb::hasattr(object, "dtype")) {
     if (type_name == "float64") array = array.attr("astype")("float32");
     if (type_name == "complex128") array = array.attr("astype")("complex64");
+  }
+  if (!nb::cast<bool>(array.attr("dtype").attr("isnative"))) {
+    array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
   }
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, false)) {

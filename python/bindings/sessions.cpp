@@ -281,6 +281,13 @@ void bind_sessions(nb::module_& module) {
       },
       nb::arg("path"), nb::arg("weights") = "all", nb::arg("prepared") = false,
       "Writes program, plans and weights (\"all\", \"digests\" or \"needed\") to one file");
+  session.def("__repr__", [](const Session& self) {
+    std::string backends;
+    for (const BackendPtr& backend : self.backends()) {
+      backends += fmt::format("{}{}", backends.empty() ? "" : ", ", backend->name());
+    }
+    return fmt::format("Session of '{}' on {}", self.program().name, backends);
+  });
   session.def_prop_ro("program", [](const Session& self) { return self.program(); });
   session.def_prop_ro("backends", [](const Session& self) {
     std::vector<std::string> names;

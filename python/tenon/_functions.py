@@ -39,7 +39,7 @@ def _reduction(name):
         x = _like(x)
         return op(x, axes=_axes(x, axis), keep_dims=keep_dims)
 
-    reduce.__name__ = name
+    reduce.__name__ = reduce.__qualname__ = name
     reduce.__doc__ = f"`{name}` over one axis, several, or all (None)."
     return reduce
 
@@ -54,7 +54,7 @@ def _along(name):
     def along(x, axis=-1, **attributes):
         return op(_like(x), axis=axis, **attributes)
 
-    along.__name__ = name
+    along.__name__ = along.__qualname__ = name
     along.__doc__ = f"`{name}` along an axis, the last one by default: {op!r}."
     return along
 
@@ -65,10 +65,10 @@ for _name in ("softmax", "log_softmax", "cumsum", "cumprod", "cummax", "cummin",
 
 
 @_public
-def reshape(x, dims):
-    """The same elements under other sizes; one of them may be -1."""
+def reshape(x, dims, *more):
+    """The same elements under other sizes, a tuple or one after the other; one of them may be -1."""
     x = _like(x)
-    dims = (dims,) if isinstance(dims, (int, str)) else tuple(dims)
+    dims = (dims, *more) if more or isinstance(dims, (int, str)) else tuple(dims)
     if -1 in dims:
         known = [d for d in x.shape if not isinstance(d, int)] + [d for d in dims if not isinstance(d, int)]
         if known:
@@ -79,7 +79,9 @@ def reshape(x, dims):
 
 
 @_public
-def permute(x, order):
+def permute(x, order, *more):
+    """Axes in another order, a tuple or one after the other."""
+    order = (order, *more) if more or isinstance(order, int) else order
     return _ops["permute"](_like(x), order=tuple(order))
 
 
@@ -170,6 +172,8 @@ def index(x, at):
             x = _ops["squeeze"](slice_axis(x, axis, one, one + 1), axis=axis)
         else:
             one = _like(one)
+            if one.dtype == "bool":
+                raise IndexError("a mask decides the result's size by its values: use where(), or arrays of numpy's")
             x = _ops["gather"](x, one, axis=axis)
             axis += one.ndim
     return x
@@ -362,9 +366,20 @@ def install():
             setattr(kind, name, functions[name])
         for name in plain:
             setattr(kind, name, (lambda op: lambda self, **attributes: op(self, **attributes))(_ops[name]))
+    Buffer.__contains__ = lambda self, value: (self == value).any().item()
+    Buffer.__index__ = _as_index
+    Buffer.__format__ = lambda self, spec: format(self.item() if spec else str(self), spec)
+    Buffer.tolist = lambda self: self.numpy().tolist()
     Buffer._repr_html_ = _tenon.HostBuffer._repr_html_ = _array_html
     Tensor.cast = lambda self, dtype: _ops["cast"](self, dtype=dtype)
     Tensor.astype = Tensor.cast
+
+
+def _as_index(array):
+    value = array.item()
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{array.type!r} is no integer")
+    return value
 
 
 def _array_html(array):

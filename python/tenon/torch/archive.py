@@ -19,6 +19,8 @@ DTYPES = {1: "u8", 2: "i8", 3: "i16", 4: "i32", 5: "i64", 6: "f16", 7: "f32", 8:
           13: "bf16", 28: "u16", 29: "f8_e4m3", 30: "f8_e5m2", 34: "u32", 35: "u64"}
 _PICKLED = ("an archive of an earlier torch, whose weights are pickled; where you trust it, load it with "
             "torch.export.load and save it again")
+_CHECKPOINT = ("a file of torch.save or torch.jit.save, which is pickled, and nothing is unpickled; export the module "
+               "with torch.export.export(module.eval(), (inputs,)), and torch.export.save that")
 _OTHERS = {9: "complex32", 11: "complex128", 31: "float8_e4m3fnuz", 32: "float8_e5m2fnuz",
            33: "float8_e8m0fnu"}
 
@@ -47,6 +49,8 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(stream)
         except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError) as error:
+            if _begin(stream) == b"\x80\x02":  # a pickle
+                raise unsupported(self.where, _CHECKPOINT) from None
             raise malformed(self.where, f"no archive of torch.export.save: {error}", "BadMagic") from None
         self._files = self._by_name()
         self._arrays = {}  # of weights that were read: tied ones are one array
@@ -68,6 +72,8 @@ class Archive:
     def _document(self):
         graphs = sorted(name for name in self._files if name.startswith("models/") and name.endswith(".json"))
         if not graphs:
+            if any(name.rpartition("/")[2] in ("data.pkl", "constants.pkl") for name in self._files):
+                raise unsupported(self.where, _CHECKPOINT)
             if "serialized_exported_program.json" in {name.rpartition("/")[2] for name in self._files}:
                 raise unsupported(self.where, _PICKLED)
             raise malformed(self.where, "no archive of torch.export.save: no models/*.json", "BadMagic")
@@ -181,13 +187,22 @@ def _opened(source):
     return "exported program", _saved(source)
 
 
+def _begin(stream):
+    """The first two bytes of a path or file."""
+    if isinstance(stream, pathlib.Path):
+        with stream.open("rb") as file:
+            return file.read(2)
+    return stream.getvalue()[:2]
+
+
 def _saved(program):
     try:
         import torch.export
     except ImportError:  # also where a folder named torch is in the way
         torch = None
     if torch is None or not isinstance(program, torch.export.ExportedProgram):
-        raise TypeError(f"{type(program).__name__} is no path, no bytes and no torch.export.ExportedProgram")
+        raise TypeError(f"{type(program).__name__} is no path, no bytes and no torch.export.ExportedProgram, which "
+                        "torch.export.export(module.eval(), (inputs,)) makes of a module")
     stream = io.BytesIO()
     torch.export.save(program, stream)
     stream.seek(0)

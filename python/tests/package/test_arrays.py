@@ -185,5 +185,30 @@ class Arrays(unittest.TestCase):
         self.assertIn("NotFound", tenon.error_codes)
 
 
+class Habits(unittest.TestCase):
+    """What users of numpy try."""
+
+    def test_as_python_s_own(self):
+        x = tenon.array(np.arange(6, dtype="f4").reshape(2, 3))
+        self.assertEqual(x.tolist(), [[0, 1, 2], [3, 4, 5]])
+        self.assertTrue(3.0 in x and 7.0 not in x)
+        self.assertEqual("abc"[tenon.array(1)], "b")
+        for wrong in (tenon.array(1.0), tenon.array(True)):
+            with self.assertRaisesRegex(TypeError, "is no integer"):
+                "abc"[wrong]
+        self.assertEqual(f"{tenon.array(3.14159):.2f} {tenon.array(2)}", f"3.14 {tenon.array(2)!s}")
+        self.assertEqual((x.reshape(3, 2).shape, x.reshape(-1).shape, x.permute(1, 0).shape), ((3, 2), (6,), (3, 2)))
+
+    def test_other_byte_orders_and_types(self):
+        np.testing.assert_array_equal(tenon.array(np.array([1, 2.5], ">f4")).numpy(), np.array([1, 2.5], "f4"))
+        np.testing.assert_array_equal(tenon.array(np.array([[1, 2]], ">i8").T).numpy(), [[1], [2]])
+        with self.assertRaisesRegex(tenon.InputError, "astype\\('complex64'\\)"):
+            tenon.array(np.array([1j]))
+        with self.assertRaisesRegex(IndexError, "a mask decides"):
+            tenon.array([1.0, 2.0])[np.array([True, False])]
+        with self.assertRaisesRegex(TypeError, r"^mean\(\) got"):
+            tenon.array([1.0]).mean(0, keepdims=True)
+
+
 if __name__ == "__main__":
     unittest.main()

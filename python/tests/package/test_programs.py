@@ -402,6 +402,34 @@ class Programs(unittest.TestCase):
             made = subprocess.run([sys.executable, "-c", code.format(enabled)], capture_output=True, text=True)
             self.assertIn(says, made.stdout + made.stderr)
 
+    def test_errors_say_where_python_recorded(self):
+        def wrong(x):
+            y = x * 2
+            return y + tenon.build.weight("w", "f32[3]")
+
+        with self.assertRaises(tenon.ArgumentError) as raised:
+            tenon.export(wrong, x="f32[4]")
+        line = wrong.__code__.co_firstlineno + 2
+        self.assertEqual(raised.exception.where, f"test_programs.py:{line}: add")
+        self.assertNotIn(".cpp", str(raised.exception))
+
+    def test_exports_that_are_none(self):
+        for make, says in ((lambda: tenon.export(lambda x: x, x=np.ones((2, 3), "f4")), r"given ndarray.*f32\[2, 3\]"),
+                           (lambda: tenon.export(lambda x: x, "f32[2]", y=3), "given int"),
+                           (lambda: tenon.export(lambda x: {"a": x}, x="f32[2]"), "returns dict"),
+                           (lambda: tenon.export(lambda x: np.ones(2), x="f32[2]"), "returns ndarray"),
+                           (lambda: tenon.export(lambda x: (x, 1.0), x="f32[2]"), "returns float")):
+            with self.assertRaisesRegex(TypeError, says):
+                make()
+
+    def test_a_session_says_what_it_is(self):
+        self.assertRegex(repr(tenon.Session(tenon.export(mlp, x="f32[B, 8]"))), "Session of 'mlp' on cpu")
+
+    def test_compiled_programs_are_compared(self):
+        one, other = (tenon.export(f, x="f32[B]", name="net") for f in (lambda x: x.exp() + 1, lambda x: x.sin() + 1))
+        self.assertEqual(tenon.ir.diff(one, tenon.parse(str(one))), [])
+        self.assertIn("+     sin0: f32[B] = sin(x)", tenon.ir.diff(one, str(other)))
+
     def test_branching_on_a_tensor_is_refused(self):
         with self.assertRaisesRegex(TypeError, "cannot branch"):
             tenon.export(lambda x: x if x.sum() > 0 else -x, x="f32[2]")

@@ -8,6 +8,7 @@ import importlib.util
 import io
 import json
 import pathlib
+import pickle
 import sys
 import tempfile
 import unittest
@@ -264,6 +265,14 @@ class Refused(unittest.TestCase):
         with zipfile.ZipFile(made, "w") as target:
             target.writestr("serialized_exported_program.json", "{}")
         self.refuse(made.getvalue(), tenon.UnsupportedError, "save it again")
+
+    def test_files_of_torch_save_are_refused_with_what_to_do(self):
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w") as target:
+            target.writestr("archive/data.pkl", pickle.dumps(fuzz.Canary()))
+        for source in (made.getvalue(), pickle.dumps(fuzz.Canary(), protocol=2)):
+            self.refuse(source, tenon.UnsupportedError, "nothing is unpickled", "torch.export.export")
+        self.assertEqual(fuzz._UNPICKLED, [])
 
     def test_random_changes_give_typed_errors(self):
         seed = 20261126

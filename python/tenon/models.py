@@ -24,6 +24,47 @@ class Generated:
     choices: list = field(default_factory=list)  # with logprobs: (token, log-probability, [(token, ...), ...])
 
 
+class _Stream:
+    """Pieces of text that a thread makes, and what it returns in the end. May be closed while another thread waits."""
+
+    def __init__(self, generate):
+        self._generate = generate  # of a function that takes text, and of a cancellation
+        self._pieces = queue.Queue(maxsize=16)
+        self._cancellation = _tenon._Cancellation()
+        self._closed = threading.Event()
+        self._worker = threading.Thread(target=self._work, name="tenon-stream", daemon=True)
+        self._worker.start()
+
+    def get(self):
+        """(text, None), or (None, the result) in the end, and after close(); raises what the thread raised."""
+        text, end = self._pieces.get()
+        if isinstance(end, BaseException):
+            raise end
+        return text, end
+
+    def close(self):
+        self._closed.set()
+        self._cancellation.cancel()
+        self._worker.join()
+        try:
+            self._pieces.put_nowait((None, None))
+        except queue.Full:
+            pass
+
+    def _work(self):
+        try:
+            self._put((None, self._generate(lambda text: self._put((text, None)), self._cancellation)))
+        except BaseException as error:  # noqa: BLE001  raised again where the pieces are read
+            self._put((None, error))
+
+    def _put(self, item):
+        while not self._closed.is_set():
+            try:
+                return self._pieces.put(item, timeout=0.1)
+            except queue.Full:
+                pass
+
+
 class LanguageModel:
     """A decoder-only language model from a GGUF file.
 
@@ -77,52 +118,31 @@ class LanguageModel:
         The model works on a thread of its own, a few pieces ahead of the reader. The generator's return value is
         the Generated.
         """
-        pieces = queue.Queue(maxsize=16)
-        cancellation = _tenon._Cancellation()
-        closed = threading.Event()
-
-        def put(item):
-            while not closed.is_set():
-                try:
-                    return pieces.put(item, timeout=0.1)
-                except queue.Full:
-                    pass
-
-        def work():
-            try:
-                result = self._run(prompt, conversation, max_tokens, stop, None, timeout, sample_on_device, sampler,
-                                   lambda text: put((text, None)), cancellation)
-                put((None, result))
-            except BaseException as error:  # noqa: BLE001  raised again where the pieces are read
-                put((None, error))
-
-        worker = threading.Thread(target=work, name="tenon-stream", daemon=True)
-        worker.start()
+        work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device, sampler)
         try:
             while True:
-                text, end = pieces.get()
-                if text is not None:
-                    yield text
-                elif isinstance(end, BaseException):
-                    raise end
-                else:
+                text, end = work.get()
+                if text is None:
                     return end
+                yield text
         finally:
-            closed.set()
-            cancellation.cancel()
-            worker.join()
+            work.close()
 
-    async def astream(self, prompt, **options):
-        """As stream(), for `async for`."""
+    async def astream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
+                      **sampler):
+        """As stream(), for `async for`. Ends the generation when the task is cancelled, too."""
         import asyncio
 
-        pieces = self.stream(prompt, **options)
-        done = object()
+        work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device, sampler)
         try:
-            while (piece := await asyncio.to_thread(next, pieces, done)) is not done:
+            while (piece := (await asyncio.to_thread(work.get))[0]) is not None:
                 yield piece
         finally:
-            await asyncio.to_thread(pieces.close)
+            await asyncio.to_thread(work.close)
+
+    def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, sampler):
+        return _Stream(lambda emit, cancellation: self._run(prompt, conversation, max_tokens, stop, None, timeout,
+                                                            sample_on_device, sampler, emit, cancellation))
 
     def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, sampler, emit,
              cancellation):

@@ -109,6 +109,36 @@ class Language(unittest.TestCase):
         with self.assertRaises(tenon.ArgumentError):
             self.model.generate("x", warmth=1)
 
+    def test_a_cancelled_task_ends_the_work(self):
+        before = threading.active_count()
+
+        async def read(pieces):
+            async for piece in self.model.astream("Once upon a time", max_tokens=4000, temperature=0):
+                pieces.append(piece)
+
+        async def cancelled():
+            pieces = []
+            task = asyncio.create_task(read(pieces))
+            while len(pieces) < 3:
+                await asyncio.sleep(0.01)
+            task.cancel()
+            with self.assertRaises(asyncio.CancelledError):
+                await task
+            with self.assertRaises(TimeoutError):
+                await asyncio.wait_for(read(pieces), 0.2)
+            async for piece in self.model.astream("Once upon a time", max_tokens=400, temperature=0):
+                break
+            return pieces
+
+        self.assertGreaterEqual(len(asyncio.run(cancelled())), 3)
+        self.assertEqual(threading.active_count(), before)
+
+        async def wrong():
+            return [piece async for piece in self.model.astream("x", temperature=-1)]
+
+        with self.assertRaises(tenon.Error):
+            asyncio.run(wrong())
+
     def test_chats(self):
         result = self.model.chat("Say hello.", max_tokens=24, temperature=0)
         self.assertIn(result.end, ("token", "stop", "length"))

@@ -207,6 +207,9 @@ Interrupt to_interrupt(std::optional<double> timeout) {
 std::shared_ptr<const WeightSet> to_weights(nb::handle object) {
   if (object.is_none()) return nullptr;
   if (nb::isinstance<PythonWeights>(object)) return nb::cast<PythonWeights&>(object).weights;
+  if (nb::isinstance<nb::str>(object) || nb::hasattr(object, "__fspath__")) {
+    return to_weights(nb::module_::import_("tenon").attr("open")(object));
+  }
   return std::make_shared<const WeightSet>(to_named_buffers(object));
 }
 

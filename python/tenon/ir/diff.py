@@ -3,14 +3,14 @@ that do not depend on each other; ops, attributes, types, constants and operands
 import difflib
 from collections import Counter
 
-from .program import Program, literal, print_instruction
-from .parse import parse
+from .parse import as_program
+from .program import literal, print_instruction
 
 
 def diff(a, b):
     """Lines like those of a unified diff; none for programs of equal structure. Texts, and programs of the compiled
     part, are read first."""
-    a, b = (one if isinstance(one, Program) else parse(str(one)) for one in (a, b))
+    a, b = as_program(a), as_program(b)
     lines = []
     for key in ("name", "opset", "weights", "sha256", "entry"):
         before, after = getattr(a, key), getattr(b, key)

@@ -17,7 +17,7 @@ from dataclasses import replace
 import numpy as np
 
 from .errors import Error
-from .parse import parse
+from .parse import as_program, parse
 from .program import print_instruction, print_program
 from .run import random_inputs, random_weights, run
 from .schema import OPS, same_value
@@ -26,8 +26,12 @@ from .schema import OPS, same_value
 class Pattern:
     def __init__(self, text, make):
         self.name, self.make = make.__name__, make
-        self.tree = _call(ast.parse(text.strip(), mode="eval").body)
+        self.tree = _call(_parsed(text))
         self.parameters = list(inspect.signature(make).parameters)
+        names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
+        unknown = [name for name in self.parameters if name not in names]
+        if unknown:
+            raise Error("BadReference", f"{self.name}: '{unknown[0]}' is no name of the pattern {text.strip()}")
 
     def find(self, function):
         """The first match: the instruction, those that only it reads and that go with it, and what replaces them:
@@ -87,7 +91,7 @@ def rewrite(program, *patterns, check=True, sizes=None, tolerance=1e-4, most=10_
     """The program with the patterns applied until none matches. With `check`, it is run before and after
     on random inputs and weights (`sizes` gives numbers to named sizes), and an Error tells which pattern
     changed a result by more than the relative tolerance."""
-    result = program
+    result = program = as_program(program)
     for rule in patterns:
         before = result
         for _ in range(most):
@@ -160,11 +164,18 @@ def _expanded(text, bound, root, taken):
         return name
 
     annotation = f": {root.result.type.text()}" if root.result.type else ""
-    tree = ast.parse(text.strip(), mode="eval").body
+    tree = _parsed(text)
     if isinstance(tree, ast.Name):
         return [], bound.get(tree.id, tree.id)
     expand(tree, root.result.name + annotation)
     return lines, root.result.name
+
+
+def _parsed(text):
+    try:
+        return ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError) as error:
+        raise Error("Syntax", f"{text.strip()[:80]!r} is no expression: {error}") from None
 
 
 def _call(node, deep=True):
@@ -180,7 +191,10 @@ def _call(node, deep=True):
 def _value(node):
     if isinstance(node, ast.Name):
         return float(node.id)
-    return ast.literal_eval(node)
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        raise Error("Syntax", f"{ast.unparse(node)} is no literal") from None
 
 
 def compare(a, b, sizes=None, tolerance=1e-4, name="the rewrite", seed=0):

@@ -187,6 +187,9 @@ def cast(values, dtype):
     return np.where(exact < float(limits.min), NUMPY[dtype](limits.min), result)
 
 
+_NARROW = {"bfloat16": "bf16", "float8_e4m3fn": "f8_e4m3", "float8_e5m2": "f8_e5m2"}  # of the package ml_dtypes
+
+
 def array_of(values, type_):
     """What a caller passes for a value of this type: an Array, or anything numpy makes one of. An
     element type that numpy has must be that one; float32 stands for bf16 and 8-bit floats."""
@@ -199,6 +202,8 @@ def array_of(values, type_):
     plain = np.asarray(values)
     if isinstance(values, (int, float, list, tuple, bool)):
         plain = cast(plain, type_.dtype)
+    if _NARROW.get(plain.dtype.name) == type_.dtype:
+        plain = plain.astype(np.float32)
     if plain.dtype != NUMPY[type_.dtype]:
         raise Error("BadInput", f"needs {type_}, got an array of {plain.dtype}")
     if type_.dtype in SMALL_FLOATS:

@@ -187,5 +187,22 @@ class Verify(unittest.TestCase):
         self.assertIn("    t: f32[S, 1] = sum(", str(program))
 
 
+class Wrong(unittest.TestCase):
+    def test_patterns_that_are_none(self):
+        for text, make, code in (("relu(", lambda x: "x", "Syntax"), ("relu(x)", lambda y: "y", "BadReference"),
+                                 ("relu(0)", lambda: "x", "Syntax"), ("\0", lambda: "x", "Syntax")):
+            with self.assertRaises(Error) as raised:
+                pattern(text)(make)
+            self.assertEqual(raised.exception.code, code)
+
+    def test_texts_are_read(self):
+        text = HEADER + "def forward(x: f32[2]):\n    y = relu(x)\n    return y\n"
+        made = rewrite(text, pattern("relu(x)")(lambda x: "clamp(x, min=0.0)"))
+        self.assertIn("clamp(x, min=0.0)", str(made))
+        self.assertTrue(diff(text, made))
+        with self.assertRaises(Error):
+            rewrite(text, pattern("relu(x)")(lambda x: "clamp(x"))
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -1,7 +1,9 @@
 """Arrays: to and from numpy and DLPack without copies, types, lifetimes."""
 
 import gc
+import pathlib
 import pickle
+import tempfile
 import unittest
 import weakref
 
@@ -198,6 +200,23 @@ class Habits(unittest.TestCase):
                 "abc"[wrong]
         self.assertEqual(f"{tenon.array(3.14159):.2f} {tenon.array(2)}", f"3.14 {tenon.array(2)!s}")
         self.assertEqual((x.reshape(3, 2).shape, x.reshape(-1).shape, x.permute(1, 0).shape), ((3, 2), (6,), (3, 2)))
+
+    def test_weights_of_a_path(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder, "w.safetensors")
+            tenon.save_safetensors(path, {"w": np.array([2, 3], "f4")})
+            program = tenon.export(lambda x: x * tenon.build.weight("w", "f32[2]"), x="f32[2]")
+            for given in (path, str(path)):
+                self.assertEqual(tenon.Session(program, given).forward([1.0, 2.0])[0].tolist(), [2, 6])
+            with self.assertRaises(tenon.InputError):
+                tenon.Session(program, folder + "/none.gguf")
+
+    def test_narrow_floats_in_plain_python(self):
+        program = tenon.export(lambda x: x * 2.0, x="bf16[N]")
+        x = tenon.array([1.0, 2.5]).astype("bf16")
+        for given in (x, x.numpy()):
+            [y] = tenon.ir.parse(str(program)).run([given])
+            self.assertEqual((y.numpy().tolist(), str(y.type)), ([2, 5], "bf16[2]"))
 
     def test_other_byte_orders_and_types(self):
         np.testing.assert_array_equal(tenon.array(np.array([1, 2.5], ">f4")).numpy(), np.array([1, 2.5], "f4"))

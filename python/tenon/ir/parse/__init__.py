@@ -39,6 +39,11 @@ def parse(text, file="program"):
     return program
 
 
+def as_program(one):
+    """A Program itself; that of a text, or of a program of the compiled part."""
+    return one if isinstance(one, Program) else parse(str(one))
+
+
 def parse_all(text, file="program"):
     """The program, or None, and every error in the order of the text, up to 100."""
     return Parser(text, file).run()

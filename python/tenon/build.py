@@ -80,10 +80,12 @@ def repeat(layers, carry, body):
 
     `layers` are structures of weights (dicts, lists, objects with attributes): their weights are those with numbers
     in their names ("blk.0.up.weight"). Layers that record the same become one function; others get their own.
-    `carry` is a tensor or a tuple of them, and what `body` returns likewise. On arrays the layers run at once.
+    A number in the place of layers are as many without weights. `carry` is a tensor or a tuple of them, and what `body`
+    returns likewise. On arrays the layers run at once.
     """
+    layers = range(layers) if isinstance(layers, int) else layers
     tensors = _tuple(carry)
-    if not any(isinstance(one, Tensor) for one in tensors):
+    if _are_arrays(tensors):
         for i, layer in enumerate(layers):
             tensors = _tuple(body(layer, ops.full((), i, "i64"), *tensors))
         return tensors[0] if isinstance(carry, _tenon.Buffer) else tensors
@@ -93,6 +95,11 @@ def repeat(layers, carry, body):
         recorder.end(_tuple(body(layer, position, *values)))
     results = recorder.finish()
     return results[0] if isinstance(carry, Tensor) else tuple(results)
+
+
+def _are_arrays(values):
+    """Whether none is a tensor of a graph, so that what is to be done can be done at once."""
+    return not any(isinstance(one, Tensor) for one in values)
 
 
 def _loop(carry, body, times, condition=-1):
@@ -107,9 +114,14 @@ def while_loop(condition, body, carry, limit=2**20):
     """carry = body(*carry) while condition(*carry), a bool[], is true; at most `limit` times.
 
     `carry` is a tensor or a tuple of them, whose types stay, and what `body` returns likewise. Both functions are run
-    once, on tensors, and may use outer ones.
+    once, on tensors, and may use outer ones. On arrays the loop runs at once.
     """
     first = _tuple(carry)
+    if _are_arrays(first) and not isinstance(going := condition(*first), Tensor):
+        while limit and going:
+            first, limit = _tuple(body(*first)), limit - 1
+            going = condition(*first)
+        return first[0] if isinstance(carry, _tenon.Buffer) else first
 
     def step(_, going, *values):
         after = _tuple(body(*values))
@@ -123,8 +135,10 @@ def cond(predicate, yes, no, empty=None):
     """yes() where the predicate, a bool[], is true, else no(): only that one is computed in a run.
 
     Both return a tensor, or a tuple of them, of the same types and of sizes that are known; or `empty` is a tuple of
-    tensors of these types.
+    tensors of these types. Of a predicate that is known, True or an array, one is called.
     """
+    if _are_arrays([predicate]):
+        return yes() if predicate else no()
     example = yes()
     if empty is None:
         empty = tuple(ops.full(one.shape, 0, one.dtype) for one in _tuple(example))
@@ -138,19 +152,23 @@ def scan(body, carry, inputs):
     """carry, outputs = body(carry, *slices) for each slice of the inputs' first axis, whose size is known.
 
     Returns the last carry and the outputs of all steps, stacked. `carry`, `inputs` and the outputs are a tensor or a
-    tuple of them each; `body` gets a carry in the form that it has.
+    tuple of them each; `body` gets a carry in the form that it has. On arrays the steps run at once.
     """
     stacks = _tuple(inputs)
     steps = stacks[0].shape[0]
     if not isinstance(steps, int) or any(one.shape[0] != steps for one in stacks):
         raise ValueError(f"scan: the first axes of {[one.type for one in stacks]} are not of one size that is known")
-    single = isinstance(carry, Tensor)
+    single = isinstance(carry, (Tensor, _tenon.Buffer))
     held = len(_tuple(carry))
 
     def step(index, values):
-        now, outputs = body(values[0] if single else tuple(values), *(ops.select(one, index) for one in stacks))
-        return _tuple(now), outputs
+        made = body(values[0] if single else tuple(values), *(ops.select(one, index) for one in stacks))
+        if not isinstance(made, (tuple, list)) or len(made) != 2:
+            raise TypeError(f"scan: the body returns {type(made).__name__}, not (carry, outputs)")
+        return _tuple(made[0]), made[1]
 
+    if steps and _are_arrays((*_tuple(carry), *stacks)):
+        return _scanned(step, _tuple(carry), steps, single)
     example = step(ops.full((), 0, "i64"), _tuple(carry))[1]
     empty = tuple(ops.full((steps, *one.shape), 0, one.dtype) for one in _tuple(example))
 
@@ -162,6 +180,16 @@ def scan(body, carry, inputs):
     last = _loop((*_tuple(carry), *empty), whole, steps)
     now, outputs = last[:held], last[held:]
     return now[0] if single else now, outputs[0] if isinstance(example, Tensor) else outputs
+
+
+def _scanned(step, carry, steps, single):
+    rows = []
+    for index in range(steps):
+        carry, outputs = step(ops.full((), index, "i64"), carry)
+        rows.append(outputs)
+    is_one = not isinstance(rows[0], (tuple, list))
+    stacked = ops.stack(rows) if is_one else tuple(ops.stack(list(column)) for column in zip(*rows))
+    return carry[0] if single else carry, stacked
 
 
 def compile_to(program, path):

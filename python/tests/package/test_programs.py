@@ -430,6 +430,26 @@ class Programs(unittest.TestCase):
         self.assertEqual(tenon.ir.diff(one, tenon.parse(str(one))), [])
         self.assertIn("+     sin0: f32[B] = sin(x)", tenon.ir.diff(one, str(other)))
 
+    def test_loops_and_branches_of_arrays_run_at_once(self):
+        x = tenon.array([1.0, 2.0])
+        self.assertEqual(tenon.while_loop(lambda x: x.sum() < 100, lambda x: x * 2, x).tolist(), [64, 128])
+        self.assertEqual(tenon.while_loop(lambda x: x.sum() < 100, lambda x: x * 2, x, limit=3).tolist(), [8, 16])
+        one, other = tenon.while_loop(lambda a, b: a.sum() < 9, lambda a, b: (a + b, b), (x, x * 2))
+        self.assertEqual((one.tolist(), other.tolist()), ([3, 6], [2, 4]))
+        for predicate, want in ((tenon.array(True), [1, 2]), (False, [-1, -2])):
+            self.assertEqual(tenon.cond(predicate, lambda: x, lambda: -x).tolist(), want)
+        rows = tenon.array([1.0, 2, 3])
+        last, every = tenon.scan(lambda total, row: (total + row, total * row), tenon.array(0.0), rows)
+        self.assertEqual((last.item(), every.tolist()), (6, [0, 2, 9]))
+        (a, b), (c, d) = tenon.scan(lambda carry, row: ((carry[1], row), (row * 2, carry[0])), (x, x), tenon.array(
+            np.arange(6, dtype="f4").reshape(3, 2)))
+        self.assertEqual((a.tolist(), b.tolist(), c.shape, d.shape), ([2, 3], [4, 5], (3, 2), (3, 2)))
+        self.assertEqual(tenon.repeat(3, x, lambda layer, index, x: x * 2).tolist(), [8, 16])
+        program = tenon.export(lambda x: tenon.repeat(3, x, lambda layer, index, x: x * 2), x="f32[2]")
+        self.assertEqual(tenon.Session(program).forward(x)[0].tolist(), [8, 16])
+        with self.assertRaisesRegex(TypeError, "not \\(carry, outputs\\)"):
+            tenon.scan(lambda total, row: total + row, tenon.array(0.0), rows)
+
     def test_branching_on_a_tensor_is_refused(self):
         with self.assertRaisesRegex(TypeError, "cannot branch"):
             tenon.export(lambda x: x if x.sum() > 0 else -x, x="f32[2]")

@@ -104,27 +104,32 @@ def changed_bytes(data, rng):
     return bytes(data[:rng.randrange(len(data))] if rng.random() < 0.3 else data)
 
 
+def change_weight(text, entries, files, rng):
+    kind = rng.randrange(4)
+    if not entries or kind == 0:
+        container, key = rng.choice(places(text, []))
+        container[key] = copy.deepcopy(rng.choice(_NUMBERS))
+    elif kind == 1:
+        rng.choice(entries)["path_name"] = rng.choice([rng.choice(entries)["path_name"], *_PATHS])
+    elif kind == 2:
+        meta = rng.choice(entries)["tensor_meta"]
+        for field in ("sizes", "strides"):
+            meta[field] = [{"as_int": rng.choice([0, 1, 2, 3, 64, 2**20, 2**40, 2**61])} for _ in meta[field]]
+    else:
+        rng.choice(entries)["use_pickle"] = True
+        files[rng.choice(list(files))] = pickle.dumps(Canary())
+
+
 def changed_weights(files, rng):
     """What an archive says of its weights, changed: sizes, strides, types, files and pickles."""
     config = rng.choice([one for one in files if one.endswith("_config.json")])
     text = json.loads(files[config])
     entries = list(text["config"].values())
     for _ in range(rng.randint(1, 3)):
-        kind = rng.randrange(4)
-        if not entries or kind == 0:
-            container, key = rng.choice(places(text, []))
-            container[key] = copy.deepcopy(rng.choice(_NUMBERS))
-        elif kind == 1:
-            one, other = rng.choice(entries), rng.choice(entries)
-            if isinstance(one, dict) and isinstance(other, dict):
-                one["path_name"] = rng.choice([other.get("path_name"), *_PATHS])
-        elif kind == 2:
-            meta = rng.choice(entries)["tensor_meta"]
-            for field in ("sizes", "strides"):
-                meta[field] = [{"as_int": rng.choice([0, 1, 2, 3, 64, 2**20, 2**40, 2**61])} for _ in meta[field]]
-        else:
-            rng.choice(entries)["use_pickle"] = True
-            files[rng.choice(list(files))] = pickle.dumps(Canary())
+        try:
+            change_weight(text, entries, files, rng)
+        except (KeyError, TypeError):
+            continue  # a place that an earlier change took away
     files[config] = json.dumps(text).encode()
     return archive(files)
 

@@ -273,11 +273,13 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
 double similarity(const HostBuffer& embeddings, std::int64_t a, std::int64_t b) {
   const Shape& shape = embeddings.shape();
   if (shape.rank() != 2) {
-    throw Error(Errc::bad_shape, "similarity", to_string(shape) + ": wanted are rows of embeddings");
+    throw Error(Errc::bad_shape, "similarity",
+                to_string(shape) + ": wanted are rows of embeddings");
   }
   for (const std::int64_t row : {a, b}) {
     if (row < 0 || row >= shape[0]) {
-      throw Error(Errc::out_of_range, "similarity", fmt::format("row {} of {}", row, to_string(shape)));
+      throw Error(Errc::out_of_range, "similarity",
+                  fmt::format("row {} of {}", row, to_string(shape)));
     }
   }
   const auto values = embeddings.values<float>();

@@ -49,7 +49,8 @@ Tensor places_of(std::int64_t queries, std::int64_t keys, const Tensor& position
 void require_sizes(std::string_view op, std::span<const std::int64_t> sizes,
                    const std::source_location& where) {
   for (const std::int64_t size : sizes) {
-    if (size < 0) fail_at(where, Errc::bad_argument, op, fmt::format("a size of {}", size_text(size)));
+    if (size < 0)
+      fail_at(where, Errc::bad_argument, op, fmt::format("a size of {}", size_text(size)));
   }
 }
 

@@ -66,8 +66,8 @@ Shape SplitAxis::infer(std::span<const Shape> in) const {
   }
   if (sizes.empty() || deduced > 1) {  // C2
     fail(Errc::bad_shape, name,
-         fmt::format("axis {} of {} into {}: sizes are known and at least 0, and at most one is -1", axis,
-                     to_string(in[0]), list));
+         fmt::format("axis {} of {} into {}: sizes are known and at least 0, and at most one is -1",
+                     axis, to_string(in[0]), list));
   }
   if (deduced == 1 && others == 0) {  // C4
     fail(Errc::bad_shape, name,

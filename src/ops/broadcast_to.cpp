@@ -53,8 +53,7 @@ Shape BroadcastTo::infer(std::span<const Shape> in) const {
     return infer_like(in[0], in[1]);
   }
   const auto refuse = [&](Errc code, std::string_view why) {
-    fail(code, name,
-         fmt::format("{} to {}: {}", to_string(in[0]), sizes_text(dims.span()), why));
+    fail(code, name, fmt::format("{} to {}: {}", to_string(in[0]), sizes_text(dims.span()), why));
   };
   const int rank = static_cast<int>(dims.size()), added = rank - in[0].rank();
   if (added < 0) refuse(Errc::shape_mismatch, "fewer sizes than axes");  // C1

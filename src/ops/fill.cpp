@@ -19,7 +19,8 @@ TENON_DEFINE_OP(iota, Iota);
 Shape Full::infer(std::span<const Shape>) const {
   for (const std::int64_t dim : dims) {
     if (dim < 0) {  // C1
-      fail(Errc::bad_shape, name, fmt::format("sizes {}: they must be known", sizes_text(dims.span())));
+      fail(Errc::bad_shape, name,
+           fmt::format("sizes {}: they must be known", sizes_text(dims.span())));
     }
   }
   if (is_block(dtype)) {  // C2
@@ -43,7 +44,8 @@ void Full::reference(std::span<const HostView>, const HostView& out) const {
 Shape Iota::infer(std::span<const Shape> in) const {
   if (size < 0) {  // C1
     fail(Errc::bad_shape, name,
-         fmt::format("size {}: it must be known; iota(x, axis) takes that of an axis", size_text(size)));
+         fmt::format("size {}: it must be known; iota(x, axis) takes that of an axis",
+                     size_text(size)));
   }
   if (!is_integer(dtype) && !is_floating(dtype)) {  // C2
     fail(Errc::unsupported_dtype, name, fmt::format("makes no {}", tenon::name(dtype)));

@@ -41,7 +41,8 @@ Shape RandomBits::infer(std::span<const Shape> in) const {
   }
   for (const std::int64_t dim : dims) {
     if (dim < 0) {  // C3
-      fail(Errc::bad_shape, name, fmt::format("sizes {}: they must be known", sizes_text(dims.span())));
+      fail(Errc::bad_shape, name,
+           fmt::format("sizes {}: they must be known", sizes_text(dims.span())));
     }
   }
   return {dims.span(), u32};

@@ -81,8 +81,8 @@ Shape Reshape::infer(std::span<const Shape> in) const {
   for (std::size_t i = 0; i < dims.size(); ++i) {
     if (dims[i] < -1 || (dims[i] == -1 && deduced >= 0)) {  // C1
       fail(Errc::bad_shape, name,
-           fmt::format("{} to {}: sizes are known and at least 0, and at most one is -1", to_string(in[0]),
-                       sizes_text(dims.span())));
+           fmt::format("{} to {}: sizes are known and at least 0, and at most one is -1",
+                       to_string(in[0]), sizes_text(dims.span())));
     }
     if (dims[i] == -1) {
       deduced = static_cast<int>(i);

@@ -39,7 +39,8 @@ void require_rank(std::string_view op, const Tensor& x, int least,
 
 void require_capacity(std::string_view op, std::int64_t capacity,
                       const std::source_location& where) {
-  if (capacity < 0) fail_at(where, Errc::bad_argument, op, fmt::format("a size of {}", size_text(capacity)));
+  if (capacity < 0)
+    fail_at(where, Errc::bad_argument, op, fmt::format("a size of {}", size_text(capacity)));
 }
 
 /// A vector of one value in x's graph.
@@ -89,7 +90,8 @@ Tensor bincount(const Tensor& ids, std::int64_t size, const Tensor& weights,
             fmt::format("needs i32 or i64, got {}", to_string(shape)));
   }
   if (!shape.is_static()) {
-    fail_at(where, Errc::bad_argument, name, fmt::format("needs known sizes, got {}", to_string(shape)));
+    fail_at(where, Errc::bad_argument, name,
+            fmt::format("needs known sizes, got {}", to_string(shape)));
   }
   const Tensor row = row_of(ids, where);
   if (weights.is_empty()) {

@@ -105,7 +105,7 @@ class Parser {
   bool in_function_ = false;
   bool returned_ = false;
   bool may_have_returned_ = false;  ///< by a line that could not be read
-  bool head_is_read_ = false;  ///< else the parameters are not all known
+  bool head_is_read_ = false;       ///< else the parameters are not all known
   std::int64_t statements_ = 0;
   std::unordered_map<std::string_view, Name> names_;
   std::unordered_map<std::string_view, int> functions_;  ///< where each is defined

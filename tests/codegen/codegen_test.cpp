@@ -152,8 +152,8 @@ TEST_CASE("the code reads like the text", "[codegen]") {
 }
 
 TEST_CASE("main() writes a value that is returned twice once", "[codegen]") {
-  const Program program = program_of(
-      "\ndef forward(x: f32[2]):\n    y = neg(x)\n    z = exp(x)\n    return y, z, y\n");
+  const Program program =
+      program_of("\ndef forward(x: f32[2]):\n    y = neg(x)\n    z = exp(x)\n    return y, z, y\n");
   const std::string code = codegen(program, {.with_main = true});
   CHECK(code.find("{\"y\", std::get<0>(results)") != std::string::npos);
   CHECK(code.find("{\"z\", std::get<1>(results)") != std::string::npos);

@@ -82,8 +82,8 @@ TEST_CASE("parse: arguments that do not fit are reported where the function is c
       "def f(a: f32[3]):\n    return a\n"
       "def forward(x: f32[2], y: f32[3]):\n    v = f(y)\n    w = f(x)\n    return v, w\n";
   CHECK(errors_in(text) == Errors{"5:9 ShapeMismatch"});
-  const std::string what =
-      expect_error(Errc::shape_mismatch, [&] { parse(std::string(program_header) + text, "net.tenon"); });
+  const std::string what = expect_error(
+      Errc::shape_mismatch, [&] { parse(std::string(program_header) + text, "net.tenon"); });
   CHECK(what.find("'a' of 'f' is f32[2], declared f32[3]") != std::string::npos);
 }
 

@@ -315,9 +315,8 @@ TEST_CASE("set_interrupt: a call ends when it is cancelled or late, and the sess
 
 TEST_CASE("set_interrupt: ends the wait for an input that is not ready") {
   Session run(program_of("def forward(x: f32[2]):\n    y = neg(x)\n    return y\n"));
-  const Buffer ready = Buffer::allocate(Shape({2}, f32), host_region()).fill<float>([](std::size_t) {
-    return 1;
-  });
+  const Buffer ready =
+      Buffer::allocate(Shape({2}, f32), host_region()).fill<float>([](std::size_t) { return 1; });
   const auto late = [] { return std::chrono::steady_clock::now() + std::chrono::milliseconds(20); };
   const Buffer never(ready.shape(), ready.chunk(), 0, [] { return false; });
   run.set_interrupt({.deadline = late()});

@@ -127,7 +127,8 @@ TEST_CASE("generate: a conversation of another model is refused") {
   const auto model = models::LanguageModel::load(tiny_llama, small_pieces());
   const auto same = model;
   auto conversation = same.conversation();
-  CHECK(models::generate(model, conversation, tokens_up_to(2), {.max_tokens = 1}).prompt_tokens == 2);
+  CHECK(models::generate(model, conversation, tokens_up_to(2), {.max_tokens = 1}).prompt_tokens ==
+        2);
   auto other = models::LanguageModel::load(tiny_llama, small_pieces()).conversation();
   const std::string what = expect_error(
       Errc::bad_argument, [&] { models::generate(model, other, tokens_up_to(2), {}); });

@@ -128,9 +128,8 @@ TEST_CASE("messages about sizes that are not known: their names, and what to do"
     scan(x, graph.input("steps", Shape({3, b, 4}, f32)),
          [](const Tensor& carry, const Tensor& step) { return std::pair(carry + step, step); });
   });
-  refused(Errc::bad_argument, "cond: a result of sizes that are not known, f32[B, 4]", [&] {
-    cond(full(1, Shape({}, boolean)), [&] { return x; }, [&] { return x; });
-  });
+  refused(Errc::bad_argument, "cond: a result of sizes that are not known, f32[B, 4]",
+          [&] { cond(full(1, Shape({}, boolean)), [&] { return x; }, [&] { return x; }); });
 }
 
 }  // namespace

@@ -320,7 +320,8 @@ TEST_CASE("lora: GGUF files of adapters") {
   CHECK(config.rank == 5);
   CHECK(config.targets == std::vector<std::string>{"q_proj"});
 
-  const std::string what = expect_error(Errc::unsupported, [&] { models::LanguageModel::load(path); });
+  const std::string what =
+      expect_error(Errc::unsupported, [&] { models::LanguageModel::load(path); });
   CHECK(what.find("lora.gguf: a file of adapters") != std::string::npos);
 
   write(facts("llama", 0), {a, b});

@@ -17,7 +17,7 @@ def reshape(x, *like, dims, result):
 for name in ("split_axis", "merge_axes", "unsqueeze", "squeeze"):
     @raw(name=name)
     def other_sizes(x, *, result, **attributes):
-        return reshape(x, None, result)
+        return reshape(x, dims=None, result=result)
 
 
 @raw

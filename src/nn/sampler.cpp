@@ -123,6 +123,9 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
   }
   const float peak = largest(logits);
   const std::int32_t best = argmax(logits, peak);
+  if (peak == minus_infinity && !options_.logit_bias.empty()) {
+    throw Error(Errc::bad_argument, "Sampler", "logit_bias leaves no token that may be drawn");
+  }
   if (options_.temperature == 0 || std::isinf(peak)) return best;
 
   // 53 random bits, the same on every standard library.

@@ -151,3 +151,14 @@ TEST_CASE("sampler: numbers out of range are refused") {
   expect_error(Errc::bad_argument, [] { Sampler({.min_p = 2}); });
   expect_error(Errc::bad_argument, [] { Sampler({.repetition_penalty = 0}); });
 }
+
+TEST_CASE("sampler: biases that leave no token are refused, not ignored") {
+  const float never = -std::numeric_limits<float>::infinity();
+  const std::vector<float> logits{1, 2, 3};
+  for (const double temperature : {0.0, 1.0}) {
+    Sampler none({.temperature = temperature, .logit_bias = {{0, never}, {1, never}, {2, never}}});
+    expect_error(Errc::bad_argument, [&] { none.sample(logits, {}); });
+    Sampler one({.temperature = temperature, .logit_bias = {{0, never}, {2, never}}});
+    CHECK(one.sample(logits, {}) == 1);
+  }
+}

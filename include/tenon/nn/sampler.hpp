@@ -45,7 +45,7 @@ class Sampler {
 
   /// `logits`: one per token of the vocabulary; `history`: the tokens so far, oldest first.
   /// Errc::bad_input when there are no logits or all are NaN, Errc::bad_argument for a bias of a
-  /// token outside the vocabulary.
+  /// token outside the vocabulary, and for biases that exclude every token.
   std::int32_t sample(std::span<const float> logits, std::span<const std::int32_t> history);
 
  private:

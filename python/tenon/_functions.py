@@ -66,8 +66,11 @@ for _name in ("softmax", "log_softmax", "cumsum", "cumprod", "cummax", "cummin",
 
 @_public
 def reshape(x, dims, *more):
-    """The same elements under other sizes, a tuple or one after the other; one of them may be -1."""
+    """The same elements under other sizes, a tuple or one after the other, of which one may be -1; or under those of
+    another array."""
     x = _like(x)
+    if isinstance(dims, (Tensor, Buffer)):
+        return _ops["reshape"](x, dims)
     dims = (dims, *more) if more or isinstance(dims, (int, str)) else tuple(dims)
     if -1 in dims:
         known = [d for d in x.shape if not isinstance(d, int)] + [d for d in dims if not isinstance(d, int)]
@@ -76,6 +79,16 @@ def reshape(x, dims, *more):
         rest = _prod(d for d in dims if d != -1)
         dims = tuple(_prod(x.shape) // rest if d == -1 and rest else d for d in dims)
     return _ops["reshape"](x, dims=dims)
+
+
+@_public
+def broadcast_to(x, dims, *more):
+    """x again and again along new axes in front and those of size 1: to these sizes, or to those of another array."""
+    if isinstance(dims, (Tensor, Buffer)):
+        return _ops["broadcast_to"](_like(x), dims)
+    dims = (dims, *more) if more or isinstance(dims, (int, str)) else tuple(int(d) if hasattr(d, "__index__") else d
+                                                                            for d in dims)
+    return _ops["broadcast_to"](_like(x), dims=dims)
 
 
 @_public

@@ -1,3 +1,4 @@
+#include "array/size_text.hpp"
 #include "graph/graph_impl.hpp"
 #include "graph/graph_registry.hpp"
 #include "ops/composed.hpp"
@@ -292,13 +293,15 @@ void require_numbers(const OpDef& op, const void* attributes, std::span<const Te
     const AttributeValue value = field.get(attributes);
     const auto* list = std::get_if<IntList>(&value);
     const auto* integer = std::get_if<std::int64_t>(&value);
-    if ((integer != nullptr && is_symbol(*integer)) ||
-        (list != nullptr && std::ranges::any_of(list->span(), is_symbol))) {
-      throw Error(Errc::bad_shape, place,
-                  fmt::format("attribute '{}' takes numbers, and a size that has a name is none: "
-                              "give the inputs numbers as sizes{}",
-                              field.name, operand_list(inputs)));
-    }
+    const bool is_open = (integer != nullptr && is_symbol(*integer)) ||
+                         (list != nullptr && std::ranges::any_of(list->span(), is_symbol));
+    if (!is_open) continue;
+    throw Error(
+        Errc::bad_shape, place,
+        fmt::format("attribute '{}' is {}, with a size that is known in a run only: it takes "
+                    "numbers{}",
+                    field.name, list != nullptr ? sizes_text(list->span()) : size_text(*integer),
+                    operand_list(inputs)));
   }
 }
 

@@ -218,22 +218,6 @@ struct OwnCube {
   }
 };
 
-TEST_CASE("grad: an op whose gradient needs sizes that are symbols is refused at its line") {
-  Graph graph;
-  const Tensor x = graph.input("x", Shape({symbol("N"), 4}, f32));
-  const Tensor loss = sum(x);
-  const std::string line = std::to_string(loss.where().line());
-  const std::string what = expect_error(Errc::unsupported, [&] { grad(loss, x); });
-  CHECK(what.find("grad_test.cpp:" + line + ": sum") != std::string::npos);
-  CHECK(what.find("needs known sizes, and has f32[N, 4]") != std::string::npos);
-  expect_error(Errc::unsupported, [&] { grad(sum(slice(x, 0, 1)), x); });
-  // Of rows alone it does not.
-  const Tensor rows = softmax(x * x);
-  const Tensor upstream = graph.input("u", rows.shape());
-  const auto gradient = grad(std::span(&rows, 1), std::span(&upstream, 1), std::span(&x, 1));
-  CHECK(gradient[0].shape() == x.shape());
-}
-
 TEST_CASE("grad: of an op of the user's own") {
   Graph graph;
   const Tensor x = graph.input("x", Shape({3}, f32));

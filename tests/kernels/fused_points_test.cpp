@@ -97,7 +97,7 @@ TEST_CASE("fuse_points: values of other sizes stay") {
 
 TEST_CASE("fuse_points: long chains in parts") {
   const Steps fused([](Tensor x, auto& a, auto&) {
-    for (int i = 0; i < 20; ++i) x = x + a;
+    for (std::size_t i = 0; i < 2 * PointGroup::max_members + 4; ++i) x = x + a;
     return std::vector{x};
   });
   REQUIRE(fused.steps.size() == 3);

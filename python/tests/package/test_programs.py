@@ -464,8 +464,17 @@ class Programs(unittest.TestCase):
         np.testing.assert_allclose(dw.numpy(), 2 * x.T @ (x @ w), rtol=1e-4, atol=1e-5)
         self.assertAlmostEqual(loss.item() / float(((x @ w) ** 2).sum()), 1, places=5)
 
-        with self.assertRaisesRegex(tenon.InputError, "broadcast_to: .*a size that has a name"):
-            tenon.export(lambda x: (x * x).sum(), x="f32[N, 4]").gradient(["x"])
+        opened = tenon.Session(tenon.export(lambda x: (x * x).sum(), x="f32[N, 4]").gradient(["x"]))
+        for rows in (0, 3):
+            x = self.array(rows, 4)
+            np.testing.assert_allclose(opened.forward(x)[1].numpy(), 2 * x)
+        x = self.array(3, 4)
+        row = tenon.array([1.0, 2])
+        for sizes in ((3, 2), [3, 2], np.array([3, 2]), tenon.array(np.zeros((3, 2), "f4"))):
+            self.assertEqual(tenon.ops.broadcast_to(row, sizes).tolist(), [[1, 2]] * 3)
+        self.assertEqual(tenon.ops.reshape(row, tenon.array(np.zeros((2, 1), "f4"))).tolist(), [[1], [2]])
+        with self.assertRaisesRegex(tenon.InputError, r"broadcast_to: attribute 'dims' is \[N, 4\]"):
+            tenon.export(lambda x: tenon.ops.broadcast_to(x.sum(), x.shape), x="f32[N, 4]")
 
         def inside(x, w):
             loss = ((x @ w) ** 2.0).sum()

@@ -14,6 +14,7 @@
 #include <tenon/ops.hpp>
 #include <tenon/session.hpp>
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -304,6 +305,18 @@ std::vector<Case> all_cases() {
   cases.push_back(convolution("conv 1x1, 256 channels", 256, 256, 28, 1, 1, 1));
   cases.push_back(convolution("conv 7x7 / 2, 3 channels", 3, 64, 224, 7, 2, 1));
   cases.push_back(convolution("conv 3x3, depthwise", 144, 144, 56, 3, 1, 144));
+  const Conv2dInteger halved{.stride = {2, 2}, .padding = {3, 3}};
+  const Shape codes({1, 3, 224, 224}, DType::u8), filter({64, 3, 7, 7}, DType::u8);
+  const Shape zero({}, DType::u8);
+  const double products = 2.0 * 64 * 3 * 49 * 112 * 112;
+  cases.push_back({"conv_integer 7x7 / 2, 3 channels",
+                   {codes, filter.with_dtype(DType::i8)},
+                   [=](const auto& x) { return conv2d_integer(x[0], x[1], {}, {}, halved); },
+                   products});
+  cases.push_back({"the same, zero points",
+                   {codes, filter, zero, zero},
+                   [=](const auto& x) { return conv2d_integer(x[0], x[1], x[2], x[3], halved); },
+                   products});
   const Shape image({1, 64, 112, 112}, f32);
   cases.push_back({"max_pool 3x3 / 2",
                    {image},

@@ -132,7 +132,7 @@ class CodesCopyTask final : public Task {
 /// This thread's memory: bytes of the kernels, sums of a strip, results that are not dense, codes of
 /// padding, and numbers of the outputs.
 struct ProductMemory {
-  std::int64_t strip, results, outside, numbers, end;
+  std::int64_t strip, results, outside, numbers, weight_zeros, end;
 };
 
 class IntegerProductTask final : public Task {
@@ -235,7 +235,8 @@ class IntegerProductTask final : public Task {
     memory_.outside = memory_.results + sums;
     memory_.numbers =
         memory_.outside + round_up(std::max<std::int64_t>(form_.quads() * 4, 64), alignment);
-    memory_.end = memory_.numbers + arrays * outputs * 4;
+    memory_.weight_zeros = memory_.numbers + arrays * outputs * 4;
+    memory_.end = memory_.weight_zeros + outputs * 4;
   }
 
   /// One thread's run: what does not change from part to part.
@@ -255,6 +256,7 @@ class IntegerProductTask final : public Task {
       outside_ = reinterpret_cast<std::uint8_t*>(working_ + task.memory_.outside);
       std::fill(outside_, reinterpret_cast<std::uint8_t*>(working_ + task.memory_.numbers),
                 static_cast<std::uint8_t>(x_zero_));
+      weight_zeros_ = reinterpret_cast<std::uint32_t*>(working_ + task.memory_.weight_zeros);
     }
 
     void compute(std::int64_t image, std::int64_t group, const Part& part) const noexcept {
@@ -262,7 +264,7 @@ class IntegerProductTask final : public Task {
       const std::int64_t columns = part.last_column - part.first_column;
       if (channels <= 0 || columns <= 0) return;
       const SumsJob job = prepare(group, part);
-      const bool has_zeros = has_weight_zeros(group, part);
+      const bool has_zeros = read_weight_zeros(group, part);
       const std::int64_t pixels = std::max<std::int64_t>(strip_sums / channels, 1);
       const std::int64_t width = std::min(columns, pixels), height = pixels / width;
       Part strip = part;
@@ -329,52 +331,65 @@ class IntegerProductTask final : public Task {
           strip);
     }
 
-    std::int64_t weight_zero(std::int64_t output) const noexcept {
-      return kernel_zero(w_zeros_, task_.conv_.w.shape.dtype(), output, DType::i8);
-    }
-    bool has_weight_zeros(std::int64_t group, const Part& part) const noexcept {
+    /// The zero points of a part's outputs; false where all are 0.
+    bool read_weight_zeros(std::int64_t group, const Part& part) const noexcept {
+      bool any = false;
       for (std::int64_t c = part.first_channel; c < part.last_channel; ++c) {
-        if (weight_zero(first_output(group) + c) != 0) return true;
+        const std::int64_t zero =
+            kernel_zero(w_zeros_, task_.conv_.w.shape.dtype(), first_output(group) + c, DType::i8);
+        weight_zeros_[c - part.first_channel] = static_cast<std::uint32_t>(zero);
+        any = any || zero != 0;
       }
-      return false;
+      return any;
     }
 
     /// Weights rarely have zero points. One takes its share of the codes under the window.
     void subtract_weight_zeros(std::int64_t image, std::int64_t group,
                                const Part& strip) const noexcept {
       const std::int64_t channels = strip.last_channel - strip.first_channel;
-      const std::int64_t first = first_output(group) + strip.first_channel;
       const Image<const std::uint8_t> x = image_of(image, group);
       const bool is_depthwise = task_.conv_.filter.is_depthwise();
       auto* sums = reinterpret_cast<std::uint32_t*>(strip_);
       for (std::int64_t row = strip.first_row; row < strip.last_row; ++row) {
         for (std::int64_t column = strip.first_column; column < strip.last_column; ++column) {
-          std::int64_t codes = 0;
-          if (!is_depthwise) codes = codes_under(x, row, column, 0, task_.conv_.filter.channels);
-          for (std::int64_t c = 0; c < channels; ++c) {
-            if (is_depthwise) codes = codes_under(x, row, column, strip.first_channel + c, 1);
-            *sums++ -= static_cast<std::uint32_t>(weight_zero(first + c) * codes);
+          if (is_depthwise) {
+            for (std::int64_t c = 0; c < channels; ++c) {
+              sums[c] -= weight_zeros_[c] * codes_under(x, row, column, strip.first_channel + c, 1);
+            }
+          } else {
+            const std::uint32_t codes = codes_under(x, row, column, 0, task_.conv_.filter.channels);
+            for (std::int64_t c = 0; c < channels; ++c) sums[c] -= weight_zeros_[c] * codes;
           }
+          sums += channels;
         }
       }
     }
 
-    /// The sum of x - x_zero under the window of an output, over some of its channels.
-    std::int64_t codes_under(const Image<const std::uint8_t>& x, std::int64_t row,
-                             std::int64_t column, std::int64_t channel,
-                             std::int64_t channels) const noexcept {
+    /// The sum of x - x_zero under the window of an output, over some of its channels, modulo 2^32.
+    std::uint32_t codes_under(const Image<const std::uint8_t>& x, std::int64_t row,
+                              std::int64_t column, std::int64_t channel,
+                              std::int64_t channels) const noexcept {
       const WindowAxis &rows = task_.plan_.rows, &columns = task_.plan_.columns;
-      std::int64_t sum = 0;
+      const std::int64_t start = column * columns.stride - columns.before;
+      const std::int64_t first = start >= 0 ? 0 : ceil_div(-start, columns.dilation);
+      const std::int64_t last =
+          std::min(columns.taps, ceil_div(columns.inputs - start, columns.dilation));
+      const std::int64_t step = columns.dilation * x.column;
+      // Taps side by side are one run.
+      const bool is_run = step == channels;
+      const std::int64_t runs = is_run ? 1 : last - first;
+      const std::int64_t count = is_run ? (last - first) * channels : channels;
+      std::uint32_t sum = 0;
+      if (first >= last) return sum;
       for (std::int64_t r = 0; r < rows.taps; ++r) {
         const std::int64_t i = row * rows.stride + r * rows.dilation - rows.before;
         if (i < 0 || i >= rows.inputs) continue;
-        for (std::int64_t s = 0; s < columns.taps; ++s) {
-          const std::int64_t j = column * columns.stride + s * columns.dilation - columns.before;
-          if (j < 0 || j >= columns.inputs) continue;
-          const std::uint8_t* pixel = x.at + i * x.row + j * x.column + channel;
-          for (std::int64_t c = 0; c < channels; ++c) sum += pixel[c];
-          sum -= channels * x_zero_;
+        const std::uint8_t* pixel =
+            x.at + i * x.row + (start + first * columns.dilation) * x.column + channel;
+        for (std::int64_t k = 0; k < runs; ++k, pixel += step) {
+          for (std::int64_t c = 0; c < count; ++c) sum += pixel[c];
         }
+        sum -= static_cast<std::uint32_t>(runs * count * x_zero_);
       }
       return sum;
     }
@@ -495,6 +510,7 @@ class IntegerProductTask final : public Task {
     const std::int64_t x_zero_;
     const std::optional<Numbers> w_zeros_;
     std::uint8_t* outside_;
+    std::uint32_t* weight_zeros_;  ///< of a part's outputs
   };
 
   IntegerProduct op_;

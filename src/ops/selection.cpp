@@ -89,10 +89,6 @@ Tensor bincount(const Tensor& ids, std::int64_t size, const Tensor& weights,
     fail_at(where, Errc::unsupported_dtype, name,
             fmt::format("needs i32 or i64, got {}", to_string(shape)));
   }
-  if (!shape.is_static()) {
-    fail_at(where, Errc::bad_argument, name,
-            fmt::format("needs known sizes, got {}", to_string(shape)));
-  }
   const Tensor row = row_of(ids, where);
   if (weights.is_empty()) {
     return scatter(vector_beside(ids, size, 0, i64, name, where), row,

@@ -466,9 +466,8 @@ class Programs(unittest.TestCase):
 
         opened = tenon.Session(tenon.export(lambda x: (x * x).sum(), x="f32[N, 4]").gradient(["x"]))
         for rows in (0, 3):
-            x = self.array(rows, 4)
-            np.testing.assert_allclose(opened.forward(x)[1].numpy(), 2 * x)
-        x = self.array(3, 4)
+            given = self.array(rows, 4)
+            np.testing.assert_allclose(opened.forward(given)[1].numpy(), 2 * given)
         row = tenon.array([1.0, 2])
         for sizes in ((3, 2), [3, 2], np.array([3, 2]), tenon.array(np.zeros((3, 2), "f4"))):
             self.assertEqual(tenon.ops.broadcast_to(row, sizes).tolist(), [[1, 2]] * 3)

@@ -95,6 +95,7 @@ Tensor image_gradient(const Conv2d& op, const Window& window, const Backward& at
     return conv2d(at.upstream, flip(filter, {2, 3}), {}, turned);
   }
   require_known_sizes(Conv2d::name, x.shape(), 2);
+  require_known_sizes(Conv2d::name, at.upstream.shape(), 2);
   ConvTranspose2d back{
       .stride = op.stride, .padding = op.padding, .dilation = op.dilation, .groups = op.groups};
   for (int i = 0; i < 2; ++i) {
@@ -109,6 +110,7 @@ Tensor image_gradient(const Conv2d& op, const Window& window, const Backward& at
 
 std::vector<Tensor> Conv2d::gradient(const Backward& at) const {
   const Tensor &x = at.inputs[0], &w = at.inputs[1];
+  require_known_sizes(name, w.shape(), 2);
   const Window window = convolution_window(name, *this, w.shape());
   std::vector<Tensor> result{image_gradient(*this, window, at),
                              filter_gradient(name, x, at.upstream, window, groups)};

@@ -158,6 +158,7 @@ void ConvTranspose2d::reference(std::span<const HostView> in, const HostView& ou
 std::vector<Tensor> ConvTranspose2d::gradient(const Backward& at) const {
   const Tensor &x = at.inputs[0], &w = at.inputs[1], &upstream = at.upstream;
   require_known_sizes(name, x.shape(), 2);
+  require_known_sizes(name, w.shape(), 2);
   const auto [window, added] = transposed_window(*this, w.shape());
   Conv2d forward{.stride = stride, .padding = {}, .dilation = dilation, .groups = groups};
   const bool hides_windows = std::ranges::any_of(window, [](const WindowAxis& axis) {

@@ -35,11 +35,7 @@ std::string described(const Tensor& tensor, std::size_t number) {
 
 /// The same dtype and rank, and sizes that may be equal.
 bool agrees(const Shape& a, const Shape& b) {
-  if (a.dtype() != b.dtype() || a.rank() != b.rank()) return false;
-  for (int i = 0; i < a.rank(); ++i) {
-    if (!sizes_agree(a[i], b[i])) return false;
-  }
-  return true;
+  return a.dtype() == b.dtype() && std::ranges::equal(a.dims(), b.dims(), sizes_agree);
 }
 
 /// A tensor's value without axis tags: ops' gradients count axes.

@@ -29,7 +29,13 @@ Cost cost_of(const Step& step) {
   for (const Operand& input : step.inputs) inputs.push_back(input.shape);
 
   Cost cost;
-  if (def.flops != nullptr) cost.flops = def.flops(step.op.attributes(), inputs, out);
+  if (def.flops != nullptr) {
+    cost.flops = def.flops(step.op.attributes(), inputs, out);
+  } else if (def.traits.reduction && !inputs.empty()) {
+    cost.flops = static_cast<double>(inputs[0].elements());
+  } else if (!def.traits.view && def.traits.updates_input < 0) {
+    cost.flops = static_cast<double>(out.elements());
+  }
   // Of an input of which some elements are picked, at most so many: each is moved or multiplied.
   const double picked = std::max(static_cast<double>(out.elements()), cost.flops / 2);
   for (std::size_t i = 0; i < inputs.size(); ++i) {
@@ -41,11 +47,6 @@ Cost cost_of(const Step& step) {
   // An update in place writes only its operand.
   cost.bytes += def.traits.updates_input >= 0 ? cost.bytes : bytes_of(out);
 
-  if (def.flops == nullptr && def.traits.reduction && !inputs.empty()) {
-    cost.flops = static_cast<double>(inputs[0].elements());
-  } else if (def.flops == nullptr && !def.traits.view && def.traits.updates_input < 0) {
-    cost.flops = static_cast<double>(out.elements());
-  }
   if (std::isnan(cost.flops)) cost.bytes = cost.flops;
   return cost;
 }

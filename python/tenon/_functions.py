@@ -64,6 +64,12 @@ for _name in ("softmax", "log_softmax", "cumsum", "cumprod", "cummax", "cummin",
     functions[_name] = _along(_name)
 
 
+def _sizes(dims, more):
+    """Sizes that are given as a tuple or one after the other: numbers, and names of those that are not known."""
+    given = (dims, *more) if more or isinstance(dims, (int, str)) else dims
+    return tuple(int(size) if hasattr(size, "__index__") else size for size in given)
+
+
 @_public
 def reshape(x, dims, *more):
     """The same elements under other sizes, a tuple or one after the other, of which one may be -1; or under those of
@@ -71,7 +77,7 @@ def reshape(x, dims, *more):
     x = _like(x)
     if isinstance(dims, (Tensor, Buffer)):
         return _ops["reshape"](x, dims)
-    dims = (dims, *more) if more or isinstance(dims, (int, str)) else tuple(dims)
+    dims = _sizes(dims, more)
     if -1 in dims:
         known = [d for d in x.shape if not isinstance(d, int)] + [d for d in dims if not isinstance(d, int)]
         if known:
@@ -86,9 +92,7 @@ def broadcast_to(x, dims, *more):
     """x again and again along new axes in front and those of size 1: to these sizes, or to those of another array."""
     if isinstance(dims, (Tensor, Buffer)):
         return _ops["broadcast_to"](_like(x), dims)
-    dims = (dims, *more) if more or isinstance(dims, (int, str)) else tuple(int(d) if hasattr(d, "__index__") else d
-                                                                            for d in dims)
-    return _ops["broadcast_to"](_like(x), dims=dims)
+    return _ops["broadcast_to"](_like(x), dims=_sizes(dims, more))
 
 
 @_public

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -114,7 +115,10 @@ struct Step {
 struct ConstantSlot {
   std::string name;
   Shape shape;
-  bool folded = false;  ///< a constant of Program::folded, not a weight
+  bool folded = false;  ///< a constant of Program::folded, not a weight, or computed from one
+  /// Computed from other constants: output `computed` of Lowered::constant_part. The name then says
+  /// how, so that equal names of constants that are not `folded` are equal arrays of one WeightSet.
+  std::optional<std::size_t> computed{};
 };
 
 struct InputSlot {
@@ -142,19 +146,39 @@ struct Lowered {
   std::vector<Step> steps;
   std::int64_t slab_bytes = 0;        ///< size of the slab
   std::int64_t activation_bytes = 0;  ///< size of the activations without memory reuse
+  /// Steps without inputs that compute constants from constants, once for a set of weights; null
+  /// where there are none.
+  std::shared_ptr<const Lowered> constant_part{};
 };
 
 /// Type of a constant by its full name; nothing when the name is unknown.
 using ConstantTypes = std::function<std::optional<Shape>(const std::string& name)>;
 
+struct LowerOptions {
+  /// By input: steps may overwrite it once nothing reads it any more. Missing: false.
+  std::vector<bool> given_up{};
+  /// What depends on constants alone moves to Lowered::constant_part, unless it is more than twice as
+  /// large as what it is computed from (up to 64 KiB may be), or makes other numbers of codes of 8
+  /// bits or less, with which backends compute.
+  bool splits_constant_part = false;
+  /// False for a value that stays a step. `path`: its name behind those of the results of the calls
+  /// and loops that it is in, "layers/attention/scores".
+  std::function<bool(const std::string& path)> may_be_constant{};
+};
+
 /// Lowers a verified program for these shapes of its inputs. Errc::bad_input, naming the input,
 /// when a shape does not fit the declared type; Errc::shape_mismatch when a type assertion fails;
 /// Errc::bad_reference for a constant whose type neither the program nor `types` has.
-///
-/// Steps may overwrite the inputs for which `given_up` is true (missing: false) once nothing reads
-/// them any more.
 Lowered lower(const Program& program, std::span<const Shape> inputs,
-              const ConstantTypes& types = {}, const std::vector<bool>& given_up = {});
+              const ConstantTypes& types = {}, const LowerOptions& options = {});
+
+/// The constants, by their numbers in ascending order, that `wanted`, consecutive steps somewhere in
+/// `program`, read in any iteration of the loops around them.
+std::vector<std::size_t> constants_read(const Lowered& program, std::span<const Step> wanted);
+
+/// What of a Lowered::constant_part computes these of its outputs, which keep their order. Its
+/// constants stay as they are.
+Lowered part_for(const Lowered& constant_part, std::span<const std::size_t> outputs);
 
 /// Bytes [begin, end) of a storage.
 struct ByteRange {

@@ -122,11 +122,13 @@ struct ParseResult {
 };
 ParseResult parse_all(std::string_view text, std::string_view file = "program");
 
+inline constexpr std::size_t max_unrolled = std::size_t{1} << 20;  ///< instructions
+
 /// The same program without repeat and call: one function of plain ops. Values of iteration `i` of
 /// `repeat(f, ...)` are named "f_<i>_<name>", those of a call "f_<name>", with a number appended
 /// where that name is taken. Loops with a condition stay as they are, with the functions that they
 /// call. Errc::limit_exceeded beyond `limit` instructions.
-Program unroll(const Program& program, std::size_t limit = std::size_t{1} << 20);
+Program unroll(const Program& program, std::size_t limit = max_unrolled);
 
 /// The full names of the constants that the entry function reads, with calls and loops expanded
 /// ("blk.3.up.weight"), each once, in the order of their first use. Errors: those of verify().

@@ -44,13 +44,19 @@ class WeightSet {
   Buffer on_host(const std::string& name) const;
   const std::map<std::string, Buffer>& all() const noexcept { return weights_; }
   PreparedCache& prepared() const { return *prepared_; }
+  /// What a plan computed from weights alone (ConstantSlot::computed) under this name; null where no
+  /// bound plan holds it any more.
+  std::shared_ptr<const Buffer> computed(const std::string& name) const;
+  void keep_computed(const std::string& name, const std::shared_ptr<const Buffer>& array) const;
 
  private:
   struct HostCopies;
+  struct Computed;
 
   std::map<std::string, Buffer> weights_;
   detail::Held<PreparedCache, "WeightSet"> prepared_;
   detail::Held<HostCopies, "WeightSet"> copies_;
+  detail::Held<Computed, "WeightSet"> computed_;
 };
 
 struct SessionOptions {
@@ -103,6 +109,14 @@ struct PlanReport {
   /// Weights in memory that the CPU cannot address, of which backends in CPU memory read copies,
   /// made once when they are bound. Empty without bound weights.
   std::vector<Transfer> weight_copies;
+  /// A value that depends on constants alone: computed once, when weights are bound, by a backend
+  /// that does not compile for one set of weights (Backend::wants_unrolled). No run computes it.
+  struct Computed {
+    std::string value;
+    std::string op;
+    std::int64_t bytes = 0;  ///< of memory, as long as a bound plan reads it unpacked
+  };
+  std::vector<Computed> computed;
 };
 
 /// The arguments of a callback: a step, or several that a backend runs as one.

@@ -125,6 +125,15 @@ nb::dict to_dict(const PlanReport& report) {
   facts["fallbacks"] = fallbacks;
   facts["transfers"] = transfers_of(report.transfers);
   facts["weight_copies"] = transfers_of(report.weight_copies);
+  nb::list computed;
+  for (const PlanReport::Computed& value : report.computed) {
+    nb::dict one;
+    one["value"] = value.value;
+    one["op"] = value.op;
+    one["bytes"] = value.bytes;
+    computed.append(one);
+  }
+  facts["computed"] = computed;
   return facts;
 }
 

@@ -5,6 +5,9 @@
 #include <tenon/lowered.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +46,7 @@ struct FlatStep {
   std::vector<Array> inputs;
   Array output;
   std::string value, function;  ///< as of Step
+  std::string path;             ///< of the value: see Origins
   SourceLine line;
   std::int64_t time = 0;
   // Copies that disappear when both sides can share one storage.
@@ -55,9 +59,24 @@ struct FlatStep {
   std::vector<FlatStep> body;
 };
 
+/// A constant that an op computes from other constants.
+struct MadeConstant {
+  OpInstance op;
+  std::vector<Operand> inputs;  ///< in Flat::constants, outside of loops
+  Shape shape;
+  std::string value, function;  ///< as of Step
+  SourceLine line;
+  std::string path;                   ///< of the value: see Origins
+  std::set<std::uint32_t> sources{};  ///< the numbers of the weights that it comes from
+};
+
 struct Flat {
   std::vector<InputSlot> inputs;
-  std::vector<ConstantSlot> constants;
+  std::vector<ConstantSlot> constants;  ///< `computed` is a number in `made`
+  std::vector<MadeConstant> made;       ///< after those that they are made from
+  /// What steps without inputs write, such as `full`: a constant where one is made from it.
+  std::map<StorageId, MadeConstant> fills;
+  std::map<StorageId, std::uint32_t> fill_constants;  ///< the numbers of those constants
   std::vector<FlatStep> steps;
   std::vector<Array> results;
   std::vector<std::string> result_names;
@@ -75,8 +94,26 @@ struct Flat {
 /// Whether the array fills its storage densely.
 bool fills_storage(const Flat& flat, const Array& array);
 
+/// Whether the value with a path may be a constant that is computed from others; null: none may.
+using MayBeConstant = std::function<bool(const std::string& path)>;
+
 /// Expands a verified program for the shapes of its inputs.
-Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types);
+Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
+             const MayBeConstant& may_be_constant);
+
+/// Adds the constants that a step makes to `flat.made`, one for each iteration of the loops around it
+/// in which they differ, and returns their slots, which `entry_step` tells apart. None where it is no
+/// step on constants alone, or runs are to compute it (LowerOptions::splits_constant_part). `counts`:
+/// of those loops.
+std::vector<ConstantSlot> make_constants(Flat& flat, const FlatStep& step,
+                                         std::span<const std::int64_t> counts,
+                                         LoopSteps& entry_step);
+
+/// Removes the steps of `flat.fills` that nothing reads, since constants were made from them.
+void drop_unread_fills(const Flat& flat, std::vector<FlatStep>& steps);
+
+/// Sets the constants that the steps of `lowered` read, and the part that makes some of them.
+void split_constant_part(const Flat& flat, Lowered& lowered);
 
 /// Lets values share storages: operands that their op may overwrite, inputs that the caller gives up
 /// among them, and what loops carry. Decides which results live in output buffers, and adds copies

@@ -1,10 +1,12 @@
 #include "lower/flat.hpp"
 #include "program/reads_value.hpp"
 #include "program/type_assertions.hpp"
+#include "program/unrolled.hpp"
 
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <unordered_map>
 #include <utility>
@@ -34,8 +36,9 @@ std::string place_text(const SourceLine& line, std::string_view name) {
 
 class Flattener {
  public:
-  Flattener(const Program& program, const ConstantTypes& types)
-      : program_(program), types_(types) {}
+  Flattener(const Program& program, const ConstantTypes& types,
+            const MayBeConstant& may_be_constant)
+      : program_(program), types_(types), may_be_constant_(may_be_constant) {}
 
   Flat run(std::span<const Shape> inputs);
 
@@ -50,6 +53,7 @@ class Flattener {
                 std::vector<Item>& values);
   Shape constant_type(const Value& value, const Instruction& instruction,
                       std::span<const std::string> names) const;
+  Array constant_array(std::vector<ConstantSlot> slots, const LoopSteps& entry_step);
   void note_constant(const std::string& name, const Shape& type, const Value& value,
                      const SourceLine& line);
   static void check_type(const Value& value, const Shape& actual, TypeAssertions& types, Errc code,
@@ -65,6 +69,7 @@ class Flattener {
 
   const Program& program_;
   const ConstantTypes& types_;
+  const MayBeConstant& may_be_constant_;
   Flat flat_;
   std::int64_t clock_ = 0;
   std::vector<FlatStep>* steps_ = nullptr;
@@ -77,6 +82,7 @@ class Flattener {
   std::vector<Loop> loops_;
   std::vector<std::int64_t> counts_;  // of the enclosing loops
   std::uint32_t loops_made_ = 0;
+  std::string path_;  // into the function that is expanded: see Origins
   std::map<std::string, std::uint32_t> constant_runs_;  // first slot by joined names
   std::unordered_map<std::string, Shape> noted_;        // types of constants so far
 };
@@ -179,6 +185,7 @@ Flat Flattener::run(std::span<const Shape> inputs) {
     flat_.result_names.push_back(main.values[main.results[i]].name);
   }
   flat_.end_time = clock_;
+  if (!flat_.fill_constants.empty()) drop_unread_fills(flat_, flat_.steps);
   return std::move(flat_);
 }
 
@@ -207,6 +214,7 @@ std::vector<Item> Flattener::call(const Function& function, std::vector<Item> ar
 
 Item Flattener::evaluate(const Function& function, const Instruction& instruction,
                          std::vector<Item>& values) {
+  const Value& made = function.values[instruction.result];
   switch (instruction.kind) {
     case Instruction::Kind::op: {
       std::vector<Array> inputs;
@@ -237,7 +245,9 @@ Item Flattener::evaluate(const Function& function, const Instruction& instructio
     case Instruction::Kind::call: {
       std::vector<Item> arguments;
       for (const ValueId id : instruction.operands) arguments.push_back(values[id]);
+      const std::string outer = std::exchange(path_, path_into(path_, made));
       std::vector<Item> results = call(*program_.find(instruction.function), std::move(arguments));
+      path_ = outer;
       if (results.size() == 1) return std::move(results[0]);
       return {Tuple(std::move(results))};
     }
@@ -301,6 +311,7 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
   step.inputs.assign(inputs.begin(), inputs.end());
   step.value = value;
   step.function = name_of(function);
+  step.path = path_ + value;
   step.line = instruction.line;
   if (def.traits.updates_input >= 0) {
     step.output = inputs[static_cast<std::size_t>(def.traits.updates_input)];
@@ -313,13 +324,29 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
       step.inputs[i] = moved;
     }
     flat_.storages[step.output.storage].updated = true;
+    flat_.fills.erase(step.output.storage);
   } else {
+    step.output.shape = shape;
+    if (LoopSteps entry_step{}; may_be_constant_ && may_be_constant_(step.path)) {
+      auto made = make_constants(flat_, step, counts_, entry_step);
+      if (!made.empty()) return {constant_array(std::move(made), entry_step)};
+    }
     step.output = fresh(shape);
     std::int64_t runs = 1;
     for (std::size_t d = 0; d < counts_.size(); ++d) {
       if (!loops_[d].has_condition) runs *= std::max<std::int64_t>(counts_[d], 1);
     }
     flat_.activation_bytes += shape.bytes() * runs;
+  }
+  if (step.inputs.empty()) {
+    MadeConstant fill{.op = step.op,
+                      .inputs = {},
+                      .shape = shape,
+                      .value = step.value,
+                      .function = step.function,
+                      .line = step.line,
+                      .path = step.path};
+    flat_.fills.emplace(step.output.storage, std::move(fill));
   }
   Array output = step.output;
   emit(std::move(step));
@@ -330,30 +357,39 @@ Item Flattener::constant(const Function& function, const Instruction& instructio
                          std::vector<Item>& values) {
   Scope scope{{std::string()}, {}};
   if (!instruction.operands.empty()) scope = std::get<Scope>(values[instruction.operands[0]].value);
-  std::string joined;
   std::vector<std::string> names;
   for (const std::string& prefix : scope.prefixes) {
     names.push_back(prefix.empty() ? instruction.text : prefix + "." + instruction.text);
-    joined += names.back();
-    joined += '\n';
   }
   const Value& value = function.values[instruction.result];
   const Shape type = constant_type(value, instruction, names);
   for (const std::string& name : names) note_constant(name, type, value, instruction.line);
+  std::vector<ConstantSlot> slots;
+  for (std::string& name : names) {
+    const bool folded = program_.folded.contains(name);
+    slots.push_back({std::move(name), type, folded});
+  }
+  return {constant_array(std::move(slots), scope.step)};
+}
+
+/// An array in these slots of one type, one after the other, or in equal ones that are there.
+Array Flattener::constant_array(std::vector<ConstantSlot> slots, const LoopSteps& entry_step) {
+  std::string joined;
+  for (const ConstantSlot& slot : slots) {
+    joined += slot.computed ? "computed " : "";
+    joined += slot.name;
+    joined += '\n';
+  }
+  const Shape type = slots.front().shape;
   const auto [run, added] =
       constant_runs_.emplace(joined, static_cast<std::uint32_t>(flat_.constants.size()));
-  if (added) {
-    for (std::string& name : names) {
-      const bool folded = program_.folded.contains(name);
-      flat_.constants.push_back({std::move(name), type, folded});
-    }
-  }
+  if (added) std::ranges::move(slots, std::back_inserter(flat_.constants));
   Array array;
   array.storage = add_storage(Place::Kind::constant, run->second, type.bytes());
-  array.entry_step = scope.step;
+  array.entry_step = entry_step;
   array.shape = type;
   array.strides = dense_strides(type);
-  return {array};
+  return array;
 }
 
 Shape Flattener::constant_type(const Value& value, const Instruction& instruction,
@@ -387,7 +423,8 @@ void Flattener::note_constant(const std::string& name, const Shape& type, const 
                           to_string(known->second)));
 }
 
-Item Flattener::repeat(const Function&, const Instruction& instruction, std::vector<Item>& values) {
+Item Flattener::repeat(const Function& function, const Instruction& instruction,
+                       std::vector<Item>& values) {
   if (loops_.size() == max_loop_depth) {
     throw Error(Errc::unsupported, place_text(instruction.line, "repeat"),
                 fmt::format("more than {} loops inside each other", max_loop_depth));
@@ -456,7 +493,10 @@ Item Flattener::repeat(const Function&, const Instruction& instruction, std::vec
   std::vector<FlatStep>* const outer_steps = std::exchange(steps_, &loop.body);
   loops_.push_back({loops_made_++, instruction.condition >= 0, {}});
   counts_.push_back(instruction.count);
+  const std::string outer_path =
+      std::exchange(path_, path_into(path_, function.values[instruction.result]));
   std::vector<Item> results = call(callee, std::move(arguments));
+  path_ = outer_path;
 
   for (std::size_t i = 0; i < results.size(); ++i) {
     const Shape& shape = std::get<Array>(results[i].value).shape;
@@ -504,8 +544,9 @@ bool fills_storage(const Flat& flat, const Array& array) {
          array.shape.bytes() == flat.storages[array.storage].bytes;
 }
 
-Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types) {
-  return Flattener(program, types).run(inputs);
+Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
+             const MayBeConstant& may_be_constant) {
+  return Flattener(program, types, may_be_constant).run(inputs);
 }
 
 }  // namespace tenon::lowering

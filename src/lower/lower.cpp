@@ -46,15 +46,24 @@ std::vector<Step> steps(const Flat& flat, std::vector<FlatStep>& flat_steps) {
 }  // namespace
 
 Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
-              const std::vector<bool>& given_up) {
-  Flat flat = flatten(program, inputs, types);
+              const LowerOptions& options) {
+  MayBeConstant may_be_constant = options.may_be_constant;
+  if (options.splits_constant_part && !may_be_constant) {
+    may_be_constant = [](const std::string&) { return true; };
+  }
+  Flat flat =
+      flatten(program, inputs, types, options.splits_constant_part ? may_be_constant : nullptr);
   Lowered lowered;
-  share_storages(flat, given_up, lowered.outputs);
+  share_storages(flat, options.given_up, lowered.outputs);
   lowered.slab_bytes = place_storages(flat);
   lowered.activation_bytes = flat.activation_bytes;
   lowered.steps = steps(flat, flat.steps);
   lowered.inputs = std::move(flat.inputs);
-  lowered.constants = std::move(flat.constants);
+  if (flat.made.empty()) {
+    lowered.constants = std::move(flat.constants);
+  } else {
+    split_constant_part(flat, lowered);
+  }
   return lowered;
 }
 

@@ -1,3 +1,5 @@
+#include "program/unrolled.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/fill.hpp>
@@ -5,6 +7,7 @@
 #include <tenon/ops/slice.hpp>
 #include <tenon/program.hpp>
 
+#include <algorithm>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -25,7 +28,9 @@ struct Known {
 
 class Unroller {
  public:
-  Unroller(const Program& program, std::size_t limit) : program_(program), limit_(limit) {}
+  /// `origins`: gets those of the result's values; may be null.
+  Unroller(const Program& program, std::size_t limit, Origins* origins)
+      : program_(program), limit_(limit), origins_(origins) {}
 
   Function run() {
     const Function& main = program_.main();
@@ -38,7 +43,7 @@ class Unroller {
     }
     // Names of the entry function stay; those of inlined functions are changed on a conflict.
     for (const Value& value : main.values) names_.insert(value.name);
-    for (Known& known : expand(main, std::move(arguments), "")) {
+    for (Known& known : expand(main, std::move(arguments), "", "")) {
       result_.results.push_back(id_of(known));
     }
     return std::move(result_);
@@ -49,10 +54,10 @@ class Unroller {
 
  private:
   std::vector<Known> expand(const Function& function, std::vector<Known> values,
-                            const std::string& prefix) {
+                            const std::string& prefix, const std::string& path) {
     values.resize(function.values.size());
     for (const Instruction& instruction : function.body) {
-      values[instruction.result] = expand(function, instruction, values, prefix);
+      values[instruction.result] = expand(function, instruction, values, prefix, path);
     }
     std::vector<Known> results;
     for (const ValueId id : function.results) results.push_back(values[id]);
@@ -60,7 +65,8 @@ class Unroller {
   }
 
   Known expand(const Function& function, const Instruction& instruction, std::vector<Known>& values,
-               const std::string& prefix) {
+               const std::string& prefix, const std::string& path) {
+    const Value& made = function.values[instruction.result];
     switch (instruction.kind) {
       case Instruction::Kind::pack: {
         Known tuple{Known::Kind::tuple, 0, {}, 0};
@@ -71,14 +77,14 @@ class Unroller {
         return values[instruction.operands[0]].items[static_cast<std::size_t>(instruction.index)];
       case Instruction::Kind::repeat:
         return instruction.condition < 0 || instruction.count == 0
-                   ? repeat(instruction, values, prefix)
-                   : keep(instruction, function.values[instruction.result], values, prefix);
+                   ? repeat(instruction, values, prefix, path_into(path, made))
+                   : keep(instruction, made, values, prefix, path);
       case Instruction::Kind::call: {
         const Function& callee = *program_.find(instruction.function);
         std::vector<Known> arguments;
         for (const ValueId id : instruction.operands) arguments.push_back(values[id]);
         std::vector<Known> results =
-            expand(callee, std::move(arguments), prefix + callee.name + "_");
+            expand(callee, std::move(arguments), prefix + callee.name + "_", path_into(path, made));
         if (results.size() == 1) return std::move(results[0]);
         return {Known::Kind::tuple, 0, std::move(results), 0};
       }
@@ -87,23 +93,25 @@ class Unroller {
       case Instruction::Kind::scope:
         break;
     }
-    const Value& made = function.values[instruction.result];
     if (instruction.op.as<Select>() != nullptr &&
         values[instruction.operands[1]].kind == Known::Kind::index) {
       return select(instruction, made, values, prefix);
     }
     Instruction copy = instruction;
     for (ValueId& operand : copy.operands) operand = id_of(values[operand]);
-    return emit(std::move(copy), prefix.empty() ? made : renamed(made, prefix));
+    const Known result = emit(std::move(copy), prefix.empty() ? made : renamed(made, prefix));
+    note_origin(result.id, path + made.name);
+    return result;
   }
 
   /// A loop with a condition, on values of the result.
   Known keep(const Instruction& instruction, const Value& made, std::vector<Known>& values,
-             const std::string& prefix) {
+             const std::string& prefix, const std::string& path) {
     Instruction loop = instruction;
     for (ValueId& operand : loop.operands) operand = id_of(values[operand]);
     const std::size_t carried = program_.find(instruction.function)->results.size();
     const ValueId tuple = emit(std::move(loop), prefix.empty() ? made : renamed(made, prefix)).id;
+    note_origin(tuple, path + made.name);
     Known result{Known::Kind::tuple, 0, {}, 0};
     for (std::size_t i = 0; i < carried; ++i) {
       Instruction item;
@@ -126,7 +134,7 @@ class Unroller {
   }
 
   Known repeat(const Instruction& instruction, std::vector<Known>& values,
-               const std::string& prefix) {
+               const std::string& prefix, const std::string& path) {
     const Function& callee = *program_.find(instruction.function);
     Known carry = values[instruction.operands[0]];
     const ValueId outer = id_of(values[instruction.operands[1]]);
@@ -145,7 +153,7 @@ class Unroller {
       for (std::size_t extra = 2; extra < instruction.operands.size(); ++extra) {
         arguments.push_back(values[instruction.operands[extra]]);
       }
-      carry.items = expand(callee, std::move(arguments), inner);
+      carry.items = expand(callee, std::move(arguments), inner, path);
     }
     return carry;
   }
@@ -185,6 +193,10 @@ class Unroller {
         .id;
   }
 
+  void note_origin(ValueId id, std::string path) {
+    if (origins_ != nullptr) origins_->emplace(result_.values[id].name, std::move(path));
+  }
+
   /// The value under a name of its own.
   Value renamed(Value value, const std::string& prefix) {
     value.name = fresh_name(prefix + value.name);
@@ -211,6 +223,7 @@ class Unroller {
 
   const Program& program_;
   std::size_t limit_;
+  Origins* origins_;
   Function result_;
   std::unordered_set<std::string> names_;
   std::unordered_set<std::string> kept_;  // functions that loops with a condition call
@@ -218,9 +231,23 @@ class Unroller {
 
 }  // namespace
 
+std::string path_into(const std::string& path, const Value& called) {
+  return path + called.name + "/";
+}
+
+std::string origin_of(const Origins& origins, const std::string& path) {
+  const std::size_t end = std::min(path.find('/'), path.size());
+  const auto found = origins.find(path.substr(0, end));
+  return found == origins.end() ? std::string() : found->second + path.substr(end);
+}
+
 Program unroll(const Program& program, std::size_t limit) {
+  return unroll(program, limit, nullptr);
+}
+
+Program unroll(const Program& program, std::size_t limit, Origins* origins) {
   Program result = program;
-  Unroller unroller(program, limit);
+  Unroller unroller(program, limit, origins);
   Function main = unroller.run();
   std::erase_if(result.functions,
                 [&](const Function& function) { return !unroller.keeps(function.name); });

@@ -3,7 +3,7 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 
-#include <functional>
+#include <algorithm>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -21,44 +21,6 @@ void check_type(const Program& program, const ConstantSlot& slot, std::string_vi
               fmt::format("constant '{}' is {}, its {} {}", slot.name, to_string(slot.shape),
                           source, to_string(found)));
 }
-
-/// The constants that some steps of a program read, in all iterations of the loops around them.
-class ConstantsOfSteps {
- public:
-  ConstantsOfSteps(const Lowered& program, std::span<const Step> wanted) : wanted_(wanted) {
-    walk(program.steps, {}, false);
-  }
-  std::vector<std::size_t> list() const { return {found_.begin(), found_.end()}; }
-
- private:
-  bool is_wanted(const Step& step) const {
-    const std::less<> before;
-    return !before(&step, wanted_.data()) && before(&step, wanted_.data() + wanted_.size());
-  }
-  void walk(std::span<const Step> steps, LoopSteps counts, bool all) {
-    for (const Step& step : steps) {
-      const bool inside = all || is_wanted(step);
-      if (step.kind == Step::Kind::loop) {
-        counts[static_cast<std::size_t>(step.depth)] = step.count;
-        walk(step.body, counts, inside);
-      } else if (inside) {
-        for (const Operand& input : step.inputs) add(input.place, counts, {}, 0);
-      }
-    }
-  }
-  void add(const Place& place, const LoopSteps& counts, LoopSteps at, std::size_t depth) {
-    if (place.kind != Place::Kind::constant) return;
-    if (depth == max_loop_depth) {
-      found_.insert(place.entry_in(at));
-      return;
-    }
-    const std::int64_t count = place.entry_step[depth] == 0 ? 1 : counts[depth];
-    for (at[depth] = 0; at[depth] < count; ++at[depth]) add(place, counts, at, depth + 1);
-  }
-
-  std::span<const Step> wanted_;
-  std::set<std::size_t> found_;
-};
 
 }  // namespace
 
@@ -90,7 +52,32 @@ Buffer constant_array(const Program& program, const WeightSet& weights, const Co
 ConstantUse full_use(std::optional<ConstantUse> use, std::span<const Step> steps,
                      const Lowered& program) {
   if (use) return std::move(*use);
-  return {ConstantsOfSteps(program, steps).list(), {}};
+  return {constants_read(program, steps), {}};
+}
+
+std::vector<bool> constants_needed(const Plan& plan, const PreparedCache& prepared) {
+  std::vector<bool> needed = constants_kept(plan);
+  for_each_part(plan.stages, [&](const Stage& stage) {
+    const ConstantUse use = full_use(stage.partition->constant_use(), stage.steps, plan.lowered);
+    for (const ConstantUse::Kept& kept : use.kept) {
+      if (!prepared.kept(kept.key)) needed[kept.constant] = true;
+    }
+  });
+  return needed;
+}
+
+std::vector<bool> constants_kept(const Plan& plan) {
+  std::vector<bool> marks(plan.lowered.constants.size());
+  for_each_part(plan.stages, [&](const Stage& stage) {
+    const ConstantUse use = full_use(stage.partition->constant_use(), stage.steps, plan.lowered);
+    for (const std::size_t constant : use.read) marks[constant] = true;
+  });
+  return marks;
+}
+
+std::vector<std::size_t> sources_of(const Lowered& constant_part, std::size_t output) {
+  const Lowered part = part_for(constant_part, {&output, 1});
+  return constants_read(part, part.steps);
 }
 
 std::string MissingConstant::use() const {
@@ -98,20 +85,33 @@ std::string MissingConstant::use() const {
 }
 
 std::optional<MissingConstant> missing_constant(const Plan& plan, const WeightSet& weights) {
-  const auto lacks_data = [&](std::size_t constant) {
-    const ConstantSlot& slot = plan.lowered.constants[constant];
+  const auto lacks_data = [&](const ConstantSlot& slot) {
     const Buffer* const weight = slot.folded ? nullptr : weights.find(slot.name);
     return weight != nullptr && !weight->has_data();
   };
-  bool any = false;
-  for (std::size_t i = 0; i < plan.lowered.constants.size(); ++i) any = any || lacks_data(i);
-  if (!any) return std::nullopt;
+  const Lowered* const part = plan.lowered.constant_part.get();
+  if (std::ranges::none_of(plan.lowered.constants, lacks_data) &&
+      (part == nullptr || std::ranges::none_of(part->constants, lacks_data))) {
+    return std::nullopt;
+  }
+  // By constant: the weight without data that it is or that it is computed from; else null.
+  std::vector<const std::string*> lacking(plan.lowered.constants.size(), nullptr);
+  for (std::size_t i = 0; i < lacking.size(); ++i) {
+    const ConstantSlot& slot = plan.lowered.constants[i];
+    if (!slot.computed) {
+      if (lacks_data(slot)) lacking[i] = &slot.name;
+      continue;
+    }
+    for (const std::size_t source : sources_of(*part, *slot.computed)) {
+      if (lacks_data(part->constants[source])) lacking[i] = &part->constants[source].name;
+    }
+  }
   std::optional<MissingConstant> missing;
   for_each_part(plan.stages, [&](const Stage& stage) {
     const ConstantUse use = full_use(stage.partition->constant_use(), stage.steps, plan.lowered);
     const auto note = [&](std::size_t constant, const std::string& key) {
-      if (missing || !lacks_data(constant)) return;
-      missing = {stage.backend, plan.lowered.constants[constant].name, key};
+      if (missing || lacking[constant] == nullptr) return;
+      missing = {stage.backend, *lacking[constant], key};
     };
     for (const std::size_t constant : use.read) note(constant, "");
     for (const ConstantUse::Kept& kept : use.kept) {
@@ -124,14 +124,18 @@ std::optional<MissingConstant> missing_constant(const Plan& plan, const WeightSe
 std::vector<PlanReport::Transfer> weight_copies(const Plan& plan, const WeightSet& weights) {
   std::vector<PlanReport::Transfer> copies;
   std::set<std::string_view> seen;
-  for (std::size_t i = 0; i < plan.lowered.constants.size(); ++i) {
-    const ConstantSlot& slot = plan.lowered.constants[i];
-    const Buffer* weight =
-        slot.folded || !plan.host_constants[i] ? nullptr : weights.find(slot.name);
-    if (weight == nullptr || !weight->has_data() || weight->data().has_cptr()) continue;
-    if (!seen.insert(slot.name).second) continue;
+  const auto note = [&](const ConstantSlot& slot) {
+    const Buffer* weight = slot.folded || slot.computed ? nullptr : weights.find(slot.name);
+    if (weight == nullptr || !weight->has_data() || weight->data().has_cptr()) return;
+    if (!seen.insert(slot.name).second) return;
     copies.push_back({slot.name, weight->region().name(), cpu_device()->default_mem_region().name(),
                       weight->shape().bytes()});
+  };
+  for (std::size_t i = 0; i < plan.lowered.constants.size(); ++i) {
+    if (plan.host_constants[i]) note(plan.lowered.constants[i]);
+  }
+  if (plan.lowered.constant_part) {
+    std::ranges::for_each(plan.lowered.constant_part->constants, note);
   }
   return copies;
 }

@@ -27,6 +27,15 @@ Buffer constant_array(const Program& program, const WeightSet& weights, const Co
 ConstantUse full_use(std::optional<ConstantUse> use, std::span<const Step> steps,
                      const Lowered& program);
 
+/// By constant: whether a plan is bound with its own bytes, because a partition reads them or its
+/// packed form is not there yet.
+std::vector<bool> constants_needed(const Plan& plan, const PreparedCache& prepared);
+/// By constant: whether partitions read its bytes.
+std::vector<bool> constants_kept(const Plan& plan);
+
+/// The constants, by their numbers in a constant part, that its output `output` is computed from.
+std::vector<std::size_t> sources_of(const Lowered& constant_part, std::size_t output);
+
 /// A weight that a plan needs, without data.
 struct MissingConstant {
   std::size_t backend = 0;

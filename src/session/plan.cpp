@@ -145,40 +145,13 @@ class Partitioner {
   bool has_conditions_;  // of loops
 };
 
-/// Marks the constants that steps read in any iteration of the loops around them; `counts` are
-/// those of the loops.
-void mark_constants(std::span<const Step> steps, LoopSteps counts, std::vector<bool>& marks) {
-  for (const Step& step : steps) {
-    if (step.kind == Step::Kind::loop) {
-      counts[static_cast<std::size_t>(step.depth)] = step.count;
-      mark_constants(step.body, counts, marks);
-      counts[static_cast<std::size_t>(step.depth)] = 1;
-      continue;
-    }
-    for (const Operand& input : step.inputs) {
-      if (input.place.kind != Place::Kind::constant) continue;
-      LoopSteps at{}, different = counts;
-      for (std::size_t d = 0; d < max_loop_depth; ++d) {
-        if (input.place.entry_step[d] == 0) different[d] = std::min<std::int64_t>(counts[d], 1);
-      }
-      for (at[0] = 0; at[0] < different[0]; ++at[0]) {
-        for (at[1] = 0; at[1] < different[1]; ++at[1]) marks[input.place.entry_in(at)] = true;
-      }
-    }
-  }
-}
-
-void mark_host_constants(std::span<const Stage> stages, LoopSteps counts,
+/// Marks the constants that stages in CPU memory read.
+void mark_host_constants(const Lowered& program, std::span<const Stage> stages,
                          std::vector<bool>& marks) {
-  for (const Stage& stage : stages) {
-    if (stage.loop != nullptr) {
-      LoopSteps inner = counts;
-      inner[static_cast<std::size_t>(stage.loop->depth)] = stage.loop->count;
-      mark_host_constants(stage.body, inner, marks);
-    } else if (stage.memory == 0) {
-      mark_constants(stage.steps, counts, marks);
-    }
-  }
+  for_each_part(stages, [&](const Stage& stage) {
+    if (stage.memory != 0) return;
+    for (const std::size_t constant : constants_read(program, stage.steps)) marks[constant] = true;
+  });
 }
 
 /// Notes the memory of the first stage that reads each input.
@@ -356,7 +329,7 @@ void partition(Plan& plan, std::span<const BackendPtr> backends, const Chooser& 
   plan.stages = partitioner.stages(plan.lowered.steps);
   plan.mirror = mirror_of(plan.lowered);
   plan.host_constants.assign(plan.lowered.constants.size(), !plan.has_devices());
-  if (plan.has_devices()) mark_host_constants(plan.stages, {1, 1}, plan.host_constants);
+  if (plan.has_devices()) mark_host_constants(plan.lowered, plan.stages, plan.host_constants);
   if (plan.has_devices() || !plan.merged) partitioner.add_edges(plan.stages);
   std::vector<bool> found(plan.lowered.inputs.size());
   plan.input_readers.assign(plan.lowered.inputs.size(), 0);

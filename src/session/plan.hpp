@@ -136,9 +136,12 @@ struct BoundStage {
 
 struct BoundPlan {
   std::shared_ptr<const Plan> plan;
-  std::vector<Buffer> constants;            ///< copies of those in `plan->host_constants`
+  /// Copies of those in `plan->host_constants`. Those that were computed have data where they are
+  /// read.
+  std::vector<Buffer> constants;
   std::vector<const std::byte*> addresses;  ///< null for constants that the CPU does not read
   std::vector<BoundStage> stages;
+  std::vector<std::shared_ptr<const Buffer>> computed;  ///< keeps them in the WeightSet
 };
 
 std::vector<BoundStage> bind_stages(std::span<const Stage> stages, const BoundConstants& constants);

@@ -177,16 +177,28 @@ class Session::Saver {
   /// What a partition will use when the file is loaded.
   void note_use(const Lowered& program, const ConstantUse& use) {
     if (!saves_prepared_) return;
-    for (const std::size_t constant : use.read) read_.insert(program.constants[constant].name);
+    for (const std::size_t constant : use.read) note_read(program, constant);
     for (const ConstantUse::Kept& kept : use.kept) {
       if (session_.bound_->weights->prepared().kept(kept.key)) {
         prepared_.insert(kept.key);
       } else {
-        read_.insert(program.constants[kept.constant].name);
+        note_read(program, kept.constant);
       }
     }
     for (const std::string& key : use.made) {
       if (session_.bound_->weights->prepared().kept(key)) prepared_.insert(key);
+    }
+  }
+
+  void note_read(const Lowered& program, std::size_t constant) {
+    const ConstantSlot& slot = program.constants[constant];
+    if (!slot.computed) {
+      read_.insert(slot.name);
+      return;
+    }
+    const Lowered& part = *program.constant_part;
+    for (const std::size_t source : sources_of(part, *slot.computed)) {
+      read_.insert(part.constants[source].name);
     }
   }
 

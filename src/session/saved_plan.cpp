@@ -138,12 +138,22 @@ void SavedPlan::require_weights(const Lowered& program, std::span<const Step> st
                                 const std::string& section, const std::string& why) const {
   for (const std::size_t constant : full_use(std::nullopt, steps, program).read) {
     const ConstantSlot& slot = program.constants[constant];
-    const Buffer* const weight = slot.folded ? nullptr : weights_->find(slot.name);
-    if (weight == nullptr || weight->has_data()) continue;
-    throw manifest_.incompatible(
-        fmt::format("'{}' cannot be used as it was saved ({}), nor be compiled again: the file has "
-                    "no data of weight '{}'",
-                    section, why, slot.name));
+    const auto require = [&](const ConstantSlot& source) {
+      const Buffer* const weight = source.folded ? nullptr : weights_->find(source.name);
+      if (weight == nullptr || weight->has_data()) return;
+      throw manifest_.incompatible(
+          fmt::format("'{}' cannot be used as it was saved ({}), nor be compiled again: the file "
+                      "has no data of weight '{}'",
+                      section, why, source.name));
+    };
+    if (!slot.computed) {
+      require(slot);
+      continue;
+    }
+    const Lowered& part = *program.constant_part;
+    for (const std::size_t source : sources_of(part, *slot.computed)) {
+      require(part.constants[source]);
+    }
   }
 }
 

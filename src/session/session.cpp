@@ -1,3 +1,4 @@
+#include "lower/constant_paths.hpp"
 #include "memory/large_pages.hpp"
 #include "memory/submitted_handles.hpp"
 #include "session/constants.hpp"
@@ -9,6 +10,7 @@
 #include <tenon/memory_errors.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <mutex>
 #include <set>
 #include <utility>
@@ -64,6 +66,12 @@ const Step* find_step(std::span<const Step> steps, std::string_view value) {
     if (found != nullptr) return found;
   }
   return nullptr;
+}
+
+std::string no_step(std::string_view value) {
+  return fmt::format(
+      "no step makes '{}' (views need none; what depends on constants alone is computed once)",
+      value);
 }
 
 std::vector<Shape> signature_of(const Function& main, std::span<const Buffer> inputs) {
@@ -124,6 +132,53 @@ std::size_t Session::Shared::choose(const Step& step) const {
   return found->second;
 }
 
+Lowered Session::Shared::lowered(std::span<const Shape> inputs, const WeightSet* weights,
+                                 const std::vector<bool>& given_up, bool straight) {
+  const ConstantTypes types = constant_types(program, weights);
+  LowerOptions options{.given_up = given_up, .splits_constant_part = true};
+  if (!straight) return lower(program, inputs, types, options);
+  if (!unrolled_) {
+    // A loop copies what it carries; written out, a later update could reach what went in.
+    Program written_out = unroll(program, max_unrolled, &origins_);
+    verify(written_out);
+    unrolled_ = std::move(written_out);
+  }
+  // Written out, what a loop carries into its first iteration may be a constant.
+  const auto paths = lowering::constant_paths(program, inputs, types);
+  if (paths) {
+    options.may_be_constant = [this, &paths](const std::string& path) {
+      return paths->contains(origin_of(origins_, path));
+    };
+  }
+  return lower(*unrolled_, inputs, types, options);
+}
+
+std::vector<BackendPtr> Session::Shared::constant_backends(std::span<const Step> steps) const {
+  std::vector<BackendPtr> found;
+  std::ranges::copy_if(backends, std::back_inserter(found),
+                       [](const BackendPtr& backend) { return !backend->wants_unrolled(); });
+  const auto is_taken = [&](const Step& step) {
+    return std::ranges::any_of(found, [&](const auto& backend) { return !backend->refuses(step); });
+  };
+  if (!std::ranges::all_of(steps, is_taken)) {
+    std::ranges::move(default_backends({.exact = true}), std::back_inserter(found));
+  }
+  return found;
+}
+
+const std::string& Session::Shared::constant_numbers() {
+  if (!constant_numbers_.empty()) return constant_numbers_;
+  for (const BackendPtr& backend : constant_backends({})) {
+    constant_numbers_ += fmt::format("({}", backend->name());
+    for (const auto& [name, value] : backend->properties()) {
+      if (name != "threads") constant_numbers_ += fmt::format(" {}", value);
+    }
+    constant_numbers_ += ")";
+  }
+  if (constant_numbers_.empty()) constant_numbers_ = "default";
+  return constant_numbers_;
+}
+
 std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, bool merged,
                                                  const WeightSet* weights,
                                                  const std::vector<bool>& given_up,
@@ -131,19 +186,15 @@ std::unique_ptr<Plan> Session::Shared::make_plan(std::span<const Shape> inputs, 
   const bool straight = !merged || chosen || std::ranges::any_of(backends, [](const BackendPtr& b) {
     return b->wants_unrolled();
   });
-  if (straight && !unrolled_) {
-    // A loop copies what it carries; written out, a later update could reach what went in.
-    Program written_out = unroll(program);
-    verify(written_out);
-    unrolled_ = std::move(written_out);
-  }
   auto plan = std::make_unique<Plan>();
   plan->signature.assign(inputs.begin(), inputs.end());
   plan->merged = merged;
   plan->only_for = maker.only_for;
   plan->given_up = given_up;
-  plan->lowered =
-      lower(straight ? *unrolled_ : program, inputs, constant_types(program, weights), given_up);
+  plan->lowered = lowered(inputs, weights, given_up, straight);
+  for (ConstantSlot& slot : plan->lowered.constants) {
+    if (slot.computed) slot.name += " by " + constant_numbers();
+  }
   MemRegion& first = backends.front()->region();
   if (results_on_device && !first.is_host()) plan->results = &first;
   const Chooser choice = maker.chooser ? maker.chooser(plan->lowered)
@@ -208,6 +259,65 @@ std::shared_ptr<const BoundPlan> Session::Bound::find(const Plan& plan) {
   return found == plans_.end() ? nullptr : *found;
 }
 
+std::vector<std::shared_ptr<const Buffer>> Session::Bound::computed_constants(
+    const Shared& shared, const Plan& plan) const {
+  const std::vector<ConstantSlot>& slots = plan.lowered.constants;
+  std::vector<std::shared_ptr<const Buffer>> arrays(slots.size());
+  if (!plan.lowered.constant_part) return arrays;
+  const std::vector<bool> needed = constants_needed(plan, weights->prepared());
+  std::vector<std::size_t> made, outputs;
+  for (std::size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].computed || !needed[i]) continue;
+    if (!slots[i].folded) arrays[i] = weights->computed(slots[i].name);
+    if (arrays[i]) continue;
+    made.push_back(i);
+    outputs.push_back(*slots[i].computed);
+  }
+  if (made.empty()) return arrays;
+  const std::vector<Buffer> results =
+      compute(shared, part_for(*plan.lowered.constant_part, outputs));
+  // Outputs keep their order, constants have none.
+  std::ranges::sort(outputs);
+  for (const std::size_t i : made) {
+    const auto at = std::ranges::lower_bound(outputs, *slots[i].computed) - outputs.begin();
+    arrays[i] = std::make_shared<const Buffer>(results[static_cast<std::size_t>(at)]);
+    if (!slots[i].folded) weights->keep_computed(slots[i].name, arrays[i]);
+  }
+  return arrays;
+}
+
+std::vector<Buffer> Session::Bound::compute(const Shared& shared, Lowered part) const {
+  auto plan = std::make_shared<Plan>();
+  plan->merged = false;  // so that numbers are those of runs that are watched, too
+  plan->lowered = std::move(part);
+  const std::vector<BackendPtr> backends = shared.constant_backends(plan->lowered.steps);
+  partition(
+      *plan, backends, [&](const Step& step) { return first_that_takes(backends, step); },
+      [&](std::size_t backend, const Lowered& lowered, std::span<const Step> together,
+          std::span<const Step> steps) {
+        return compile_stage(*backends[backend], lowered, together, steps);
+      });
+  const auto bound = std::make_shared<BoundPlan>();
+  bound->constants.resize(plan->lowered.constants.size());
+  bound->addresses.resize(plan->lowered.constants.size(), nullptr);
+  for (const std::size_t i : constants_read(plan->lowered, plan->lowered.steps)) {
+    Buffer array = constant_array(shared.program, *weights, plan->lowered.constants[i], false);
+    if (plan->host_constants[i]) {
+      if (!array.data().has_cptr()) array = array.to(cpu_device()->default_mem_region());
+      bound->addresses[i] = array.host_view().data;
+    }
+    bound->constants[i] = std::move(array);
+  }
+  PreparedCache prepared;
+  bound->stages = bind_stages(plan->stages, {bound->constants, prepared});
+  bound->plan = std::move(plan);
+  State state;
+  std::vector<Buffer> inputs;
+  Run run(bound, shared, state, inputs, {});
+  run.run();
+  return std::move(run).results();
+}
+
 std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
                                                       std::shared_ptr<const Plan> plan) {
   const std::scoped_lock lock(mutex_);
@@ -217,20 +327,36 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
     return plans_.front();
   }
   auto bound = std::make_shared<BoundPlan>();
-  for (std::size_t i = 0; i < plan->lowered.constants.size(); ++i) {
-    const bool on_host = plan->host_constants[i];
-    const Buffer& array = bound->constants.emplace_back(
-        constant_array(shared.program, *weights, plan->lowered.constants[i], on_host));
-    const bool is_read = on_host && array.has_data();
-    bound->addresses.push_back(is_read ? array.host_view().data : nullptr);
-  }
   if (const auto missing = missing_constant(*plan, *weights)) {
     throw Error(Errc::call_order, shared.program.name,
                 fmt::format("weight '{}' has no data, and {} {}", missing->weight,
                             shared.backends[missing->backend]->name(), missing->use()));
   }
+  const auto computed = computed_constants(shared, *plan);
+  for (std::size_t i = 0; i < plan->lowered.constants.size(); ++i) {
+    const ConstantSlot& slot = plan->lowered.constants[i];
+    const bool on_host = plan->host_constants[i];
+    const Buffer& array = bound->constants.emplace_back(
+        !slot.computed ? constant_array(shared.program, *weights, slot, on_host)
+        : computed[i]  ? *computed[i]
+                       : Buffer());
+    const bool is_read = on_host && array.has_data();
+    bound->addresses.push_back(is_read ? array.host_view().data : nullptr);
+  }
   bound->stages = bind_stages(plan->stages, {bound->constants, weights->prepared()});
   weights->prepared().save();
+  if (plan->lowered.constant_part) {
+    const std::vector<bool> kept = constants_kept(*plan);
+    for (std::size_t i = 0; i < computed.size(); ++i) {
+      if (!computed[i]) continue;
+      if (kept[i]) {
+        bound->computed.push_back(computed[i]);
+      } else {
+        bound->constants[i] = Buffer();
+        bound->addresses[i] = nullptr;
+      }
+    }
+  }
   bound->plan = std::move(plan);
   plans_.push_front(bound);
   if (plans_.size() > shared.plan_limit) plans_.pop_back();
@@ -502,8 +628,7 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
   };
   while (target < run->stage_count() && !makes(run->step(target))) ++target;
   if (target == run->stage_count()) {
-    throw Error(Errc::bad_reference, "Session::step_to",
-                fmt::format("no step makes '{}' (views need none)", value));
+    throw Error(Errc::bad_reference, "Session::step_to", no_step(value));
   }
   if (target < run->position()) {
     throw Error(Errc::call_order, "Session::step_to",
@@ -539,6 +664,12 @@ PlanReport Session::report(std::span<const Shape> inputs) {
     const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
     PlanReport report = describe(*plan, shared_->backends);
     report.weight_copies = weight_copies(*plan, *bound_->weights);
+    if (const auto& part = plan->lowered.constant_part) {
+      for (const Step& step : part->steps) {
+        report.computed.push_back(
+            {step.value, std::string(op_of(step)), step.output.shape.bytes()});
+      }
+    }
     return report;
   });
 }
@@ -548,8 +679,7 @@ std::vector<std::string> Session::explain(std::string_view value, std::span<cons
     const auto plan = shared_->plan_for(inputs, state_->options.merges(), bound_->weights.get());
     const Step* const step = find_step(plan->lowered.steps, value);
     if (step == nullptr) {
-      throw Error(Errc::bad_reference, "Session::explain",
-                  fmt::format("no step makes '{}' (views need none)", value));
+      throw Error(Errc::bad_reference, "Session::explain", no_step(value));
     }
     std::vector<std::string> lines;
     for (const BackendPtr& backend : shared_->backends) {

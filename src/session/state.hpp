@@ -3,6 +3,7 @@
 
 #include "base/work_queue.hpp"
 #include "memory/kept_memory.hpp"
+#include "program/unrolled.hpp"
 #include "session/plan.hpp"
 
 #include <tenon/fork_aware_mutex.hpp>
@@ -38,6 +39,9 @@ struct Session::Shared {
   std::shared_ptr<const sessions::Plan> add_plan(std::span<const Shape> inputs, bool merged,
                                                  const WeightSet* weights,
                                                  const sessions::PlanMaker& maker);
+  /// Those that compute constants from constants: the session's but for those that compile for one
+  /// set of weights; where they refuse a step, then default_backends().
+  std::vector<BackendPtr> constant_backends(std::span<const Step> steps) const;
 
  private:
   std::unique_ptr<sessions::Plan> make_plan(std::span<const Shape> inputs, bool merged,
@@ -47,8 +51,18 @@ struct Session::Shared {
   std::size_t choose(const Step& step) const;
   void tell(const PlanReport::Fallback& fallback) const;
 
+  /// Lowers the program, or what it is without loops and calls, in which the same values are
+  /// constants: numbers do not depend on it.
+  Lowered lowered(std::span<const Shape> inputs, const WeightSet* weights,
+                  const std::vector<bool>& given_up, bool straight);
+
+  /// Says which numbers the constant part gives: backends differ in their last bits.
+  const std::string& constant_numbers();
+
   ForkAwareMutex mutex_{"Session"};
+  std::string constant_numbers_;
   std::optional<Program> unrolled_;
+  Origins origins_;                                         // of the values of unrolled_
   std::list<std::shared_ptr<const sessions::Plan>> plans_;  // most recently used first
 };
 
@@ -63,6 +77,12 @@ struct Session::Bound {
   std::shared_ptr<const sessions::BoundPlan> find(const sessions::Plan& plan);
 
  private:
+  /// By constant: those of the plan that are computed from others and are needed to bind it.
+  std::vector<std::shared_ptr<const Buffer>> computed_constants(const Shared& shared,
+                                                                const sessions::Plan& plan) const;
+  /// The outputs of steps without inputs, in CPU memory.
+  std::vector<Buffer> compute(const Shared& shared, Lowered part) const;
+
   ForkAwareMutex mutex_{"Session"};
   std::list<std::shared_ptr<const sessions::BoundPlan>> plans_;  // most recently used first
 };

@@ -18,10 +18,16 @@ struct WeightSet::HostCopies {
   std::map<std::string, Buffer> by_name;
 };
 
+struct WeightSet::Computed {
+  ForkAwareMutex mutex{"WeightSet"};
+  std::map<std::string, std::weak_ptr<const Buffer>> by_name;
+};
+
 WeightSet::WeightSet(std::map<std::string, Buffer> weights, std::shared_ptr<PreparedCache> prepared)
     : weights_(std::move(weights)),
       prepared_(prepared != nullptr ? std::move(prepared) : std::make_shared<PreparedCache>()),
-      copies_(std::make_shared<HostCopies>()) {}
+      copies_(std::make_shared<HostCopies>()),
+      computed_(std::make_shared<Computed>()) {}
 
 const Buffer* WeightSet::find(const std::string& name) const noexcept {
   const auto found = weights_.find(name);
@@ -41,6 +47,18 @@ Buffer WeightSet::on_host(const std::string& name) const {
   Buffer& copy = copies_->by_name[name];
   if (!copy.has_data()) copy = weight->to(cpu_device()->default_mem_region());
   return copy;
+}
+
+std::shared_ptr<const Buffer> WeightSet::computed(const std::string& name) const {
+  const std::scoped_lock lock(computed_->mutex);
+  const auto found = computed_->by_name.find(name);
+  return found == computed_->by_name.end() ? nullptr : found->second.lock();
+}
+
+void WeightSet::keep_computed(const std::string& name,
+                              const std::shared_ptr<const Buffer>& array) const {
+  const std::scoped_lock lock(computed_->mutex);
+  computed_->by_name[name] = array;
 }
 
 }  // namespace tenon

@@ -235,6 +235,36 @@ const std::vector<Composer::Piece>& Composer::pieces() {
     q{n} = add(b{n}, p{n})
     {y} = add({x}, q{n})
 )"},
+      {"linear, batch norm", R"(
+    w{n}: {t}[{D}, {D}] = const("w{n}")
+    b{n}: {t}[{D}] = const("b{n}")
+    p{n} = linear({x}, w{n}, b{n}, has_bias=True)
+    v{n}: {t}[{D}] = const("v{n}")
+    e{n} = exp(v{n})
+    s{n}: {t}[{D}] = const("s{n}")
+    {y} = batch_norm(p{n}, b{n}, e{n}, s{n})
+)"},
+      {"convolution, batch norm", R"(
+    c{n} = reshape({x}, dims=[1, 1, {S}, {D}])
+    w{n}: {t}[2, 1, 1, 1] = const("w{n}")
+    p{n} = conv2d(c{n}, w{n})
+    m{n}: {t}[2] = const("m{n}")
+    v{n}: {t}[2] = const("v{n}")
+    e{n} = exp(v{n})
+    q{n} = batch_norm(p{n}, m{n}, e{n}, m{n}, v{n}, eps=0.01)
+    h{n} = slice(q{n}, axis=1, begin=0, end=1)
+    {y} = reshape(h{n}, dims=[{S}, {D}])
+)"},
+      {"transposed convolution of one row, batch norm", R"(
+    c{n} = reshape({x}, dims=[{S}, {D}, 1, 1])
+    w{n}: {t}[{D}, {D}, 1, 1] = const("w{n}")
+    p{n} = conv_transpose2d(c{n}, w{n})
+    z{n} = squeeze(p{n}, axis=2)
+    m{n}: {t}[{D}] = const("m{n}")
+    e{n} = exp(m{n})
+    q{n} = batch_norm(z{n}, m{n}, e{n})
+    {y} = squeeze(q{n}, axis=2)
+)"},
       {"linear plus a column", R"(
     w{n}: {t}[{D}, {D}] = const("w{n}")
     p{n} = linear({x}, w{n})

@@ -351,6 +351,94 @@ def forward(x: f32[S, 4], w: f32[3, 4]):
 )");
 }
 
+TEST_CASE("norm_of_product, where all but x is constant") {
+  expect("norm_of_product", R"(
+def forward(x: f32[N, 3, 8, 8]):
+    w: f32[4, 3, 3, 3] = const("w")
+    m: f32[4] = const("m")
+    v: f32[4] = const("v")
+    g: f32[4] = const("g")
+    b: f32[4] = const("b")
+    c = conv2d(x, w, stride=[2, 2])
+    y = batch_norm(c, m, v, g, b, eps=0.5)
+    return y
+)",
+         R"(
+def forward(x: f32[N, 3, 8, 8]):
+    w: f32[4, 3, 3, 3] = const("w")
+    m: f32[4] = const("m")
+    v: f32[4] = const("v")
+    g: f32[4] = const("g")
+    b: f32[4] = const("b")
+    eps = full(value=0.5)
+    above = add(v, eps)
+    scale = rsqrt(above)
+    scale0 = mul(scale, g)
+    rows = unsqueeze(scale0, axis=1)
+    rows0 = unsqueeze(rows, axis=2)
+    rows1 = unsqueeze(rows0, axis=3)
+    scaled = mul(w, rows1)
+    centre = neg(m)
+    bias = mul(centre, scale0)
+    bias0 = add(bias, b)
+    y = conv2d(x, scaled, bias0, stride=[2, 2], has_bias=True)
+    return y
+)");
+  expect("norm_of_product", R"(
+def forward(x: f32[N, 3]):
+    w: f32[4, 3] = const("w")
+    c: f32[4] = const("c")
+    m: f32[4] = const("m")
+    v: f32[4] = const("v")
+    p = linear(x, w, c, has_bias=True)
+    y = batch_norm(p, m, v)
+    return y
+)",
+         R"(
+def forward(x: f32[N, 3]):
+    w: f32[4, 3] = const("w")
+    c: f32[4] = const("c")
+    m: f32[4] = const("m")
+    v: f32[4] = const("v")
+    eps = full(value=1e-05)
+    above = add(v, eps)
+    scale = rsqrt(above)
+    rows = unsqueeze(scale, axis=1)
+    scaled = mul(w, rows)
+    centre = neg(m)
+    centre0 = add(c, centre)
+    bias = mul(centre0, scale)
+    y = linear(x, scaled, bias, has_bias=True)
+    return y
+)");
+  expect_unchanged("norm_of_product", R"(
+def forward(x: f32[N, 3], w: f32[4, 3]):
+    m: f32[4] = const("m")
+    v: f32[4] = const("v")
+    p = linear(x, w)
+    y = batch_norm(p, m, v)
+    return y
+)");
+  expect_unchanged("norm_of_product", R"(
+def forward(x: f16[N, 3]):
+    w: f16[4, 3] = const("w")
+    m: f16[4] = const("m")
+    v: f16[4] = const("v")
+    p = linear(x, w)
+    y = batch_norm(p, m, v)
+    return y
+)");
+  expect_unchanged("norm_of_product", R"(
+def forward(x: f32[N, 3]):
+    w: f32[4, 3] = const("w")
+    m: f32[4] = const("m")
+    v: f32[4] = const("v")
+    p = linear(x, w)
+    y = batch_norm(p, m, v)
+    return y, p
+)");
+}
+
 TEST_CASE("attention, composed of matrix multiplications and a softmax") {
   expect("attention", R"(
 def forward(q: f32[B, 2, S, 8], k: f32[B, 2, T, 8], v: f32[B, 2, T, 6]):

@@ -27,6 +27,7 @@ void check_eager(const RandomModelPlan& plan, CheckCounts& counts) {
     session.set_merge(false);
     session.bind(weights);
     const Results wanted = on_host(session.forward(on_cpu(model.inputs)));
+    const bool has_computed = !session.report(shapes_of(model.inputs)).computed.empty();
     Eager eager(weights, backends);
     for (const bool gives_up : {false, true, false}) {
       // What the caller keeps stays as it is.
@@ -39,7 +40,12 @@ void check_eager(const RandomModelPlan& plan, CheckCounts& counts) {
       for (const EagerArray& output : run_eagerly(eager, model.program, std::move(inputs))) {
         outputs.push_back(output.to_buffer());
       }
-      compare_bits(exact ? "op by op, exact" : "op by op", on_host(outputs), wanted);
+      // A weight that the session has computed from others is packed, for products in codes.
+      if (!exact && has_computed) {
+        largest_error("op by op", on_host(outputs), wanted, 0.2);
+      } else {
+        compare_bits(exact ? "op by op, exact" : "op by op", on_host(outputs), wanted);
+      }
       if (!gives_up) compare_bits("inputs that were kept", on_host(kept), model.inputs);
       counts.runs += 2;
     }

@@ -33,15 +33,16 @@ using namespace tenon;
 
 /// Numbers in written memory: pages that were never written all share one zero page. Those of i64
 /// are below 2^16 and serve as indices.
-Buffer numbers(const Shape& shape) {
+Buffer numbers(const Shape& shape, bool ascends) {
   const HostBuffer values = HostBuffer::zeros(shape);
   const std::int64_t unit = block_bytes(shape.dtype());
   const double least = is_floating(shape.dtype()) ? -4 : 0;
   const double scale = shape.dtype() == i64 ? 1 : 0x1p-13;
   std::byte* const bytes = values.view().data;
   for (std::int64_t i = 0; i < shape.elements(); ++i) {
-    const auto mixed = static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15u >> 48;
-    store_double(shape.dtype(), bytes + i * unit, least + static_cast<double>(mixed) * scale);
+    auto mixed = static_cast<double>(static_cast<std::uint64_t>(i) * 0x9E3779B97F4A7C15u >> 48);
+    if (ascends) mixed = 65536.0 * static_cast<double>(i) / static_cast<double>(shape.elements());
+    store_double(shape.dtype(), bytes + i * unit, least + mixed * scale);
   }
   return values.to_device(cpu_device());
 }
@@ -53,7 +54,8 @@ struct Case {
   std::vector<Shape> inputs;
   std::function<Tensor(const std::vector<Tensor>&)> build;
   double ops = 0;
-  bool merge = true;  ///< whether adjacent steps may run as one
+  bool merge = true;       ///< whether adjacent steps may run as one
+  std::size_t sorted = 0;  ///< how many of the inputs ascend
 };
 
 double product(const Shape& shape) { return static_cast<double>(shape.elements()); }
@@ -210,6 +212,62 @@ std::vector<Case> image_cases() {
   return cases;
 }
 
+/// Functions of one and two operands beyond arithmetic, on a million elements.
+std::vector<Case> function_cases() {
+  const Shape million({1000000}, f32);
+  std::vector<Case> cases;
+  using Pair = Tensor (*)(const Tensor&, const Tensor&, const std::source_location&);
+  const std::pair<const char*, Pair> pairs[] = {{"fmod", fmod},           {"remainder", remainder},
+                                                {"floor_div", floor_div}, {"atan2", atan2},
+                                                {"hypot", hypot},         {"pow", pow}};
+  for (const auto& [name, op] : pairs) {
+    for (const DType type : {f32, f64, i32, i64}) {
+      const bool is_real = std::string_view(name) == "atan2" || std::string_view(name) == "hypot";
+      if (is_real && !is_floating(type)) continue;
+      const Shape shape = million.with_dtype(type);
+      cases.push_back(
+          {fmt::format("{} {}, 1M", name, tenon::name(type)),
+           {shape, shape},
+           [op](const auto& x) { return op(x[0], x[1], std::source_location::current()); },
+           1e6});
+    }
+  }
+  for (const double exponent : {3.0, 0.5, 1.7}) {
+    cases.push_back(
+        {fmt::format("pow(x, {}), 1M", exponent),
+         {million},
+         [exponent](const auto& x) { return pow(abs(x[0]), scalar_like(x[0], exponent)); },
+         1e6});
+  }
+  cases.push_back({"norm, p = 3, 1M",
+                   {Shape({1000, 1000}, f32)},
+                   [](const auto& x) { return norm(x[0], 3, {1}); },
+                   1e6});
+  const std::pair<const char*, Tensor (*)(const Tensor&, const std::source_location&)> ones[] = {
+      {"erfinv", erfinv}, {"lgamma", lgamma}, {"digamma", digamma}};
+  for (const auto& [name, op] : ones) {
+    cases.push_back(
+        {fmt::format("{}, 1M", name),
+         {million},
+         [op](const auto& x) { return op(x[0] * 0.2499, std::source_location::current()); },
+         1e6});
+  }
+  for (const std::int64_t size : {1000, 1000000}) {
+    for (const bool in_order : {false, true}) {
+      for (const DType type : {f32, i64}) {
+        const Shape sorted({size}, type);
+        cases.push_back({fmt::format("searchsorted {} in {}{}", tenon::name(type), size,
+                                     in_order ? ", sorted" : ""),
+                         {sorted, million.with_dtype(type)},
+                         [](const auto& x) { return searchsorted(x[0], x[1]); },
+                         1e6});
+        cases.back().sorted = in_order ? 2 : 1;
+      }
+    }
+  }
+  return cases;
+}
+
 std::vector<Case> all_cases() {
   std::vector<Case> cases{
       binary("add", f32, add),
@@ -328,6 +386,7 @@ std::vector<Case> all_cases() {
                      return max_pool2d(x[0], op);
                    },
                    64.0 * 56 * 56 * 9});
+  for (Case& made : function_cases()) cases.push_back(std::move(made));
   for (Case& made : image_cases()) cases.push_back(std::move(made));
   for (Case& chain : chains()) cases.push_back(std::move(chain));
   return cases;
@@ -341,7 +400,7 @@ void measure(const Case& one, const BackendPtr& backend, const Limits& limits, b
   double bytes = 0;
   for (std::size_t i = 0; i < one.inputs.size(); ++i) {
     operands.push_back(graph.input(fmt::format("x{}", i), one.inputs[i]));
-    buffers.push_back(numbers(one.inputs[i]));
+    buffers.push_back(numbers(one.inputs[i], i < one.sorted));
     bytes += static_cast<double>(one.inputs[i].bytes());
   }
   const Tensor result = one.build(operands);

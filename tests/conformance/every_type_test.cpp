@@ -120,6 +120,12 @@ TEST_CASE("every type: arithmetic of two operands", "[every_type]") {
   check_arithmetic<Add, Sub, Mul, Minimum, Maximum>(true);
   check_arithmetic<Div, Remainder, Fmod>(true);
   check_arithmetic<Pow>(false);
+  Random random;
+  for (const DType dtype : floats) {
+    check_binary(random, dtype, Pow{}, true);
+    check_binary(random, dtype, Atan2{}, true);
+    check_binary(random, dtype, Hypot{}, true);
+  }
 }
 
 TEST_CASE("every type: comparisons", "[every_type]") {

@@ -18,8 +18,8 @@ constexpr std::string_view unary_names[]{
 #include "unary.def"
 #undef CPU_UNARY
 };
-constexpr std::array<std::string_view, 6> binary_names{"add", "sub",     "mul",
-                                                       "div", "minimum", "maximum"};
+constexpr std::array<std::string_view, 11> binary_names{
+    "add", "sub", "mul", "div", "minimum", "maximum", "pow", "remainder", "fmod", "atan2", "hypot"};
 
 /// In the order of Isa: dot products of integers and tiles gain nothing here.
 constexpr const ElementwiseKernels* elementwise_by_isa[isa_count] = {

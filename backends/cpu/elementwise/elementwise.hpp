@@ -20,7 +20,19 @@ enum class Unary : std::uint8_t {
 struct UnaryParameters {
   float p = 0, q = 0;
 };
-enum class Binary : std::uint8_t { add, sub, mul, div, minimum, maximum };
+enum class Binary : std::uint8_t {
+  add,
+  sub,
+  mul,
+  div,
+  minimum,
+  maximum,
+  pow,
+  remainder,
+  fmod,
+  atan2,
+  hypot
+};
 
 std::optional<Unary> find_unary(std::string_view op) noexcept;
 std::optional<Binary> find_binary(std::string_view op) noexcept;

@@ -6,6 +6,7 @@
 // element's bits do not depend on its position in an array.
 #include "elementwise.hpp"
 #include "math_body.hpp"
+#include "pair_body.hpp"
 #include "trigonometry_body.hpp"
 
 #include <cstddef>
@@ -199,6 +200,16 @@ void run_binary(Binary op, const float* a, std::int64_t a_step, const float* b, 
       return run([](Float p, Float q) { return smaller(p, q); });
     case Binary::maximum:
       return run([](Float p, Float q) { return greater(p, q); });
+    case Binary::pow:
+      return run([](Float p, Float q) { return power(p, q); });
+    case Binary::remainder:
+      return run([](Float p, Float q) { return floored_modulus(p, q); });
+    case Binary::fmod:
+      return run([](Float p, Float q) { return truncated_modulus(p, q); });
+    case Binary::atan2:
+      return run([](Float p, Float q) { return arc_tangent_of(p, q); });
+    case Binary::hypot:
+      return run([](Float p, Float q) { return hypotenuse(p, q); });
   }
 }
 

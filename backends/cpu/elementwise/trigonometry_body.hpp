@@ -2,6 +2,8 @@
 
 // Sines and their inverses, to 3 ulp. Included after math_body.hpp. The polynomials are those of
 // Cephes' single-precision functions (Moshier, 1992).
+#include "math_body.hpp"
+
 #include <cstdint>
 
 namespace tenon::cpu {

@@ -1,8 +1,9 @@
-// Arithmetic of two operands with broadcasting.
+// Arithmetic and real functions of two operands with broadcasting.
 #include "../elementwise/elementwise.hpp"
 #include "point_task.hpp"
 
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/real_binary.hpp>
 
 #include <array>
 #include <type_traits>
@@ -148,10 +149,15 @@ std::unique_ptr<Task> make_vector(const Step& step, Compiler& compiler) {
   return std::make_unique<PointTask>(point(step), compiler);
 }
 
-template <class Op>
-PointStep defined_point(const Step& step) {
-  return point_step(step, {defined<Op, float>, defined<Op, double>, defined<Op, std::int32_t>,
+/// An op with vector code for f32 alone.
+template <class Op, Binary op>
+PointStep float_point(const Step& step) {
+  return point_step(step, {floats<op>, defined<Op, double>, defined<Op, std::int32_t>,
                            defined<Op, std::int64_t>});
+}
+template <class Op, Binary op>
+PointStep real_point(const Step& step) {
+  return point_step(step, {floats<op>, defined<Op, double>, nullptr, nullptr});
 }
 
 }  // namespace
@@ -165,9 +171,12 @@ constexpr Kernel vector_kernel() {
   extern const Kernel id##_kernel;      \
   constinit const Kernel id##_kernel =  \
       vector_kernel<Struct, vector_point<Struct, Binary::id, Arithmetic::id>>()
-#define TENON_DEFINED_BINARY(id, Struct) \
-  extern const Kernel id##_kernel;       \
-  constinit const Kernel id##_kernel = point_kernel<Struct, defined_point<Struct>>()
+#define TENON_FLOAT_BINARY(id, Struct) \
+  extern const Kernel id##_kernel;     \
+  constinit const Kernel id##_kernel = vector_kernel<Struct, float_point<Struct, Binary::id>>()
+#define TENON_REAL_BINARY(id, Struct) \
+  extern const Kernel id##_kernel;    \
+  constinit const Kernel id##_kernel = vector_kernel<Struct, real_point<Struct, Binary::id>>()
 
 TENON_VECTOR_BINARY(add, Add);
 TENON_VECTOR_BINARY(sub, Sub);
@@ -175,8 +184,14 @@ TENON_VECTOR_BINARY(mul, Mul);
 TENON_VECTOR_BINARY(div, Div);
 TENON_VECTOR_BINARY(minimum, Minimum);
 TENON_VECTOR_BINARY(maximum, Maximum);
-TENON_DEFINED_BINARY(pow, Pow);
-TENON_DEFINED_BINARY(remainder, Remainder);
-TENON_DEFINED_BINARY(fmod, Fmod);
+TENON_FLOAT_BINARY(pow, Pow);
+TENON_FLOAT_BINARY(remainder, Remainder);
+TENON_FLOAT_BINARY(fmod, Fmod);
+TENON_REAL_BINARY(atan2, Atan2);
+TENON_REAL_BINARY(hypot, Hypot);
+
+#undef TENON_VECTOR_BINARY
+#undef TENON_FLOAT_BINARY
+#undef TENON_REAL_BINARY
 
 }  // namespace tenon::cpu

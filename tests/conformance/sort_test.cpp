@@ -6,7 +6,9 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/ops/sort.hpp>
 
+#include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
 
 namespace tenon::testing {
@@ -63,6 +65,59 @@ TEST_CASE("sort: long lanes with equals, NaN and infinities") {
     }
     check_both(x, 0, 9);
     check_both(x, 0, 2);
+  }
+}
+
+/// Ascending rows of whole numbers, with equals, zeros of both signs, infinities and, at the end, NaN.
+HostBuffer ascending_rows(Random& random, const Shape& shape, std::int64_t distinct) {
+  const HostBuffer x = random.uniform(shape.with_dtype(f32), 0, static_cast<double>(distinct));
+  HostBuffer whole = x.to(i32).to(f32);
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  const std::int64_t size = shape[shape.rank() - 1];
+  std::span<float> values = whole.mutable_values<float>();
+  for (std::size_t row = 0; row < values.size(); row += static_cast<std::size_t>(size)) {
+    const std::span<float> all = values.subspan(row, static_cast<std::size_t>(size));
+    std::ranges::sort(all);
+    if (!is_floating(shape.dtype())) continue;
+    if (all[0] == 0 && size > 1 && all[1] == 0) all[1] = -0.0F;
+    if (random.integer(0, 1) != 0) all[0] = -inf;
+    if (random.integer(0, 1) != 0) all.back() = inf;
+    for (std::int64_t nans = random.integer(0, 2); nans > 0 && nans <= size; --nans)
+      all[static_cast<std::size_t>(size - nans)] = std::numeric_limits<float>::quiet_NaN();
+  }
+  return whole.to(shape.dtype());
+}
+
+TEST_CASE("searchsorted: rows and values of any size, order and type") {
+  register_cpu_backend();
+  register_reference_backend();
+  Random random;
+  const std::int64_t sizes[] = {1, 2, 3, 16, 17, 100, 511, 1000, 5000};
+  for (int i = 0; i < 120; ++i) {
+    const DType types[] = {f32, f32, i64, f64, i32, f16, u8};
+    const DType dtype = types[random.integer(0, 6)];
+    const std::int64_t size = sizes[random.integer(0, 8)];
+    const std::int64_t count = random.integer(0, 5) == 0 ? 0 : sizes[random.integer(0, 8)];
+    const std::int64_t rows = random.integer(1, 3), distinct = random.integer(0, 1) == 0 ? 5 : 120;
+    const bool shared = random.integer(0, 1) != 0;
+    OpCase made;
+    made.op = OpInstance(Searchsorted{.right = random.integer(0, 1) != 0});
+    const Shape row = shared ? Shape({size}, dtype) : Shape({rows, size}, dtype);
+    const HostBuffer values =
+        count == 0 || random.integer(0, 1) == 0
+            ? random.uniform(Shape({rows, count}, f32), 0, static_cast<double>(distinct)).to(dtype)
+            : ascending_rows(random, Shape({rows, count}, dtype), distinct);
+    if (is_floating(dtype) && count > 2) {  // in the middle, where others ascend
+      store_double(dtype, values.view().data + block_bytes(dtype),
+                   std::numeric_limits<double>::quiet_NaN());
+    }
+    made.inputs = {ascending_rows(random, row, distinct), values};
+    for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
+      INFO("case " << i << ": " << to_string(row) << ", " << to_string(values.shape()));
+      const auto threads = static_cast<int>(random.integer(1, 3));
+      expect_close(run_case(made, {make_backend("cpu", {.threads = threads})}, order),
+                   run_case(made, {make_backend("reference", {})}, Order::dense), 0, 0);
+    }
   }
 }
 

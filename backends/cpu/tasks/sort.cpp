@@ -167,6 +167,36 @@ std::unique_ptr<Task> make_sort(const Step& step, Compiler& compiler) {
   });
 }
 
+/// Not where one of them is a NaN.
+template <class T>
+bool ascends(const T* values, std::int64_t count) noexcept {
+  bool result = true;
+  for (std::int64_t i = 1; i < count; ++i) result &= values[i - 1] <= values[i];
+  return result;
+}
+
+/// Values whose searches run side by side, so that they wait for memory together.
+constexpr std::size_t searches = 16;
+
+/// Where each of the values stands in a row, its elements adjacent: halves are chosen without
+/// branches, which would be mispredicted every other time. A NaN in the row stands before nothing.
+template <bool right, class T>
+void search_together(const T* row, std::int64_t size, const std::array<T, searches>& values,
+                     std::array<std::int64_t, searches>& places) noexcept {
+  const auto is_before = [](T element, T value) {
+    return std::int64_t{right ? element <= value : element < value};
+  };
+  places.fill(0);
+  std::int64_t rest = size;
+  for (; rest > 1; rest -= rest / 2) {
+    const std::int64_t half = rest / 2;
+    for (std::size_t i = 0; i < searches; ++i)
+      places[i] += half & -is_before(row[places[i] + half - 1], values[i]);
+  }
+  if (rest == 0) return;
+  for (std::size_t i = 0; i < searches; ++i) places[i] += is_before(row[places[i]], values[i]);
+}
+
 /// A binary search for each value.
 template <class T>
 class SearchsortedTask final : public Task {
@@ -182,31 +212,83 @@ class SearchsortedTask final : public Task {
         step_(rows_.size() <= 1
                   ? 0
                   : sorted_.strides[static_cast<std::size_t>(sorted_.shape.rank() - 1)]),
-        per_row_(sorted_.shape.rank() == 1 ? y_.shape.elements() : row_size(y_.shape)) {}
+        per_row_(sorted_.shape.rank() == 1 ? y_.shape.elements() : row_size(y_.shape)) {
+    // A search of 16 values reads as many elements as a copy of a few hundred.
+    if (rows_.is_direct() || rows_.size() > 16 * per_row_) return;
+    copies_ = true;
+    compiler.working_memory(rows_.size() * std::int64_t{sizeof(T)});
+  }
 
   void run(const TaskContext& context) const noexcept override {
     const Range range = flat_share(context, y_.shape.elements());
     auto* y = context.pointer<std::int32_t>(y_);
+    const T* row = nullptr;  // its elements, where they are adjacent
     BlockBuffer buffer;
-    for (std::int64_t i = range.begin; i < range.end; i += block_elements) {
-      const std::int64_t count = std::min(block_elements, range.end - i);
+    std::int64_t count = 0;
+    for (std::int64_t i = range.begin; i < range.end; i += count) {
+      const std::int64_t at = i % per_row_;
+      count = std::min({block_elements, range.end - i, per_row_ - at});
+      const std::byte* start =
+          context.pointer<const std::byte>(sorted_) + rows_.offset(i / per_row_);
+      if (rows_.is_direct()) {
+        row = reinterpret_cast<const T*>(start);
+      } else if (copies_ && (row == nullptr || at == 0)) {
+        rows_.read_all(start, context.working_memory());
+        row = reinterpret_cast<const T*>(context.working_memory());
+      }
       const Reader::Block block = values_.read(context, i, count, buffer);
       const auto* values = static_cast<const T*>(block.data);
-      for (std::int64_t j = 0; j < count; ++j) {
-        const std::byte* row =
-            context.pointer<const std::byte>(sorted_) + rows_.offset((i + j) / per_row_);
-        y[i + j] = static_cast<std::int32_t>(search(row, values[j * block.step]));
+      const std::int64_t different = block.step == 0 ? 1 : count;
+      if (row != nullptr) {
+        right_ ? search_block<true>(row, values, y + i, different)
+               : search_block<false>(row, values, y + i, different);
+      } else {
+        for (std::int64_t j = 0; j < different; ++j)
+          y[i + j] = static_cast<std::int32_t>(search(start, step_, values[j]));
       }
+      std::fill(y + i + different, y + i + count, y[i]);
     }
   }
 
  private:
-  std::int64_t search(const std::byte* row, T value) const noexcept {
+  /// Of a row of adjacent elements. Between the places of the first and the last of ascending
+  /// values are those of all.
+  template <bool right>
+  void search_block(const T* row, const T* values, std::int32_t* y,
+                    std::int64_t count) const noexcept {
+    constexpr auto together = static_cast<std::int64_t>(searches);
+    std::int64_t first = 0, size = rows_.size();
+    std::array<T, searches> some;
+    std::array<std::int64_t, searches> places;
+    if (count > 2 * together && ascends(values, count)) {
+      some.fill(values[0]);
+      some.back() = values[count - 1];
+      search_together<right>(row, size, some, places);
+      first = places.front();
+      size = std::max<std::int64_t>(places.back() - first, 0);
+    }
+    for (std::int64_t i = 0; i < count; i += together) {
+      const std::int64_t next = std::min(together, count - i);
+      std::copy_n(values + i, next, some.begin());
+      std::fill(some.begin() + next, some.end(), some[0]);
+      search_together<right>(row + first, size, some, places);
+      for (std::int64_t j = 0; j < next; ++j) {
+        const T value = some[static_cast<std::size_t>(j)];
+        const std::int64_t place = first + places[static_cast<std::size_t>(j)];
+        y[i + j] = static_cast<std::int32_t>(
+            value == value ? place
+                           : search(reinterpret_cast<const std::byte*>(row), sizeof(T), value));
+      }
+    }
+  }
+
+  /// By the order in which a NaN is a number like others.
+  std::int64_t search(const std::byte* row, std::int64_t step, T value) const noexcept {
     const Key wanted = ordered(value);
     std::int64_t begin = 0, size = rows_.size();
     while (size > 0) {
       const std::int64_t half = size / 2;
-      const Key key = key_at(row + (begin + half) * step_);
+      const Key key = key_at(row + (begin + half) * step);
       const bool is_before = right_ ? key <= wanted : key < wanted;
       begin = is_before ? begin + half + 1 : begin;
       size = is_before ? size - half - 1 : half;
@@ -215,7 +297,7 @@ class SearchsortedTask final : public Task {
   }
 
   Key key_at(const std::byte* element) const noexcept {
-    if (is_computed_as_stored(sorted_.shape.dtype()))
+    if (copies_ || is_computed_as_stored(sorted_.shape.dtype()))
       return ordered(*reinterpret_cast<const T*>(element));
     T value;
     widen(sorted_.shape.dtype(), element, &value, 1);
@@ -223,7 +305,7 @@ class SearchsortedTask final : public Task {
   }
 
   Operand sorted_, y_;
-  bool right_;
+  bool right_, copies_ = false;
   Lanes rows_;
   Reader values_;
   std::int64_t step_, per_row_;

@@ -167,7 +167,7 @@ TEST_CASE("every type: functions of one operand", "[every_type]") {
                                                                                             dtype);
     check_all<Floor, Ceil, Trunc, Round, Sigmoid, Relu6, Silu, Softplus, Hardsigmoid, LeakyRelu,
               Elu>(random, dtype);
-    check_all<Sin, Cos, Tan, Asin, Acos, Mish, Hardswish>(random, dtype);
+    check_all<Sin, Cos, Tan, Asin, Acos, Erfinv, Mish, Hardswish>(random, dtype);
     // Subnormal results of f16 may be off by one ulp.
     check_unary<Gelu>(random, dtype, {}, dtype == f16 ? 0x1p-24 : 0);
     // The reference's own formula cancels far below zero.

@@ -62,6 +62,20 @@ double mish_exact(double x) {
 }
 double hard_sigmoid_exact(double x) { return std::min(std::max(x + 3, 0.0), 6.0) / 6; }
 
+/// By bisection of erf, and of erfc in the tails.
+double erfinv_exact(double x) {
+  const double a = std::fabs(x);
+  if (!(a < 1)) return a == 1 ? std::copysign(static_cast<double>(infinity), x) : std::nan("");
+  if (a < 1e-9) return x * 0.88622692545275801;  // sqrt(pi) / 2; the next term is 1e-18 of it
+  double low = 0, high = 8;
+  for (int i = 0; i < 100; ++i) {
+    const double middle = 0.5 * (low + high);
+    const bool below = a < 0.5 ? std::erf(middle) < a : std::erfc(middle) > 1 - a;
+    (below ? low : high) = middle;
+  }
+  return std::copysign(low, x);
+}
+
 // The bounds that math_body.hpp states; half an ulp for what IEEE 754 rounds correctly.
 const MathFunction functions[] = {
     {Unary::neg, "neg", [](double x) { return -x; }, 0},
@@ -103,6 +117,7 @@ const MathFunction functions[] = {
     {Unary::acosh, "acosh", [](double x) { return std::acosh(x); }, 6},
     {Unary::atanh, "atanh", [](double x) { return std::atanh(x); }, 6},
     {Unary::erfc, "erfc", [](double x) { return std::erfc(x); }, 7},
+    {Unary::erfinv, "erfinv", erfinv_exact, 4},
     {Unary::relu6, "relu6", [](double x) { return x < 0   ? 0
                                                   : x > 6 ? 6
                                                           : x; }, 0},
@@ -136,6 +151,10 @@ std::vector<float> samples() {
     x.push_back(std::bit_cast<float>(bits | 0x80000000u));
   }
   for (int i = -110'000; i <= 110'000; ++i) x.push_back(static_cast<float>(i) * 1.0003e-3f);
+  for (int i = 2; i < 60; ++i) {  // towards 1
+    const float near = 1 - std::ldexp(i % 2 == 0 ? 1.0f : 0.7f, -(i / 2));
+    x.push_back(near), x.push_back(-near);
+  }
   for (const float special :
        {0.0f, -0.0f, 1.0f, -1.0f, 0x1p-149f, -0x1p-149f, 0x1p-126f, 0x1.fffffep127f,
         -0x1.fffffep127f, 0.625f, 88.72283f, 88.72284f, -103.97f}) {

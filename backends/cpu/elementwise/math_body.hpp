@@ -370,5 +370,24 @@ TENON_INLINE Float complementary_error(Float x) {
   return x < set(0.0f) ? set(2.0f) - tail : tail;
 }
 
+/// 4 ulp. With w = -log(1 - x^2) it is x P(w), or x P(sqrt(w)) in the tails: the form of Giles,
+/// Approximating the erfinv function (2010).
+TENON_INLINE Float inverse_error(Float x) {
+  const Float a = absolute(x), one = set(1.0f);
+  const Float w = -logarithm((one - a) * (one + a)), v = w - set(2.5f);
+  Float p = polynomial(v, -8.79094261e-9f, 2.32325153e-8f, 4.66169231e-7f, -3.46270336e-6f,
+                       -4.96334191e-6f, 0.000218344435f, -0.00125274189f, -0.00417738678f,
+                       0.246640286f, 1.50140936f);
+  const Mask is_middle = w < set(5.0f);
+  if (!all(is_middle)) {
+    const Float u = square_root(w) - set(3.0f);
+    const Float tail =
+        polynomial(u, -0.00016543117f, 8.61108575e-5f, 0.0013002284f, -0.00366014049f,
+                   0.0057617977f, -0.00762530353f, 0.00943562267f, 1.00167418f, 2.83297699f);
+    p = is_middle ? p : a == one ? w : tail;
+  }
+  return x * p;
+}
+
 }  // namespace
 }  // namespace tenon::cpu

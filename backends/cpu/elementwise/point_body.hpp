@@ -127,6 +127,8 @@ TENON_INLINE void with_function(Unary op, UnaryParameters parameters, Use use) {
       return use([](Float x) { return area_tangent(x); });
     case Unary::erfc:
       return use([](Float x) { return complementary_error(x); });
+    case Unary::erfinv:
+      return use([](Float x) { return inverse_error(x); });
     case Unary::relu6:
       return use([](Float x) { return clamp(x, set(0.0f), set(6.0f)); });
     case Unary::softplus:

@@ -88,8 +88,7 @@ PointStep defined_point_of(const Step& step) {
 
 }  // namespace
 
-extern const Kernel erfinv_kernel, lgamma_kernel, digamma_kernel, polygamma_kernel;
-constinit const Kernel erfinv_kernel = point_kernel<Erfinv, defined_point_of<Erfinv>>();
+extern const Kernel lgamma_kernel, digamma_kernel, polygamma_kernel;
 constinit const Kernel lgamma_kernel = point_kernel<Lgamma, defined_point_of<Lgamma>>();
 constinit const Kernel digamma_kernel = point_kernel<Digamma, defined_point_of<Digamma>>();
 constinit const Kernel polygamma_kernel = point_kernel<Polygamma, defined_point_of<Polygamma>>();

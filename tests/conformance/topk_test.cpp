@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -51,11 +52,33 @@ TEST_CASE("topk: long rows, with ties, NaN and infinities, in every order") {
                 specials[random.integer(0, 3)];
           }
         }
-        for (const std::int64_t k : {1, 3, 40, 56, 57, 100, 600, 2899, 2900}) {
+        for (const std::int64_t k : {1, 3, 40, 56, 57, 100, 128, 129, 600, 2899, 2900}) {
           INFO("k " << k << ", order " << static_cast<int>(order) << ", distinct " << distinct);
           check({.k = k, .axis = 1}, x);
         }
         check({.k = 2, .axis = 0}, x);
+      }
+    }
+  }
+}
+
+TEST_CASE("topk: rows around the number of groups that are compared") {
+  Random random;
+  for (const std::int64_t size : {129, 255, 256, 257, 319, 320, 321, 512, 1000}) {
+    for (const std::int64_t distinct : {2, 100, 1000000}) {
+      HostBuffer x = random.uniform(Shape({4, size}, f32));
+      for (float& v : x.mutable_values<float>())
+        v = static_cast<float>(random.integer(-distinct, distinct));
+      const std::span<float> values = x.mutable_values<float>();
+      const auto row = [&](std::int64_t i) {
+        return values.subspan(static_cast<std::size_t>(i * size), static_cast<std::size_t>(size));
+      };
+      std::ranges::fill(row(0), -std::numeric_limits<float>::infinity());
+      std::ranges::fill(row(1).subspan(60), -std::numeric_limits<float>::infinity());
+      row(2)[5] = row(2).back() = std::numeric_limits<float>::quiet_NaN();
+      for (const std::int64_t k : {56, 57, 99, 100, 128, 129}) {
+        INFO("size " << size << ", k " << k << ", distinct " << distinct);
+        check({.k = k, .axis = 1}, x);
       }
     }
   }

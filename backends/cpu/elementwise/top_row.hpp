@@ -6,7 +6,7 @@
 namespace tenon::cpu {
 
 /// The most places that a TopRowKernel can be asked for.
-inline constexpr std::int64_t max_top_places = 56;
+inline constexpr std::int64_t max_top_places = 128;
 
 /// places[0..k) get where the k greatest of x[0..size) stand, the greatest first and the earlier of
 /// equals first; a NaN is above all numbers. 0 < k <= max_top_places, k <= size < 2^31. Returns

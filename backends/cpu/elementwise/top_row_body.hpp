@@ -2,9 +2,9 @@
 
 // The few greatest numbers of a row. Included after simd/avx2.hpp or simd/avx512.hpp.
 //
-// The row is divided into 64 groups. The k-th greatest of the groups' maxima is a threshold that at
-// least k numbers reach, and in an unordered row few others: for k = 40 about 62 in all, whatever
-// the length. These candidates are ranked by counting, for each, the greater ones. No branch
+// The row is divided into 64 groups, or 256 for more than 56 numbers. The k-th greatest of the groups'
+// maxima is a threshold that at least k numbers reach, and in an unordered row few others: for k = 40
+// about 62 in all, for k = 100 about 127, whatever the length. These candidates are ranked by counting, for each, the greater ones. No branch
 // depends on a single number.
 #include "../integer_math.hpp"
 #include "top_row.hpp"
@@ -17,7 +17,7 @@ namespace {
 using Float = Simd::Float;
 using Whole = decltype(Float{} < Float{});  // 32-bit integers
 constexpr std::int64_t lanes = Simd::lanes;
-constexpr std::int64_t groups = 64;
+constexpr std::int64_t groups = 64, many_groups = 256, few_places = 56;
 constexpr std::int64_t max_candidates = 256;
 
 /// Adds one where a > b.
@@ -89,6 +89,53 @@ TENON_INLINE float bar_of(const float* x, std::int64_t size, std::int64_t k) {
   return bar;
 }
 
+/// How many of the keys exceed another.
+TENON_INLINE std::int64_t count_above(const std::int32_t* keys, std::int32_t other) {
+  Whole sum{};
+  for (std::int64_t i = 0; i < many_groups; i += lanes) {
+    Whole key;
+    __builtin_memcpy(&key, keys + i, sizeof key);
+    sum = count_greater(sum, key, Whole{} + other);
+  }
+  std::int64_t count = 0;
+  for (int i = 0; i < lanes; ++i) count += sum[i];
+  return count;
+}
+
+/// The same of 256 groups, whose k-th greatest is found bit by bit: its leading 22 bits, as a number
+/// below it will do. A NaN, which all numbers count as reaching, where that is -inf.
+TENON_INLINE float bar_of_many(const float* x, std::int64_t size, std::int64_t k) {
+  constexpr int together = 8;  // in registers
+  constexpr float lowest = -__builtin_inff();
+  constexpr std::uint32_t sign = 0x80000000u;
+  alignas(64) std::int32_t keys[many_groups];
+  for (std::int64_t first = 0; first < many_groups; first += together * lanes) {
+    Float best[together];
+    for (Float& value : best) value = Simd::broadcast(&lowest);
+    for (std::int64_t i = first; i + many_groups - first <= size; i += many_groups) {
+      for (int v = 0; v < together; ++v) {
+        best[v] = Simd::max(Simd::load_float(x + i + v * lanes), best[v]);  // skips a NaN
+      }
+    }
+    for (int v = 0; v < together; ++v) {
+      const Whole key = in_order(best[v]);
+      __builtin_memcpy(keys + first + v * lanes, &key, sizeof key);
+    }
+  }
+  std::uint32_t bar = 0;
+  for (int bit = 31; bit >= 10; --bit) {
+    const std::uint32_t higher = bar | std::uint32_t{1} << bit;
+    const std::int64_t reaching = count_above(keys, static_cast<std::int32_t>((higher ^ sign) - 1));
+    if (reaching >= k) bar = higher;
+    if (reaching == k) break;
+  }
+  bar ^= sign;
+  bar ^= (bar & sign) != 0 ? ~sign : 0;  // back from the order of integers
+  float value;
+  __builtin_memcpy(&value, &bar, sizeof value);
+  return value;
+}
+
 /// The positions of the numbers that reach the threshold; stops where there are too many.
 class Reaching {
  public:
@@ -128,8 +175,9 @@ class Reaching {
 
 bool find_top_row(const float* x, std::int64_t size, std::int64_t k,
                   std::int32_t* places) noexcept {
-  if (size < groups) return false;
-  const Reaching reaching(x, size, bar_of(x, size, k));
+  const bool are_few = k <= few_places;
+  if (size < (are_few ? groups : many_groups)) return false;
+  const Reaching reaching(x, size, are_few ? bar_of(x, size, k) : bar_of_many(x, size, k));
   const std::int64_t count = reaching.count();
   if (count > max_candidates) return false;
 

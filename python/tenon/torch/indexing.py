@@ -5,12 +5,12 @@ import numpy as np
 from ..importing import sizes as sz
 from ..importing.picking import positions
 from ..importing.shaping import broadcast_shape, shaped
-from ..importing.types import FLOATS, INTEGERS
+from ..importing.types import FLOATS, INTEGERS, limits
 from .node import op, refuse
 from .shapes import permuted, sliced_as
 
-refuse("its result's size or places depend on values", "masked_scatter.default", "masked_select.default",
-       "nonzero_numpy.default", "nonzero_static.default")
+refuse("its result's size or places depend on values", "masked_select.default", "nonzero_numpy.default",
+       "nonzero_static.default")
 
 
 def _places(n, index, size):
@@ -35,8 +35,8 @@ def embedding(n, weight, indices, padding_idx=-1, scale_grad_by_freq=False, spar
     "_embedding_bag_forward_only.default")
 def embedding_bag(n, weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
                   per_sample_weights=None, include_last_offset=False, padding_idx=-1):
-    if padding_idx not in (-1, None) or mode not in (0, 1):
-        raise n.error("the largest entry" if mode == 2 else "padding", "mode" if mode == 2 else "padding_idx")
+    if mode not in (0, 1, 2):
+        raise n.malformed(f"argument 'mode': {mode}")
     if any(n.wants(output) for output in (1, 2, 3)):
         raise n.error("results beside the bags")
     rows = shaped(n.b.gather(weight, n.cast(indices, "i64"), axis=0), (*indices.shape, weight.shape[1]))
@@ -45,8 +45,26 @@ def embedding_bag(n, weight, indices, offsets, scale_grad_by_freq=False, mode=0,
     count = sz.add(offsets.shape[0], -1) if include_last_offset else offsets.shape[0]
     begun = n.b.le(n.b.unsqueeze(n.cast(offsets, "i64"), 0), n.b.unsqueeze(n.b.iota(indices.shape[0]), 1))
     bag = shaped(n.b.sum(n.cast(begun, "i64"), axis=[1], keep_dims=False), indices.shape) - n.value(1, "i64")
-    in_bag = n.cast(n.b.eq(n.b.unsqueeze(n.b.iota(count), 1), n.b.unsqueeze(bag, 0)), weight.dtype)
-    made = shaped(n.b.matmul(in_bag, rows), (count, weight.shape[1]))
+    in_bag = n.b.eq(n.b.unsqueeze(n.b.iota(count), 1), n.b.unsqueeze(bag, 0))
+    if padding_idx not in (-1, None):
+        if mode == 1 and per_sample_weights is not None:
+            raise n.malformed("weights of the samples of a mean")
+        used = n.b.ne(n.cast(indices, "i64"), n.value(n.integer(padding_idx, "padding_idx"), "i64"))
+        in_bag = n.b.logical_and(in_bag, n.b.unsqueeze(used, 0))
+    in_bag = shaped(in_bag, (count, indices.shape[0]))
+    sizes = (count, weight.shape[1])
+    if mode == 2:
+        held = n.b.any(in_bag, axis=[1], keep_dims=True)
+        lowest, zero = n.b.number(limits(weight.dtype)[0], weight.dtype), n.b.number(0, weight.dtype)
+        if padding_idx not in (-1, None):
+            rows = n.b.where(n.b.unsqueeze(used, 1), rows, lowest)
+        places = n.b.broadcast(n.b.unsqueeze(bag, 1), (indices.shape[0], weight.shape[1]))
+        made = n.b.constant(n.b.full(sizes, lowest.array.item(), weight.dtype))
+        made = n.b.scatter(made, places, rows, axis=0, mode="max")
+        made = shaped(n.b.where(held, made, zero), sizes)
+    else:
+        in_bag = n.cast(in_bag, weight.dtype)
+        made = shaped(n.b.matmul(in_bag, rows), sizes)
     if mode == 1:
         held = n.b.sum(in_bag, axis=[1], keep_dims=True)
         made = made / n.b.maximum(held, n.value(1, weight.dtype))
@@ -92,15 +110,41 @@ _MODES = {None: "set", "add": "add", "multiply": "mul", "sum": "add", "prod": "m
     "scatter_reduce.two")
 def scatter(n, self, dim, index, src=None, value=None, reduce=None, include_self=True):
     axis = n.axis(dim, self.rank, "dim")
-    mode = "add" if "scatter_add" in n.op else _MODES.get(reduce)
-    if mode is None or not include_self:
-        raise n.error(f"{reduce!r} with include_self={include_self}", "reduce")
     if not self.rank:
         raise n.error(f"a scalar: {self!r}")
     index = _places(n, index, self.shape[axis])
     if src is None:
         src = n.b.broadcast(n.value(value, self.dtype), index.shape)
-    return put(n, self, index, _no_larger(n, src, index, -1), axis, mode)
+    src = _no_larger(n, src, index, -1)
+    if "scatter_reduce" in n.op:
+        return _combined(n, self, index, src, axis, reduce, include_self)
+    mode = "add" if "scatter_add" in n.op else _MODES.get(reduce)
+    if mode is None:
+        raise n.malformed(f"argument 'reduce': {reduce!r}")
+    return put(n, self, index, src, axis, mode)
+
+
+def _combined(n, x, index, source, axis, reduce, include_self):
+    """What lies at the same place combined, with the element of x that is there or without."""
+    n.words(reduce, "reduce", ("sum", "prod", "amax", "amin", "mean"))
+    source = n.cast(source, x.dtype)
+    made = x
+    if not include_self:
+        low, high = limits(x.dtype) if x.dtype != "bool" else (False, True)
+        first = n.value({"prod": 1, "amax": low, "amin": high}.get(reduce, 0), x.dtype)
+        made = put(n, x, index, n.b.broadcast(first, index.shape), axis)
+    made = put(n, made, index, source, axis, "add" if reduce == "mean" else _MODES[reduce])
+    if reduce != "mean":
+        return made
+    ones = n.b.constant(n.b.full(x.shape, 1, "i64"))
+    if not include_self:
+        ones = put(n, ones, index, n.b.full(index.shape, 0, "i64"), axis)
+    counts = put(n, ones, index, n.b.full(index.shape, 1, "i64"), axis, "add")
+    if x.dtype in FLOATS:
+        return shaped(made / n.cast(counts, x.dtype), x.shape)
+    counts = n.cast(counts, x.dtype)
+    rest = n.b.remainder(made, counts)
+    return shaped((made - rest) / counts, x.shape)
 
 
 def put(n, x, index, source, axis, mode="set"):
@@ -122,8 +166,12 @@ def _rows(n, x, axis, index, source, mode, alpha=1):
 
 @op("index_copy.default", "index_add.default", "index_fill.int_Scalar", "index_fill.int_Tensor", "index_reduce.default")
 def index_put_along(n, self, dim, index, source=None, value=None, alpha=1, reduce=None, include_self=True):
-    if "index_reduce" in n.op and (not include_self or reduce not in ("prod", "amax", "amin")):
-        raise n.error(f"{reduce!r} with include_self={include_self}", "reduce")
+    if "index_reduce" in n.op:
+        axis = n.axis(dim, self.rank, "dim")
+        index = _places(n, index, self.shape[axis])
+        form = tuple(index.shape[0] if i == axis else 1 for i in range(self.rank))
+        index = n.b.broadcast(n.b.reshape_to(index, form), source.shape)
+        return _combined(n, self, index, source, axis, reduce, include_self)
     mode = "add" if "index_add" in n.op else _MODES[reduce]
     source = n.value(value, self.dtype) if source is None else source
     return _rows(n, self, n.axis(dim, self.rank, "dim"), index, source, mode, alpha)
@@ -253,3 +301,33 @@ def one_hot(n, self, num_classes=-1):
     if n.integer(num_classes, "num_classes") < 1:
         raise n.error("the number of classes is computed", "num_classes")
     return n.cast(n.b.eq(n.b.unsqueeze(self, self.rank), n.b.known(n.arange(num_classes))), "i64")
+
+
+@op("masked_scatter.default")
+def masked_scatter(n, self, mask, source):
+    shape = broadcast_shape(self, mask)
+    x, hit = n.b.broadcast(self, shape), n.b.broadcast(mask, shape)
+    count = sz.product(source.shape)
+    if count == 0:
+        return x
+    flat = n.b.reshape_to(hit, (sz.product(shape),))
+    places = n.b.cumsum(n.cast(flat, "i64"), axis=0) - n.value(1, "i64")
+    places = n.b.where(flat, places, n.value(0, "i64"))
+    picked = n.b.gather(n.b.reshape_to(n.cast(source, x.dtype), (count,)), shaped(places, flat.shape), axis=0)
+    return shaped(n.b.where(hit, n.b.reshape_to(shaped(picked, flat.shape), shape), x), shape)
+
+
+@op("take.default")
+def take(n, self, index):
+    count = sz.product(self.shape)
+    flat = n.b.reshape_to(self, (count,))
+    return shaped(n.b.gather(flat, _places(n, index, count), axis=0), index.shape)
+
+
+@op("put.default")
+def put_at(n, self, index, source, accumulate=False):
+    count, size = sz.product(self.shape), sz.product(index.shape)
+    places = n.b.reshape_to(_places(n, index, count), (size,))
+    made = put(n, n.b.reshape_to(self, (count,)), places, n.b.reshape_to(source, (size,)), 0,
+               "add" if accumulate else "set")
+    return n.b.reshape_to(made, self.shape)

@@ -1,6 +1,6 @@
-"""Losses of classes."""
+"""Losses of classes and of pairs."""
 
-from ..importing.shaping import shaped
+from ..importing.shaping import broadcast_shape, shaped
 from .node import op
 from .shapes import permuted
 
@@ -9,7 +9,7 @@ from .shapes import permuted
 def cross_entropy(n, self, target, weight=None, reduction=1, ignore_index=-100, label_smoothing=0.0):
     logits = n.b.log_softmax(self, axis=0 if self.rank == 1 else 1)
     if target.shape == self.shape and target.dtype == self.dtype:
-        raise n.error("probabilities of classes", "target")
+        return _of_probabilities(n, shaped(logits, self.shape), target, weight, reduction, label_smoothing)
     loss, weights = _picked(n, shaped(logits, self.shape), target, weight, ignore_index)
     made = _reduced(n, loss, weights, reduction)
     if not label_smoothing:
@@ -54,3 +54,81 @@ def _reduced(n, loss, weights, reduction):
 
 def _sum(n, x):
     return shaped(n.b.sum(x, axis=list(range(x.rank)), keep_dims=False), ()) if x.rank else x
+
+
+def _of_probabilities(n, logs, target, weight, reduction, smoothing):
+    axis = 0 if logs.rank == 1 else 1
+    if smoothing:
+        target = target * (1 - smoothing) + smoothing / n.known_size(logs, axis)
+    terms = logs * target
+    if weight is not None:
+        terms = terms * n.b.reshape_to(weight, tuple(logs.shape[axis] if i == axis else 1 for i in range(logs.rank)))
+    sizes = tuple(one for i, one in enumerate(logs.shape) if i != axis)
+    rows = n.b.neg(shaped(n.b.sum(terms, axis=[axis], keep_dims=False), sizes))
+    return rows if reduction == 0 else _sum(n, rows) if reduction == 2 else _mean(n, rows)
+
+
+def _mean(n, x):
+    return shaped(n.b.mean(x, axis=list(range(x.rank)), keep_dims=False), ()) if x.rank else x
+
+
+def _whole(n, x, shape, reduction):
+    """Each loss, their mean (1) or their sum (2)."""
+    x = shaped(x, shape)
+    return x if reduction == 0 else _mean(n, x) if reduction == 1 else _sum(n, x)
+
+
+@op("binary_cross_entropy.default")
+def binary_cross_entropy(n, self, target, weight=None, reduction=1):
+    least = n.b.number(-100, self.dtype)  # as PyTorch: the logarithm of 0
+    yes = n.b.maximum(n.b.log(self), least)
+    no = n.b.maximum(n.b.log1p(n.b.neg(self)), least)
+    made = (target - 1.0) * no - target * yes
+    return _whole(n, made if weight is None else made * weight, self.shape, reduction)
+
+
+@op("binary_cross_entropy_with_logits.default")
+def binary_cross_entropy_with_logits(n, self, target, weight=None, pos_weight=None, reduction=1):
+    no = n.b.softplus(self)  # -log(1 - p); -log(p) is that of -x
+    yes = n.b.softplus(n.b.neg(self))
+    made = (1.0 - target) * no + target * (yes if pos_weight is None else yes * pos_weight)
+    return _whole(n, made if weight is None else made * weight, self.shape, reduction)
+
+
+@op("kl_div.default")
+def kl_div(n, self, target, reduction=1, log_target=False):
+    if log_target:
+        made = n.b.exp(target) * (target - self)
+    else:
+        zero = n.b.number(0, target.dtype)
+        own = n.b.where(n.b.eq(target, zero), zero, target * n.b.log(target))
+        made = own - target * self
+    return _whole(n, made, broadcast_shape(self, target), reduction)
+
+
+@op("soft_margin_loss.default")
+def soft_margin(n, self, target, reduction=1):
+    return _whole(n, n.b.log1p(n.b.exp(n.b.neg(target * self))), broadcast_shape(self, target), reduction)
+
+
+@op("hinge_embedding_loss.default")
+def hinge(n, self, target, margin=1.0, reduction=1):
+    target = n.value(target, self.dtype)
+    zero, shape = n.b.number(0, self.dtype), broadcast_shape(self, target)
+    far = n.b.where(n.b.ne(target, n.value(1, target.dtype)), n.b.maximum(float(margin) - self, zero), zero)
+    near = n.b.where(n.b.ne(target, n.value(-1, target.dtype)), self, zero)
+    return _whole(n, far + near, shape, reduction)
+
+
+@op("margin_ranking_loss.default")
+def margin_ranking(n, input1, input2, target, margin=0.0, reduction=1):
+    made = n.b.neg(n.value(target, input1.dtype)) * (input1 - input2) + float(margin)
+    return _whole(n, n.b.maximum(made, n.b.number(0, made.dtype)), made.shape, reduction)
+
+
+@op("poisson_nll_loss.default")
+def poisson(n, input, target, log_input, full, eps, reduction):
+    if full:
+        raise n.error("is not supported", "full")
+    made = n.b.exp(input) - target * input if log_input else input - target * n.b.log(input + float(eps))
+    return _whole(n, made, broadcast_shape(input, target), reduction)

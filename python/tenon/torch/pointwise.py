@@ -17,8 +17,13 @@ _FUNCTIONS = {
     "ceil": "ceil", "trunc": "trunc", "fix": "trunc", "sign": "sign", "sgn": "sign", "reciprocal": "reciprocal",
     "sigmoid": "sigmoid", "relu": "relu", "relu6": "relu6", "silu": "silu", "mish": "mish", "hardsigmoid":
     "hardsigmoid", "hardswish": "hardswish", "lgamma": "lgamma", "digamma": "digamma", "square": "square",
+    "absolute": "abs", "negative": "neg", "arcsin": "asin", "arccos": "acos", "arctan": "atan", "arcsinh": "asinh",
+    "arccosh": "acosh", "arctanh": "atanh", "special_expit": "sigmoid", "special_erf": "erf", "special_erfc": "erfc",
+    "special_erfinv": "erfinv", "special_exp2": "exp2", "special_expm1": "expm1", "special_log1p": "log1p",
+    "special_gammaln": "lgamma", "special_digamma": "digamma", "special_psi": "digamma",
 }
-_OF_WHOLE = {"abs", "neg", "floor", "ceil", "trunc", "fix", "sign", "sgn", "relu", "relu6", "square"}  # keep integers
+_OF_WHOLE = {"absolute", "negative", "abs", "neg", "floor", "ceil", "trunc", "fix", "sign", "sgn", "relu", "relu6",
+             "square"}  # keep integers
 
 
 @op(*(f"{name}.default" for name in _FUNCTIONS))
@@ -27,8 +32,8 @@ def function(n, self):
     if name in _OF_WHOLE and self.dtype not in FLOATS and self.dtype != "c64":
         if name in ("floor", "ceil", "trunc", "fix"):
             return self
-        if name in ("sign", "sgn", "abs") and (self.dtype[0] == "u" or self.dtype == "bool"):
-            return self if name == "abs" else n.cast(n.cast(self, "bool"), self.dtype)
+        if name in ("sign", "sgn", "abs", "absolute") and (self.dtype[0] == "u" or self.dtype == "bool"):
+            return self if name.startswith("abs") else n.cast(n.cast(self, "bool"), self.dtype)
         if name == "relu6":
             return n.b.clamp(self, min=0.0, max=6.0)
     x = self if self.dtype == "c64" else n.cast(self, n.dtype)  # abs of complex numbers is real
@@ -207,13 +212,15 @@ def shift(n, self, other):
 
 
 _COMPARE = ("eq", "ne", "lt", "le", "gt", "ge")
+_LONGER = {"not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge"}
 
 
-@op(*(f"{name}.{form}" for name in _COMPARE for form in ("Tensor", "Scalar")))
+@op(*(f"{name}.{form}" for name in (*_COMPARE, *_LONGER) for form in ("Tensor", "Scalar")))
 def compare(n, self, other):
     dtype = common_type(self, other)
     a, b = operands(n, self, other, dtype=dtype)
-    return shaped(getattr(n.b, n.op.split(".")[1].rstrip("_"))(a, b), broadcast_shape(a, b))
+    name = n.op.split(".")[1].rstrip("_")
+    return shaped(getattr(n.b, _LONGER.get(name, name))(a, b), broadcast_shape(a, b))
 
 
 @op("where.self", "where.ScalarOther", "where.ScalarSelf", "where.Scalar")
@@ -382,7 +389,7 @@ def clone(n, self, memory_format=None):
 
 
 @op("contiguous.default")
-@op("alias.default", "detach.default", "lift_fresh.default", view=True)
+@op("alias.default", "detach.default", "lift_fresh.default", "positive.default", view=True)
 def same(n, self, memory_format=None):
     return self
 
@@ -408,3 +415,114 @@ def fill(n, self, value):
 @op("zero.default")
 def zero(n, self):
     return n.b.full(self.shape, 0, self.dtype)
+
+
+# Made of others
+
+
+@op("deg2rad.default", "rad2deg.default")
+def turned(n, self):
+    return n.cast(self, n.dtype) * (math.pi / 180 if "deg2rad" in n.op else 180 / math.pi)
+
+
+@op("isposinf.default", "isneginf.default")
+def infinite(n, self):
+    if self.dtype not in FLOATS:
+        return n.b.full(self.shape, False, "bool")
+    return n.b.eq(self, n.b.number(math.inf if "pos" in n.op else -math.inf, self.dtype))
+
+
+@op("sinc.default", "special_sinc.default")
+def sinc(n, self):
+    x = n.cast(self, n.dtype) * math.pi
+    is_zero = n.b.eq(x, n.b.number(0, x.dtype))
+    safe = n.b.where(is_zero, n.b.number(1, x.dtype), x)
+    return shaped(n.b.where(is_zero, n.b.number(1, x.dtype), n.b.sin(safe) / safe), self.shape)
+
+
+@op("logit.default", "special_logit.default")
+def logit(n, self, eps=None):
+    x = n.cast(self, n.dtype)
+    x = x if eps is None else shaped(n.b.clamp(x, min=float(eps), max=1 - float(eps)), x.shape)
+    return n.b.log(x / (n.value(1, x.dtype) - x))
+
+
+@op("heaviside.default")
+def heaviside(n, self, values):
+    a, b = operands(n, self, values)
+    zero = n.b.number(0, a.dtype)
+    step = n.b.where(n.b.gt(a, zero), n.b.number(1, a.dtype), zero)
+    step = n.b.where(n.b.is_nan(a), zero, step) if a.dtype in FLOATS else step
+    return shaped(n.b.where(n.b.eq(a, zero), b, step), broadcast_shape(a, b))
+
+
+@op("xlogy.Tensor", "xlogy.Scalar_Other", "xlogy.Scalar_Self", "special_xlogy.default", "special_xlogy.other_scalar",
+    "special_xlogy.self_scalar", "special_xlog1py.default", "special_xlog1py.other_scalar",
+    "special_xlog1py.self_scalar")
+def xlogy(n, self, other):
+    """x log(y), which is 0 where x is 0 and y any number."""
+    a, b = operands(n, self, other)
+    made = a * (n.b.log1p(b) if "log1p" in n.op else n.b.log(b))
+    zero = n.b.number(0, a.dtype)
+    made = n.b.where(n.b.eq(a, zero), zero, made)
+    return shaped(n.b.where(n.b.is_nan(b), b, made), broadcast_shape(a, b))
+
+
+@op("special_entr.default")
+def entropy(n, self):
+    """-x log(x), 0 of 0, -inf below."""
+    x = n.cast(self, n.dtype)
+    zero = n.b.number(0, x.dtype)
+    made = n.b.where(n.b.eq(x, zero), zero, n.b.neg(x * n.b.log(n.b.abs(x))))
+    return shaped(n.b.where(n.b.lt(x, zero), n.b.number(-math.inf, x.dtype), made), x.shape)
+
+
+@op("special_ndtr.default")
+def normal_distribution(n, self):
+    x = n.cast(self, n.dtype)
+    return n.b.erfc(x * -math.sqrt(0.5)) * 0.5
+
+
+@op("logaddexp2.default")
+def logaddexp2(n, self, other):
+    a, b = operands(n, self, other)
+    top, apart = n.b.maximum(a, b), n.b.neg(n.b.abs(a - b))
+    made = top + n.b.log1p(n.b.exp2(apart)) / math.log(2)
+    return shaped(n.b.where(n.b.eq(a, b), a + 1.0, made), broadcast_shape(a, b))  # inf - inf is no number
+
+
+@op("ldexp.Tensor")
+def ldexp(n, self, other):
+    a, b = operands(n, self, other)
+    return shaped(a * n.b.exp2(b), broadcast_shape(a, b))
+
+
+@op("float_power.Tensor_Tensor", "float_power.Tensor_Scalar", "float_power.Scalar")
+def float_power(n, self, exponent):
+    a, b = operands(n, self, exponent)
+    return shaped(n.b.pow(a, b), broadcast_shape(a, b))
+
+
+@op("isclose.default")
+def isclose(n, self, other, rtol=1e-5, atol=1e-8, equal_nan=False):
+    dtype = common_type(self, other)
+    a, b = operands(n, self, other, dtype=dtype)
+    shape, same = broadcast_shape(a, b), n.b.eq(a, b)
+    if dtype == "bool":
+        return shaped(same, shape)
+    if equal_nan and dtype in FLOATS:
+        same = n.b.logical_or(same, n.b.logical_and(n.b.is_nan(a), n.b.is_nan(b)))
+    a, b = (one if dtype in FLOATS else n.cast(one, "f64") for one in (a, b))
+    apart, allowed = n.b.abs(a - b), n.b.abs(b) * float(rtol) + float(atol)
+    near = n.b.logical_and(n.b.is_finite(apart), n.b.le(apart, allowed))
+    return shaped(n.b.logical_or(same, near), shape)
+
+
+@op("isin.Tensor_Tensor", "isin.Tensor_Scalar", "isin.Scalar_Tensor")
+def isin(n, elements=None, test_elements=None, element=None, test_element=None, assume_unique=False, invert=False):
+    some = elements if element is None else element
+    tests = test_elements if test_element is None else test_element
+    a, b = operands(n, some, tests, dtype=common_type(some, tests))
+    flat = n.b.reshape_to(b, (sz.product(b.shape),))
+    hit = n.b.any(n.b.eq(n.b.unsqueeze(a, a.rank), flat), axis=[a.rank], keep_dims=False)
+    return shaped(n.b.logical_not(hit) if invert else hit, a.shape)

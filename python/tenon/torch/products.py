@@ -199,14 +199,99 @@ def _conv_transpose(n, x, w, bias, strides, dilations, pads, extra, groups):
 @op("cdist.default", "_cdist_forward.default")
 def cdist(n, x1, x2, p=2.0, compute_mode=None):
     apart = n.b.abs(n.b.unsqueeze(x1, x1.rank - 1) - n.b.unsqueeze(x2, x2.rank - 2))
-    axes = [apart.rank - 1]
+    return _distance(n, apart, p, [apart.rank - 1])
+
+
+@op("pdist.default", "_pdist_forward.default")
+def pdist(n, self, p=2.0):
+    first, second = np.triu_indices(n.known_size(self, 0), 1)
+    a, b = (n.b.gather(self, n.b.known(one.astype(np.int64)), axis=0) for one in (first, second))
+    if p == 0:
+        made = n.b.sum(n.cast(n.b.ne(a, b), self.dtype), axis=[1], keep_dims=False)
+    else:
+        made = _distance(n, n.b.abs(a - b), p, [1])
+    return shaped(made, first.shape)
+
+
+def _distance(n, apart, p, axes, keepdim=False):
     if p == math.inf:
-        return n.b.max(apart, axis=axes, keep_dims=False)
+        return n.b.max(apart, axis=axes, keep_dims=keepdim)
     if p == 2:
-        return n.b.sqrt(n.b.sum(n.b.square(apart), axis=axes, keep_dims=False))
+        return n.b.sqrt(n.b.sum(n.b.square(apart), axis=axes, keep_dims=keepdim))
     if p <= 0:
         raise n.error(f"{p}", "p")
-    return n.b.pow(n.b.sum(n.b.pow(apart, float(p)), axis=axes, keep_dims=False), 1 / p)
+    return n.b.pow(n.b.sum(n.b.pow(apart, float(p)), axis=axes, keep_dims=keepdim), 1 / p)
+
+
+@op("pairwise_distance.default")
+def pairwise_distance(n, x1, x2, p=2.0, eps=1e-6, keepdim=False):
+    apart = n.b.abs(n.cast(x1, n.dtype) - n.cast(x2, n.dtype) + float(eps))
+    return _distance(n, apart, p, [apart.rank - 1], keepdim)
+
+
+@op("dist.default")
+def dist(n, self, other, p=2):
+    apart = n.b.abs(self - other)
+    return _distance(n, apart, p, list(range(apart.rank))) if apart.rank else apart
+
+
+@op("vdot.default", "inner.default")
+def inner(n, self, other):
+    a, b = n.cast(self, n.dtype), n.cast(other, n.dtype)
+    if "vdot" in n.op and a.dtype == "c64":
+        raise n.error("of complex numbers")
+    if not a.rank or not b.rank:
+        return a * b
+    turned = b if b.rank == 1 else permuted(n, n.b.reshape_to(b, (sz.product(b.shape[:-1]), b.shape[-1])), [1, 0])
+    return n.b.reshape_to(multiplied(n, a, turned), (*a.shape[:-1], *b.shape[:-1]))
+
+
+@op("addr.default", "addbmm.default")
+def added(n, self, vec1=None, vec2=None, batch1=None, batch2=None, beta=1, alpha=1):
+    if vec1 is not None:
+        made = n.b.unsqueeze(n.cast(vec1, n.dtype), 1) * n.cast(vec2, n.dtype)
+    else:
+        made = n.b.sum(multiplied(n, batch1, batch2), axis=[0], keep_dims=False)
+    made = made if alpha == 1 else made * n.value(alpha, made.dtype)
+    if beta == 0:
+        return made
+    return made + (n.cast(self, n.dtype) if beta == 1 else n.cast(self, n.dtype) * n.value(beta, n.dtype))
+
+
+@op("kron.default")
+def kron(n, self, other):
+    a, b = n.cast(self, n.dtype), n.cast(other, n.dtype)
+    rank = max(a.rank, b.rank)
+    first, second = ((1,) * (rank - one.rank) + one.shape for one in (a, b))
+    spread = [size for one in first for size in (one, 1)], [size for one in second for size in (1, one)]
+    made = n.b.reshape_to(a, tuple(spread[0])) * n.b.reshape_to(b, tuple(spread[1]))
+    return n.b.reshape_to(made, tuple(sz.mul(one, two) for one, two in zip(first, second)))
+
+
+@op("linalg_matrix_power.default", "matrix_power.default")
+def matrix_power(n, self, n_):
+    power = n.integer(n_, "n")
+    if power < 0 or power > 2**16:
+        raise n.error(f"{power}", "n")
+    if not power:
+        size = n.known_size(self, self.rank - 1)
+        n.arange(size, size)
+        return n.b.broadcast(n.cast(n.b.known(np.eye(size, dtype=np.float32)), self.dtype), self.shape)
+    made, square = None, self
+    while power:
+        if power & 1:
+            made = square if made is None else multiplied(n, made, square)
+        power >>= 1
+        square = multiplied(n, square, square) if power else square
+    return made
+
+
+@op("linalg_multi_dot.default", "chain_matmul.default")
+def multi_dot(n, tensors=None, matrices=None):
+    first, *rest = tensors if matrices is None else matrices
+    for one in rest:
+        first = multiplied(n, first, one)
+    return first
 
 
 @op("cross.default", "linalg_cross.default")

@@ -5,6 +5,7 @@ from ..importing import sizes as sz
 from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS, limits
 from .node import op, refuse
+from .shapes import permuted
 
 refuse("its result's size depends on values", "unique_consecutive.default", "_unique2.default")
 
@@ -63,10 +64,19 @@ def _place(n, x, axes, keepdim, is_max):
 
 @op("cummax.default", "cummin.default")
 def running_extreme(n, self, dim):
-    if n.wants(1):
-        raise n.error("the places of running extremes are not computed")
-    function = n.b.cummax if "cummax" in n.op else n.b.cummin
-    return shaped(function(self, axis=n.axis(dim, self.rank, "dim")), self.shape) if self.rank else self, None
+    if not self.rank:
+        return self, n.b.full((), 0, "i64")
+    axis = n.axis(dim, self.rank, "dim")
+    made = shaped((n.b.cummax if "cummax" in n.op else n.b.cummin)(self, axis=axis), self.shape)
+    if not n.wants(1):
+        return made, None
+    # the last place up to here whose element is the extreme; of what has no number, the last of these
+    hit = n.b.eq(self, made)
+    hit = n.b.logical_or(hit, n.b.is_nan(self)) if self.dtype in FLOATS else hit
+    form = tuple(one if i == axis else 1 for i, one in enumerate(self.shape))
+    places = n.b.reshape_to(n.b.iota(self.shape[axis]), form)
+    places = shaped(n.b.where(hit, places, n.b.number(0, "i64")), self.shape)
+    return made, shaped(n.b.cummax(places, axis=axis), self.shape)
 
 
 @op("argmax.default", "argmin.default")
@@ -193,3 +203,130 @@ def searchsorted(n, self=None, boundaries=None, sorted_sequence=None, out_int32=
         raise n.error(f"several rows of edges: {edges!r}")
     dtype = edges.dtype if edges.dtype in FLOATS else self.dtype
     return n.b.searchsorted(n.cast(edges, dtype), n.cast(self, dtype), right=bool(right))
+
+
+@op("msort.default")
+def msort(n, self):
+    return _taken(n, self, n.b.argsort(self, axis=0, descending=False), 0, self.shape)[0] if self.rank else self
+
+
+@op("kthvalue.default")
+def kthvalue(n, self, k, dim=-1, keepdim=False):
+    if not self.rank:
+        return self, n.b.full((), 0, "i64")
+    axis, count = n.axis(dim, self.rank, "dim"), n.integer(k, "k")
+    if isinstance(self.shape[axis], int) and not 1 <= count <= self.shape[axis]:
+        raise n.malformed(f"argument 'k': {count} of axis {axis} of {self!r}")
+    return _at_rank(n, self, axis, count - 1, keepdim)
+
+
+def _at_rank(n, x, axis, rank, keepdim):
+    """(the element with so many before it in ascending order, its place)"""
+    order = n.b.argsort(x, axis=axis, descending=False)
+    made = _taken(n, x, sliced(n, order, axis, rank, rank + 1, 1), axis, kept(x, [axis], True))
+    return tuple(n.b.reshape_to(one, kept(x, [axis], keepdim)) for one in made)
+
+
+@op("median.dim", "median.default", "nanmedian.dim", "nanmedian.default")
+def median(n, self, dim=None, keepdim=False):
+    """The lower of two; of elements among which some are no numbers, one of these, or with `nan` the others' median."""
+    x = n.b.reshape_to(self, (sz.product(self.shape),)) if dim is None or not self.rank else self
+    axis = n.axis(dim if self.rank and dim is not None else 0, x.rank, "dim")
+    size, skips = n.known_size(x, axis), "nanmedian" in n.op
+    if not size:
+        if dim is None and x.dtype in FLOATS:
+            return n.b.full((), float("nan"), x.dtype)
+        raise n.malformed(f"the median of no elements of {self!r}")
+    sizes = () if not self.rank else kept(x, [axis], keepdim)
+    is_nan = n.b.is_nan(x) if x.dtype in FLOATS else None
+    order = n.b.argsort(x, axis=axis, descending=False)
+    if skips and is_nan is not None:
+        count = n.b.sum(n.cast(n.b.logical_not(is_nan), "i64"), axis=[axis], keep_dims=True)
+        rank = n.b.maximum(count - n.value(1, "i64"), n.value(0, "i64")) / n.value(2, "i64")
+        places = n.b.take_along(order, n.cast(rank, "i64"), axis=axis)
+    else:
+        places = sliced(n, order, axis, (size - 1) // 2, (size - 1) // 2 + 1, 1)
+    places = n.cast(places, "i64")
+    if is_nan is not None and not skips:
+        first = n.b.argmax(n.cast(is_nan, "u8"), axis=axis, keep_dims=True, dtype="i64")
+        places = n.b.where(n.b.any(is_nan, axis=[axis], keep_dims=True), first, places)
+    values, places = _taken(n, x, places, axis, kept(x, [axis], True))
+    values, places = n.b.reshape_to(values, sizes), n.b.reshape_to(places, sizes)
+    return values if dim is None else (values, places)
+
+
+@op("quantile.scalar", "quantile.default")
+def quantile(n, self, q, dim=None, keepdim=False, interpolation="linear"):
+    n.words(interpolation, "interpolation", ("linear", "lower", "higher", "nearest", "midpoint"))
+    x = n.b.reshape_to(self, (sz.product(self.shape),)) if dim is None else self
+    axis = n.axis(0 if dim is None else dim, x.rank, "dim")
+    size = n.known_size(x, axis)
+    if not size:
+        raise n.malformed(f"quantiles of no elements of {self!r}")
+    sizes = kept(self, n.axes(dim, self.rank), keepdim) if self.rank else ()
+    rows = permuted(n, x, [*(i for i in range(x.rank) if i != axis), axis])
+    order = n.b.argsort(rows, axis=x.rank - 1, descending=False)
+    ordered = n.b.take_along(rows, order, axis=x.rank - 1)
+    at = n.cast(n.value(q, x.dtype), "f64") * float(size - 1)  # PyTorch: a rank in double precision
+    at = n.b.round(at) if interpolation == "nearest" else at
+    below, above = n.b.floor(at), n.b.ceil(at)
+    low, high = (n.b.gather(ordered, n.cast(one, "i64"), axis=x.rank - 1) for one in (below, above))
+    weight = {"lower": 0.0, "nearest": 0.0, "higher": 1.0, "midpoint": 0.5}.get(interpolation)
+    part = n.value(weight, x.dtype) if weight is not None else n.cast(at - below, x.dtype)
+    made = n.b.where(n.b.eq(low, high), low, low + (high - low) * part)  # infinities have no difference
+    nans = n.b.any(n.b.is_nan(rows), axis=[x.rank - 1], keep_dims=at.rank > 0)
+    made = n.b.where(nans, n.b.number(float("nan"), x.dtype), made)
+    if not at.rank:
+        return n.b.reshape_to(shaped(made, rows.shape[:-1]), sizes)
+    made = permuted(n, shaped(made, (*rows.shape[:-1], *at.shape)), [x.rank - 1, *range(x.rank - 1)])
+    return n.b.reshape_to(made, (*at.shape, *sizes))
+
+
+@op("nansum.default", "nanmean.default")
+def without_nans(n, self, dim=None, keepdim=False, dtype=None):
+    axes, wide = n.axes(dim, self.rank), n.cast(self, n.dtype)
+    if wide.dtype not in FLOATS:
+        return reduced(n, n.b.sum, wide, axes, keepdim)
+    is_nan = n.b.is_nan(wide)
+    made = reduced(n, n.b.sum, n.b.where(is_nan, n.b.number(0, wide.dtype), wide), axes, keepdim)
+    if "nansum" in n.op:
+        return made
+    return made / reduced(n, n.b.sum, n.cast(n.b.logical_not(is_nan), wide.dtype), axes, keepdim)
+
+
+@op("count_nonzero.default", "count_nonzero.dim_IntList")
+def count_nonzero(n, self, dim=None):
+    return reduced(n, n.b.sum, n.cast(n.cast(self, "bool"), "i64"), n.axes(dim, self.rank), False)
+
+
+@op("trace.default")
+def trace(n, self):
+    rows, columns = n.known_size(self, 0), n.known_size(self, 1)
+    flat = n.b.reshape_to(self, (rows * columns,))
+    picked = n.b.gather(flat, n.b.known(n.arange(min(rows, columns)) * (columns + 1)), axis=0)
+    return shaped(n.b.sum(n.cast(picked, n.dtype), axis=[0], keep_dims=False), ())
+
+
+@op("histc.default")
+def histc(n, self, bins=100, min=0, max=0):
+    """How many elements lie in each of equal parts of [min, max]; of that of the elements where both are the same."""
+    count = n.integer(bins, "bins")
+    if count < 1 or count > 2**20 or not min <= max:
+        raise n.malformed(f"{count} parts of [{min}, {max}]")
+    x = n.b.reshape_to(self, (sz.product(self.shape),))
+    zeros = n.b.full((count,), 0, x.dtype)
+    if x.shape[0] == 0:
+        return zeros
+    low, high = n.value(float(min), x.dtype), n.value(float(max), x.dtype)
+    if min == max:
+        if not isinstance(x.shape[0], int):
+            raise n.not_known(f"the range of {self!r}, which may be empty: give `min` and `max`, or `shapes`")
+        low, high = (one(x, axis=[0], keep_dims=False) for one in (n.b.min, n.b.max))
+        is_one = n.b.eq(low, high)
+        low, high = n.b.where(is_one, low - 1.0, low), n.b.where(is_one, high + 1.0, high)
+    inside = n.b.logical_and(n.b.ge(x, low), n.b.le(x, high))
+    place = n.b.where(inside, (x - low) * float(count) / (high - low), n.b.number(0, x.dtype))
+    place = n.b.minimum(n.cast(place, "i64"), n.value(count - 1, "i64"))
+    made = n.b.scatter(n.b.constant(zeros), shaped(place, x.shape), shaped(n.cast(inside, x.dtype), x.shape), axis=0,
+                       mode="add")
+    return shaped(made, (count,))

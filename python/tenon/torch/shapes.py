@@ -42,6 +42,11 @@ def view_as_type(n, self, dtype):
     raise n.error("the bits as another type", "dtype")
 
 
+@op("ravel.default")
+def ravel(n, self):
+    return n.b.reshape_to(self, (sz.product(self.shape),))
+
+
 @op("flatten.using_ints")
 def flatten(n, self, start_dim=0, end_dim=-1):
     if not self.rank:
@@ -75,8 +80,8 @@ def expand(n, self, size=None, implicit=False, other=None):
     return n.b.broadcast(self, tuple(h if one == -1 or one == h else one for one, h in zip(size, have)))
 
 
-@op("permute.default", "t.default", "transpose.int", "movedim.int", "numpy_T.default", "mT.default", "swapaxes.default",
-    "adjoint.default", view=True)
+@op("permute.default", "t.default", "transpose.int", "movedim.int", "moveaxis.int", "numpy_T.default", "mT.default",
+    "swapaxes.default", "swapdims.default", "adjoint.default", view=True)
 def permute(n, self, dims=None, dim0=None, dim1=None, source=None, destination=None, axis0=None, axis1=None):
     order = list(range(self.rank))
     if dims is not None:
@@ -213,7 +218,7 @@ def unbind(n, self, dim=0):
 
 
 @op("diagonal.default", view=True)
-def diagonal(n, self, offset=0, dim1=0, dim2=1):
+def diagonal_(n, self, offset=0, dim1=0, dim2=1):
     first, second = n.axis(dim1, self.rank, "dim1"), n.axis(dim2, self.rank, "dim2")
     rest = [i for i in range(self.rank) if i not in (first, second)]
     rows, columns = n.known_size(self, first), n.known_size(self, second)
@@ -252,12 +257,16 @@ def stack(n, tensors, dim=0):
     return joined(n, parts, axis)
 
 
-@op("hstack.default", "vstack.default", "column_stack.default")
+@op("hstack.default", "vstack.default", "dstack.default", "column_stack.default")
 def side_by_side(n, tensors):
     name = n.op.split(".")[1]
     parts = [n.cast(one, n.dtype) for one in tensors]
     if name == "vstack":
         parts = [n.b.reshape_to(one, (1,) * (2 - one.rank) + one.shape) for one in parts]
+    elif name == "dstack":
+        parts = [n.b.reshape_to(one, (1,) * (2 - one.rank) + one.shape) if one.rank < 2 else one for one in parts]
+        parts = [n.b.reshape_to(one, (*one.shape, 1)) if one.rank == 2 else one for one in parts]
+        return joined(n, parts, 2)
     elif name == "column_stack":
         parts = [n.b.reshape_to(one, one.shape + (1,) * (2 - one.rank)) for one in parts]
     else:
@@ -268,13 +277,39 @@ def side_by_side(n, tensors):
 @op("diag_embed.default")
 def diag_embed(n, self, offset=0, dim1=-2, dim2=-1):
     axes = [n.axis(dim1, self.rank + 1, "dim1"), n.axis(dim2, self.rank + 1, "dim2")]
-    if offset or axes != [self.rank - 1, self.rank]:
-        raise n.error(f"{offset}, or axes other than the last two", "offset")
-    size = self.shape[-1]
+    if axes[0] == axes[1]:
+        raise n.malformed(f"argument 'dim1': {dim1}, which is 'dim2'")
+    made = on_diagonal(n, self, n.integer(offset, "offset"))
+    rest = [i for i in range(made.rank) if i not in axes]
+    order = [axes.index(i) + made.rank - 2 if i in axes else rest.index(i) for i in range(made.rank)]
+    return permuted(n, made, order)
+
+
+def on_diagonal(n, x, offset):
+    """Matrices whose diagonal, so far right of the main one, is the last axis of x."""
+    rest, size = x.shape[:-1], sz.add(x.shape[-1], abs(offset))
     places = n.b.iota(size)
-    hit = n.b.eq(n.b.unsqueeze(places, 1), places)
-    made = n.b.where(hit, n.b.unsqueeze(self, self.rank - 1), n.b.number(0, self.dtype))
-    return shaped(made, (*self.shape, size))
+    hit = n.b.eq(n.b.unsqueeze(places, 1) + n.value(offset, "i64"), places)
+    if offset:
+        x = shaped(padded(n, x, [0] * x.rank, [0] * (x.rank - 1) + [abs(offset)], "constant", None), (*rest, size))
+    along = n.b.unsqueeze(x, x.rank if offset >= 0 else x.rank - 1)
+    return shaped(n.b.where(hit, along, n.b.number(0, x.dtype)), (*rest, size, size))
+
+
+@op("diag.default", "diagflat.default")
+def diag(n, self, diagonal=0, offset=0):
+    offset = n.integer(diagonal or offset, "offset")
+    if "diagflat" in n.op:
+        return on_diagonal(n, n.b.reshape_to(self, (sz.product(self.shape),)), offset)
+    return on_diagonal(n, self, offset) if self.rank == 1 else diagonal_(n, self, offset)
+
+
+@op("tril_indices.default", "triu_indices.default")
+def triangle_indices(n, row, col, offset=0, **_):
+    rows, columns, offset = n.integer(row, "row"), n.integer(col, "col"), n.integer(offset, "offset")
+    n.arange(rows, columns)
+    made = (np.tril_indices if "tril" in n.op else np.triu_indices)(rows, offset, columns)
+    return n.cast(n.b.known(np.stack(made).astype(np.int64)), n.dtype)
 
 
 # Repeats
@@ -318,6 +353,17 @@ def flip(n, self, dims=None):
     for axis in n.axes(dims, self.rank, "dims") if dims else []:
         self = sliced(n, self, axis, -1, None, -1)
     return self
+
+
+@op("rot90.default")
+def rot90(n, self, k=1, dims=(0, 1)):
+    first, second = (n.axis(one, self.rank, "dims") for one in dims)
+    turns = n.integer(k, "k") % 4
+    for axis in {1: [second], 2: [first, second], 3: [first]}.get(turns, []):
+        self = sliced(n, self, axis, -1, None, -1)
+    order = list(range(self.rank))
+    order[first], order[second] = order[second], order[first]
+    return permuted(n, self, order) if turns % 2 else self
 
 
 @op("roll.default")

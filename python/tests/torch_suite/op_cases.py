@@ -641,6 +641,109 @@ def export(attempt, module, inputs, rng, folder):
     return None
 
 
+# What is composed of other ops: ties, numbers that are none, empty and single elements
+
+_NANS = [0.0, 1.0, 2.0, -1.0, np.nan]
+_INFINITE = [0.0, 1.0, -1.0, np.nan, np.inf, -np.inf]
+case("orders", lambda x: (*torch.kthvalue(x, 3), *torch.kthvalue(x, 1, 1, True), torch.msort(x), *torch.median(x, 1),
+                          torch.nanmedian(x, 1, True)[0], *torch.nanmedian(x, 1)), T("B 5"))
+case("orders_of_ties", lambda x: (torch.kthvalue(x, 3)[0], torch.median(x, 1)[0], torch.nanmedian(x, 1)[0]),
+     T("B 6", values=_NANS))
+case("orders_i", lambda x: (torch.kthvalue(x, 2)[0], torch.median(x, 1)[0], torch.median(x[0])), T("B 4", "i32"),
+     empty=False)
+case("median", lambda x, y: (torch.median(x), torch.nanmedian(x), torch.median(y), *torch.median(x[0, 0], 0)),
+     T("3 4"), T("3 5", values=_NANS))
+case("median_of_none", lambda x: torch.median(x[:0]), T("3 4"))
+case("quantiles", lambda x, q: (torch.quantile(x, 0.3, 1), torch.quantile(x, q, 1), torch.quantile(x, q, 0, True),
+                                torch.quantile(x, 0.75), torch.quantile(x, q[0])), T("4 5"), T("3", low=0, high=1))
+for _mode in ("lower", "higher", "nearest", "midpoint"):
+    case(f"quantiles_{_mode}", lambda x, m=_mode: torch.quantile(x, 0.4, 1, interpolation=m), T("B 6"))
+case("quantiles_of_nans", lambda x: torch.quantile(x, 0.5, 1), T("B 4", values=_INFINITE))
+case("running_places", lambda x: (*x.cummax(1), *x.cummin(0), *x.cummax(0)), T("B 5", values=_NANS))
+case("running_places_i", lambda x: (*x.cummax(1), *x.cummin(1)), T("B 5", "i64"))
+case("without_nans", lambda x: (torch.nansum(x), torch.nansum(x, 1, True), torch.nanmean(x, 1),
+                                torch.nansum(x, (0, 1))), T("B 5", values=_NANS))
+case("counts", lambda x, i: (torch.count_nonzero(x, 1), torch.count_nonzero(x), torch.count_nonzero(i, (0, 1))),
+     T("B 5", values=_NANS), T("B 5", "i32", -1, 2))
+case("trace", lambda x, i: (torch.trace(x), torch.trace(i)), T("3 4"), T("4 2", "i32"))
+case("histogram", lambda x: (torch.histc(x, 5, -1, 2), torch.histc(x, 3, -0.5, 0.5)), T("B 8"))
+case("histogram_of_edges", lambda x: (torch.histc(x, 4, 0, 2), torch.histc(x[:, 0], 1, 0, 1)),
+     T("B 9", values=[0.0, 0.5, 1.0, 1.5, 2.0, 2.5, -0.5, np.nan]))
+case("histogram_of_range", lambda x: (torch.histc(x, 6), torch.histc(x[:1, :1], 3), torch.histc(x[:0], 2)), T("3 5"))
+case("closeness", lambda a, b, i: (torch.isclose(a, b), torch.isclose(a, b, equal_nan=True), torch.isclose(i, i + 1),
+                                   torch.isclose(a, a + 1e-9)), T(values=_INFINITE), T(values=_INFINITE),
+     T(dtype="i64"))
+case("membership", lambda a, b: (torch.isin(a, b), torch.isin(a, 2), torch.isin(a, b, invert=True)), T(dtype="i64"),
+     T("5", "i64"))
+case("infinities", lambda x, i: (torch.isposinf(x), torch.isneginf(x), torch.isposinf(i), +x), T(values=_INFINITE),
+     T(dtype="i32"))
+case("angles", lambda x, i: (torch.deg2rad(x), torch.rad2deg(x), torch.deg2rad(i), torch.sinc(x), torch.sinc(i)),
+     T(values=[0.0, 0.5, 90.0, -2.0]), T(dtype="i64"))
+case("logits", lambda x: (torch.logit(x), torch.logit(x, 0.2), torch.special.ndtr(x), torch.special.expit(x)),
+     T(low=0.05, high=0.95))
+case("logarithms", lambda x, y: (torch.xlogy(x, y), torch.xlogy(x, 2.0), torch.special.xlog1py(x, y), torch.xlogy(2, y),
+                                 torch.special.entr(y)), T(values=[0.0, 1.0, -2.0]), T(values=[0.0, 0.5, np.nan, 3.0]))
+case("steps", lambda x, y: torch.heaviside(x, y), T(values=_INFINITE), T())
+case("powers", lambda x, i: (torch.float_power(x, 2), torch.float_power(i, x), torch.ldexp(x, i),
+                             torch.logaddexp2(x, x + 1)), T(low=0.1), T(dtype="i32", low=1, high=4))
+case("longer_names", lambda x, y: (torch.absolute(x), torch.negative(x), torch.arctan(x), torch.greater(x, y),
+                                   torch.less_equal(x, y), torch.not_equal(x, y), torch.ravel(x)), T(), T())
+for _mode in ("sum", "mean", "max"):
+    case(f"bags_{_mode}", lambda i, w, m=_mode: (F.embedding_bag(i, w, torch.tensor([0, 3, 3, 5]), mode=m),
+         F.embedding_bag(i, w, torch.tensor([0, 3, 3, 5, 8]), mode=m, include_last_offset=True),
+         F.embedding_bag(i, w, torch.tensor([0, 3, 3, 5]), mode=m, padding_idx=1)), T("8", "i64", 0, 3), T("6 4"))
+case("bags_of_rows", lambda i, w: (F.embedding_bag(i, w, mode="max"), F.embedding_bag(i, w, mode="max", padding_idx=2)),
+     T("B 4", "i64", 0, 5), T("6 3"))
+case("masked_scatter", lambda x, m, s: (x.masked_scatter(m, s), x.masked_scatter(m[:1], s)), T("B 4"), T("B 4", "bool"),
+     T("4B 2"), empty=False)
+case("masked_scatter_of_none", lambda x, s: x.masked_scatter(x > 9, s[:0]), T("3 4"), T("3"))
+case("take_and_put", lambda x, i, s: (x.take(i), x.put(i[:1, :1], s[:1, :1]), x.put(i, s, accumulate=True)), T("3 4"),
+     T("2 3", "i64", -12, 12), T("2 3"))
+case("diagonals_made", lambda x, y: (torch.diag_embed(x, 1), torch.diag_embed(x, -2), torch.diag_embed(x, 1, 0, 2),
+                                     torch.diag(y), torch.diag(y, 1), torch.diag(x), torch.diagflat(x, -1)),
+     T("2 3"), T("4"))
+case("diagonals_made_dynamic", lambda x: (torch.diag_embed(x, 1), torch.diag_embed(x, -1, -1, 0)), T("B 3"))
+case("triangle_indices", lambda x: (x[0] + torch.tril_indices(3, 4, 1), torch.triu_indices(4, 3, -1) + x[0]),
+     T("4 1", "i64"))
+case("turns", lambda x: (torch.rot90(x), torch.rot90(x, 2), torch.rot90(x, -1, (1, 2)), torch.moveaxis(x, 0, 2),
+                         torch.dstack([x[0], x[1]]), torch.dstack([x[0, 0], x[1, 1]])), T("2 3 4"))
+for _mode in ("sum", "prod", "mean", "amax", "amin"):
+    case(f"combined_{_mode}", lambda x, i, s, m=_mode: (
+        x.scatter_reduce(1, i, s, m), x.scatter_reduce(1, i, s, m, include_self=False)), T("B 5"),
+        T("B 3", "i64", 0, 5), T("B 3"))
+    if _mode != "sum":
+        case(f"combined_rows_{_mode}", lambda x, i, s, m=_mode: (
+            x.index_reduce(0, i, s, m), x.index_reduce(0, i, s, m, include_self=False)), T("4 3"), T("5", "i64", 0, 4),
+            T("5 3"))
+case("combined_i", lambda x, i, s: (x.scatter_reduce(1, i, s, "mean"),
+                                    x.scatter_reduce(1, i, s, "amax", include_self=False)),
+     T("B 5", "i64", -9, 9), T("B 4", "i64", 0, 5), T("B 4", "i64", -9, 9))
+for _name in ("mean", "sum", "none"):
+    case(f"losses_of_pairs_{_name}", lambda x, y, r=_name: (
+        F.binary_cross_entropy(x.sigmoid(), y, reduction=r), F.binary_cross_entropy_with_logits(x, y, reduction=r),
+        F.binary_cross_entropy_with_logits(x, y, y + 1, pos_weight=y[0] * 2, reduction=r), F.kl_div(x, y, reduction=r),
+        F.kl_div(x, x - 1, reduction=r, log_target=True), F.soft_margin_loss(x, x.sign(), reduction=r),
+        F.hinge_embedding_loss(x, (y > 0.5) * 2.0 - 1, reduction=r),
+        F.margin_ranking_loss(x, y, x.sign(), 0.5, reduction=r),
+        F.poisson_nll_loss(x, y, reduction=r), F.poisson_nll_loss(y, y, log_input=False, reduction=r)),
+        T("B 4"), T("B 4", low=0, high=1), empty=_name != "mean")
+    case(f"losses_of_probabilities_{_name}", lambda x, y, w, r=_name: (
+        F.cross_entropy(x, y.softmax(1), reduction=r), F.cross_entropy(x, y.softmax(1), w, reduction=r),
+        F.cross_entropy(x, y.softmax(1), reduction=r, label_smoothing=0.2)), T("B 4 3"), T("B 4 3"),
+        T("4", low=0, high=1), empty=False)
+case("certain", lambda x: F.binary_cross_entropy(x, x), T(values=[0.0, 1.0]), empty=False)
+case("distances_of_pairs", lambda x, y: (F.pdist(x), F.pdist(x, 1.0), F.pdist(x, float("inf")),
+                                         F.pairwise_distance(x, y), torch.dist(x, y), torch.dist(x, y, 1),
+                                         F.pdist(x[:1])), T("4 3"), T("4 3"))
+case("more_products", lambda x, y, z: (torch.inner(x, y), torch.inner(x, y[0]), torch.vdot(x[0], y[0]),
+                                       torch.kron(x, y), torch.kron(x[0], y),
+                                       torch.addr(z, x[:, 0], y[:, 0], beta=0.5, alpha=2),
+                                       torch.linalg.multi_dot([x, y.T, x]), torch.linalg.matrix_power(z, 5),
+                                       torch.linalg.matrix_power(z, 0)), T("3 4"), T("3 4"), T("3 3"))
+case("addbmm", lambda x, a, b: (torch.addbmm(x, a, b), torch.addbmm(x, a, b, beta=0.5, alpha=2)), T("3 5"), T("2 3 4"),
+     T("2 4 5"))
+
+
 def main():
     arguments = sys.argv[1:]
     seed = int(arguments.pop(arguments.index("--seed") + 1)) if "--seed" in arguments else 1

@@ -4,9 +4,14 @@
 #include <tenon/grad.hpp>
 #include <tenon/program.hpp>
 
+#include <bit>
+#include <map>
+#include <source_location>
+
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -15,6 +20,24 @@ namespace tenon::python {
 namespace {
 
 thread_local std::vector<std::shared_ptr<Recorder>> recorders;
+
+/// (file, line) of the Python that is running outside of this package; nothing where there is none.
+std::optional<std::pair<std::string, unsigned>> python_line() {
+  static auto& package = *new std::string();  // under the interpreter's lock
+  if (package.empty()) {
+    const auto file = nb::cast<std::string>(nb::module_::import_("tenon").attr("__file__"));
+    package = file.substr(0, file.find_last_of("/\\") + 1);
+  }
+  auto* const running = reinterpret_cast<PyObject*>(PyEval_GetFrame());
+  for (nb::object frame = nb::borrow(running); frame.is_valid() && !frame.is_none();
+       frame = frame.attr("f_back")) {
+    auto file = nb::cast<std::string>(frame.attr("f_code").attr("co_filename"));
+    if (file.starts_with(package) || file.starts_with("<frozen ")) continue;
+    const nb::object line = frame.attr("f_lineno");  // may be None
+    return std::pair(std::move(file), line.is_none() ? 0U : nb::cast<unsigned>(line));
+  }
+  return std::nullopt;
+}
 
 std::vector<Tensor> tensors_of(nb::handle sequence) {
   std::vector<Tensor> tensors;
@@ -27,8 +50,7 @@ std::vector<Tensor> tensors_of(nb::handle sequence) {
 class Layers {
  public:
   Layers(const nb::handle carry, std::shared_ptr<Recorder> recorder)
-      : recorder_(std::move(recorder)),
-        layers_(tensors_of(carry), std::source_location::current()) {}
+      : recorder_(std::move(recorder)), layers_(tensors_of(carry), recorder_->location()) {}
 
   nb::tuple begin(nb::handle weights) {
     const RepeatRecorder::Frame frame = layers_.begin(tensors_of(weights));
@@ -54,12 +76,25 @@ class Layers {
 
 }  // namespace
 
+std::source_location Recorder::location() {
+  const auto from = place ? place : python_line();
+  if (!from) return std::source_location::current();
+#if defined(__GLIBCXX__) || defined(_LIBCPP_VERSION)
+  static_assert(sizeof(std::source_location) == sizeof(const Line*));
+  const auto [at, is_new] = lines_.try_emplace(*from);
+  if (is_new) at->second = {at->first.first.c_str(), "", at->first.second, 0};
+  return std::bit_cast<std::source_location>(static_cast<const Line*>(&at->second));
+#else
+  return std::source_location::current();
+#endif
+}
+
 Traced Recorder::input(const std::string& name, const Shape& shape) {
-  return {graph.input(name, shape), shared_from_this()};
+  return {graph.input(name, shape, location()), shared_from_this()};
 }
 
 Traced Recorder::constant(const std::string& name, const Shape& shape) {
-  return {graph.constant(name, shape), shared_from_this()};
+  return {graph.constant(name, shape, location()), shared_from_this()};
 }
 
 Traced Recorder::capture(const std::string& name, HostBuffer value) {
@@ -73,8 +108,7 @@ Traced Recorder::capture(const std::string& name, HostBuffer value) {
 
 Traced Recorder::record(const OpInstance& op, const std::vector<Tensor>& operands) {
   const Graph::Recording recording(graph);
-  return {tenon::record(*op.def(), op.attributes(), operands, std::source_location::current()),
-          shared_from_this()};
+  return {tenon::record(*op.def(), op.attributes(), operands, location()), shared_from_this()};
 }
 
 Program Recorder::program(const std::vector<Tensor>& outputs, const std::string& name) {
@@ -150,6 +184,9 @@ void bind_graphs(nb::module_& module) {
     return self.shared_from_this();
   });
   graph.def("__exit__", [](Recorder& self, const nb::args&) { self.leave(); });
+  graph.def_rw("place", &Recorder::place, nb::arg().none(),
+               "(file, line) that errors name of what is recorded from now on; None: the line of "
+               "Python that records it");
   graph.def_prop_ro("used_bytes", [](const Recorder& self) { return self.graph.used(); });
 
   module.def("_current_graph", []() -> std::shared_ptr<Recorder> {
@@ -171,7 +208,8 @@ void bind_graphs(nb::module_& module) {
       [](const Traced& loss, nb::handle parameters) {
         const Graph::Recording recording(loss.recorder->graph);
         std::vector<Traced> gradients;
-        for (const Tensor& gradient : grad(loss.tensor, tensors_of(parameters))) {
+        for (const Tensor& gradient :
+             grad(loss.tensor, tensors_of(parameters), loss.recorder->location())) {
           gradients.push_back({gradient, loss.recorder});
         }
         return gradients;

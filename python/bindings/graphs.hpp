@@ -5,6 +5,12 @@
 #include <tenon/graph.hpp>
 #include <tenon/tensor.hpp>
 
+#include <map>
+#include <optional>
+#include <source_location>
+#include <string>
+#include <utility>
+
 namespace tenon::python {
 
 class Recorder;
@@ -34,8 +40,23 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void enter();
   void leave();
 
+  /// Where what is recorded now comes from: `place`, or the line of Python that is running.
+  std::source_location location();
+
+ private:
+  /// What a std::source_location of libstdc++ and libc++ points to.
+  struct Line {
+    const char* file;
+    const char* function;
+    unsigned line;
+    unsigned column;
+  };
+  std::map<std::pair<std::string, unsigned>, Line> lines_;  // the graph's nodes point to them
+
+ public:
   Graph graph;
   std::map<std::string, HostBuffer> captured;
+  std::optional<std::pair<std::string, unsigned>> place;
 };
 
 }  // namespace tenon::python

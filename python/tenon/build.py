@@ -2,12 +2,9 @@
 
 import functools
 import pathlib
-import re
 
 from . import _tenon, ops
-from .errors import Error
 
-_BINDING = "graphs.cpp"  # where the compiled part records what Python calls
 
 Graph = _tenon.Graph
 Tensor = _tenon.Tensor
@@ -39,10 +36,7 @@ def export(function, *types, name=None, **named):
         arguments = [graph.input(names[i] if i < len(names) and names[i].isidentifier() else "", one)
                      for i, one in enumerate(types)]
         keywords = {key: graph.input(key, one) for key, one in named.items()}
-        try:
-            results = function(*arguments, **keywords)
-        except Error as error:
-            raise _at_line(error) from None
+        results = function(*arguments, **keywords)
     results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
     for one in results:
         if not isinstance(one, Tensor):
@@ -51,20 +45,6 @@ def export(function, *types, name=None, **named):
     program = graph.program(results)
     program.name = name or getattr(function, "__name__", "model").strip("<>")
     return program
-
-
-def _at_line(error):
-    """An error of a recorded op with the line of Python outside of this package that recorded it."""
-    import traceback
-
-    folder = str(pathlib.Path(__file__).parent)
-    frames = [one for one in traceback.extract_tb(error.__traceback__) if not one.filename.startswith(folder)]
-    if not frames or not error.where.startswith(_BINDING):
-        return error
-    op = error.where.partition(": ")[2]
-    where = f"{pathlib.Path(frames[-1].filename).name}:{frames[-1].lineno}" + (f": {op}" if op else "")
-    message = re.sub(rf", {re.escape(_BINDING)}:\d+", "", error.message)
-    return type(error)(error.code, error.number, where, message).with_traceback(error.__traceback__)
 
 
 def weight(name, type):

@@ -346,9 +346,14 @@ std::string Writer::expression(const Function& function, std::size_t at, const L
     case Kind::op: {
       if (struct_of(*instruction.op.def()) == nullptr) {
         const SourceLine& from = instruction.line;
-        throw Error(Errc::unsupported, fmt::format("{}:{}", from.file, from.line),
-                    fmt::format("'{}' is no op of the library's own: its struct is not known",
-                                instruction.op.def()->name));
+        throw Error(
+            Errc::unsupported,
+            from.file.empty() ? function.name
+            : from.line == 0  ? from.file
+                              : fmt::format("{}:{}", from.file, from.line),
+            fmt::format("'{}', of '{}', is no op of the library's own: its struct is not "
+                        "known",
+                        function.values[instruction.result].name, instruction.op.def()->name));
       }
       const bool has_operands = !instruction.operands.empty();
       return fmt::format("eager_.run({}{}{})", op_literal(instruction.op), has_operands ? ", " : "",

@@ -31,11 +31,11 @@ class Recorder {
         continue;
       }
       if (instruction.kind == Instruction::Kind::repeat) {
-        const SourceLine& line = instruction.line;
         throw Error(
-            Errc::unsupported,
-            line.file.empty() ? main.name : fmt::format("{}:{}", line.file, line.line),
-            "a loop with a condition: a program's gradient is computed of loops without one");
+            Errc::unsupported, place_of(instruction.line),
+            fmt::format("'{}' is of a loop with a condition, or a branch: a program's gradient is "
+                        "computed of loops without one",
+                        main.values[instruction.result].name));
       }
       if (instruction.kind != Instruction::Kind::op &&
           instruction.kind != Instruction::Kind::constant) {
@@ -55,19 +55,37 @@ class Recorder {
                 fmt::format("the program has no input or constant '{}'", name));
   }
 
-  /// "model.tenon:12:3", or the name of the program's function.
   std::string place_of(const Node& node) const {
     const auto line = lines_.find(&node);
-    if (line == lines_.end() || line->second.file.empty()) return program_.main().name;
-    return fmt::format("{}:{}:{}", line->second.file, line->second.line, line->second.column);
+    return line == lines_.end() ? program_.main().name : place_of(line->second);
+  }
+
+  /// "model.tenon:12:3", "model.py:12", a node of a model that was imported, or the name of the
+  /// program's function.
+  std::string place_of(const SourceLine& line) const {
+    if (line.file.empty()) return program_.main().name;
+    std::string place = line.file;
+    if (line.line > 0) place += fmt::format(":{}", line.line);
+    if (line.column > 0) place += fmt::format(":{}", line.column);
+    return place;
+  }
+
+  /// What `call` returns; errors that have no place get this one.
+  template <class Call>
+  static auto placed(const std::string& place, Call&& call) {
+    try {
+      return std::forward<Call>(call)();
+    } catch (const Error& error) {
+      // of `nowhere_`: ":0", or ":0: op"
+      if (!error.where().starts_with(to_string(std::source_location()))) throw;
+      throw Error(error.code(), place, error.message());
+    }
   }
 
  private:
   [[noreturn]] void refuse_untyped(const Value& value, const SourceLine& line) const {
-    throw Error(
-        Errc::bad_type,
-        line.file.empty() ? program_.main().name : fmt::format("{}:{}", line.file, line.line),
-        fmt::format("the type of '{}' is not stated", value.name));
+    throw Error(Errc::bad_type, place_of(line),
+                fmt::format("the type of '{}' is not stated", value.name));
   }
 
   /// The text of a constant or scope behind the prefix that its operand stands for.
@@ -92,7 +110,9 @@ class Recorder {
     }
     std::vector<Tensor> operands;
     for (const ValueId id : instruction.operands) operands.push_back(values_[id]);
-    return record(*instruction.op.def(), instruction.op.attributes(), operands, nowhere_);
+    return placed(place_of(instruction.line), [&] {
+      return record(*instruction.op.def(), instruction.op.attributes(), operands, nowhere_);
+    });
   }
 
   const Program& program_;
@@ -127,12 +147,15 @@ Program gradient(const Program& program, std::span<const std::string> parameters
   for (const std::string& name : parameters) wanted.push_back(recorder.named(name));
   const Shape& loss = results.at(0).shape();
   if (loss.rank() != 0 || !is_floating(loss.dtype())) {
-    throw Error(Errc::bad_argument, main.name,
-                fmt::format("its first result is {}, not a floating scalar", to_string(loss)));
+    throw Error(Errc::bad_argument, recorder.place_of(GraphAccess::node(results[0])),
+                fmt::format("the program's first result '{}' is {}, not a floating scalar",
+                            main.values[main.results[0]].name, to_string(loss)));
   }
   const Tensor one = scalar_like(results[0], 1, {});
-  const auto gradients = grad_placed({results.data(), 1}, {&one, 1}, wanted, {},
-                                     [&](const Node& node) { return recorder.place_of(node); });
+  const auto gradients = Recorder::placed(main.name, [&] {
+    return grad_placed({results.data(), 1}, {&one, 1}, wanted, {},
+                       [&](const Node& node) { return recorder.place_of(node); });
+  });
   results.insert(results.end(), gradients.begin(), gradients.end());
   Program made = graph.program(results, program.entry);
   made.name = program.name;

@@ -181,6 +181,7 @@ class Builder:
     def _check_result(self, function, arguments, attributes):
         """Finds the sizes of what is about to be computed, without computing it."""
         graph = _tenon.Graph(1 << 16)
+        graph.place = self.graph.place
 
         def like(one):
             return graph.input("", _tenon.Shape(one.array.shape, one.dtype)) if isinstance(one, Value) else one

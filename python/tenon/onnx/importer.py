@@ -171,6 +171,7 @@ class Importer:
         version = scope.opsets[domain]
         node = Node(proto, version, self, scope)
         handler = HANDLERS.get((domain, proto.op_type))
+        before, self.builder.graph.place = self.builder.graph.place, node.place
         try:
             if handler is not None:
                 return handler(node, *inputs)
@@ -180,6 +181,8 @@ class Importer:
         except (TypeError, AttributeError, IndexError, ValueError, ZeroDivisionError, KeyError, OverflowError,
                 MemoryError) as error:
             raise _explained(error, node, inputs) from error
+        finally:
+            self.builder.graph.place = before
 
     def _by_schema(self, node, proto, domain, version, inputs):
         """An op as the function that ONNX defines it by."""
@@ -300,7 +303,7 @@ def _at(error, node, inputs):
     """An error of the library, or of a node inside of this one, with the node's place."""
     if isinstance(error, NotKnown) or error.where.startswith(node.op):
         return error
-    if not error.where.startswith("graphs.cpp"):  # where the binding records ops
+    if not error.where.startswith(f"{node.place[0]}:0"):
         return type(error)(error.code, error.number, f"{node.where}: {error.where}", error.message)
     message = error.message.partition("; operands")[0]
     return type(error)(error.code, error.number, node.where,

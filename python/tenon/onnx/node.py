@@ -36,6 +36,11 @@ class Node(node.Node):
     def where(self):
         return f"{self.op} '{self.proto.name}'" if self.proto.name else self.op
 
+    @property
+    def place(self):
+        """(a name, no line): where the library says that a value comes from."""
+        return self.where.replace("/", ".")[:200], 0
+
     def has(self, name):
         return name in self._attributes
 

@@ -134,6 +134,7 @@ class Importer(Signature, Views):
         arguments = self.arguments(node, scope, n)
         if is_in_place(target):
             n.metas = [self.meta_or_none(scope, first_tensor(node))] + n.metas[1:]
+        before, self.builder.graph.place = self.builder.graph.place, n.place
         try:
             made = handler(n, **arguments)
             made = list(made) if isinstance(made, (tuple, list)) else [made]
@@ -145,6 +146,8 @@ class Importer(Signature, Views):
         except (TypeError, AttributeError, IndexError, ValueError, ZeroDivisionError, KeyError, OverflowError,
                 MemoryError, RecursionError) as error:
             raise malformed(n.where, f"{error} (arguments {_shown(arguments)})") from error
+        finally:
+            self.builder.graph.place = before
 
     def arguments(self, node, scope, n):
         made = {}
@@ -272,7 +275,7 @@ def _at(error, n, before=""):
         return NotKnown(n.where, error.message, error.inputs)
     if error.where.startswith(n.op):
         return error
-    if error.where.startswith("graphs.cpp"):  # where the binding records ops
+    if error.where.startswith("{}:{}".format(*n.place)):
         return type(error)(error.code, error.number, n.where, error.message)
     where = n.where if error.where == n.where else f"{n.where}: {error.where}"
     return type(error)(error.code, error.number, where, before + error.message)

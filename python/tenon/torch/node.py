@@ -13,7 +13,7 @@ from ..importing.values import Value
 HANDLERS = {}   # "aten.add.Tensor": function(n, **arguments) that returns a value, or a tuple or list of them
 REFUSED = {}    # ops that are known not to be taken: why
 VIEWS = set()   # names of ops whose result shares the memory of their first argument
-VIEWS_IF_DENSE = {"aten.reshape.default", "aten.reshape_as.default", "aten.flatten.using_ints",
+VIEWS_IF_DENSE = {"aten.reshape.default", "aten.reshape_as.default", "aten.flatten.using_ints", "aten.ravel.default",
                   "aten.contiguous.default"}
 SAME_IF_EQUAL = {"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other", "aten.type_as.default",
                  "aten.dropout.default", "aten.float.default"}  # where the types are equal
@@ -60,7 +60,14 @@ class Node(node.Node):
 
     @property
     def where(self):
-        return f"{self.op} '{self.name}'{_place(self.trace)}"
+        found = _frame(self.trace)
+        return f"{self.op} '{self.name}'" + (" at {}:{} ({})".format(*found) if found else "")
+
+    @property
+    def place(self):
+        """(file, line) of the module, or the node's name: where the library says that a value comes from."""
+        found = _frame(self.trace)
+        return (found[0], min(int(found[1]), 2**31 - 1)) if found else (self.name.rpartition("/")[2], 0)
 
     @property
     def dtype(self):
@@ -140,14 +147,14 @@ def scalar_type(x):
     return "bool" if isinstance(x, bool) else "i64" if isinstance(x, (int, sz.Size)) else "f32"
 
 
-def _place(trace):
-    """The user's line in a node's stack trace: the innermost frame outside of libraries."""
+def _frame(trace):
+    """(file, line, code) of the innermost frame outside of libraries in a node's stack trace, or None."""
     frames = _FRAME.findall(trace[-20_000:]) if isinstance(trace, str) else []
     if not frames:
-        return ""
+        return None
     own = [one for one in frames if not _LIBRARIES.search(one[0])]
     file, line, _, code = (own or frames)[-1]
-    return f" at {file.rpartition('/')[2]}:{line} ({code.strip()[:120]})"
+    return file.rpartition("/")[2], line, code.strip()[:120]
 
 
 _ORDER = ["bool", "u8", "i8", "u16", "i16", "u32", "i32", "u64", "i64", "f8_e4m3", "f8_e5m2", "f16", "bf16",

@@ -456,6 +456,40 @@ class Programs(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "not a tensor"):
             tenon.export(lambda x: [1], x="f32[2]")
 
+    def test_errors_name_the_line_that_recorded_the_value(self):
+        @tenon.op("without_slope")
+        def without_slope(x):
+            return x + 1
+
+        def line_of(call):
+            with self.assertRaises(tenon.Error) as raised:
+                call()
+            return raised.exception.where.split(": ")[0], raised.exception.message
+
+        def model(x):
+            return ops.sum(without_slope(x))
+
+        here = f"{pathlib.Path(__file__).name}:{model.__code__.co_firstlineno + 1}"
+        program = tenon.export(model, x="f32[3]")
+        self.assertEqual(line_of(lambda: program.gradient(["x"]))[0], here)
+        where, message = line_of(lambda: tenon.compile_to(program, self.folder / "own.hpp"))
+        self.assertEqual((where, "without_slope" in message), (here, True))
+        for body, says in ((lambda x: x * 2, "f32[3]"), (lambda x: ops.cast(x, "i32").sum(), "i64[]"),
+                           (lambda x: tenon.while_loop(lambda a: a.sum() < 9, lambda a: a * 2, (x,))[0].sum(), "loop")):
+            where, message = line_of(lambda body=body: tenon.export(body, x="f32[3]").gradient(["x"]))
+            self.assertEqual(where, f"{pathlib.Path(__file__).name}:{body.__code__.co_firstlineno}")
+            self.assertIn(says, message)
+        for names, says in ((["i"], "not floating"), (["y"], "does not depend")):
+            program = tenon.export(lambda x, i, y: ops.sum(x) + ops.cast(i, "f32").sum(), x="f32[3]", i="i32[2]",
+                                   y="f32[2]")
+            where, message = line_of(lambda names=names, program=program: program.gradient(names))
+            self.assertEqual(where, "forward")
+            self.assertIn(says, message)
+        with tenon.Graph() as graph:
+            x = graph.input("x", "f32[3]")
+            graph.place = ("layer.py", 7)
+            self.assertEqual(line_of(lambda: ops.matmul(x, ops.ones((2, 2))))[0], "layer.py:7")
+
     def test_gradients(self):
         program = tenon.export(lambda x, w: ((x @ w) ** 2.0).sum(), x="f32[3, 4]", w="f32[4, 2]")
         gradients = tenon.Session(program.gradient(["w"]))

@@ -324,7 +324,19 @@ void bind_models(nb::module_& module) {
       [](const SentenceEncoder& self, const std::string& text) { return self.tokens(text); },
       nb::arg("text"));
   encoder.def_prop_ro("tokenizer", [](const SentenceEncoder& self) { return self.tokenizer(); });
+  encoder.def_prop_ro("file", [](const SentenceEncoder& self) { return self.file(); });
   encoder.def_prop_ro("program", [](const SentenceEncoder& self) { return self.program(); });
+  encoder.def_prop_ro("config", [](const SentenceEncoder& self) {
+    const models::BertConfig& config = self.config();
+    nb::dict facts;
+    facts["layers"] = config.layers;
+    facts["width"] = config.width;
+    facts["intermediate_size"] = config.intermediate_size;
+    facts["heads"] = config.heads;
+    facts["vocabulary"] = config.vocabulary;
+    facts["max_tokens"] = config.max_tokens;
+    return facts;
+  });
   encoder.def(
       "embed",
       [](const SentenceEncoder& self, const std::vector<std::string>& texts) {
@@ -332,6 +344,11 @@ void bind_models(nb::module_& module) {
         return self.embed(texts);
       },
       nb::arg("texts"), "f32 [texts, width], each of length 1");
+  encoder.def("__repr__", [](const SentenceEncoder& self) {
+    return fmt::format("SentenceEncoder {}: {} layers of {}",
+                       self.file().path().parent_path().filename().string(), self.config().layers,
+                       self.config().width);
+  });
 }
 
 }  // namespace tenon::python

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 from . import _tenon
 
-SentenceEncoder = _tenon.SentenceEncoder
 Conversation = _tenon.Conversation
 
 
@@ -80,11 +79,13 @@ class LanguageModel:
     threads, each with a conversation of its own.
     """
 
-    def __init__(self, path, **options):
-        adapters = options.pop("adapters", None)
+    def __init__(self, path, *, context=0, chunk=512, cache=None, device=None, cpu_fallback=False, threads=0,
+                 exact=False, packed_folder=None, adapters=None, progress=None):
         sources = adapters if isinstance(adapters, list) else [] if adapters is None else [adapters]
         pairs = [source if isinstance(source, tuple) else (source, 1.0) for source in sources]
-        self._model = _tenon.LanguageModel._load(path, adapters=pairs, **options)
+        self._model = _tenon.LanguageModel._load(
+            path, context=context, chunk=chunk, cache=cache, device=device, cpu_fallback=cpu_fallback, threads=threads,
+            exact=exact, packed_folder=packed_folder, adapters=pairs, progress=progress)
 
     def __getattr__(self, name):
         if name.startswith("__") or name == "_model":
@@ -151,3 +152,48 @@ class LanguageModel:
         stop = [stop] if isinstance(stop, str) else list(stop)
         return Generated(**self._model._generate(conversation, tokens, max_tokens, stop, logprobs, timeout,
                                                  sample_on_device, sampler, emit, cancellation))
+
+
+class SentenceEncoder:
+    """A BERT sentence encoder from a Hugging Face folder: model.safetensors, config.json and tokenizer.json.
+
+        encoder = tenon.SentenceEncoder("all-MiniLM-L6-v2")
+        embeddings = encoder.embed(["A cat sits on the mat.", "A kitten rests on a rug."])
+        print(encoder.similarity(embeddings, encoder.embed("pets")))
+
+    Keyword arguments: device ("npu://sim"), cpu_fallback, threads, exact, weights (a block type, such as "q8_0", to
+    which the layers are quantised). One thread at a time.
+    """
+
+    def __init__(self, path, *, device=None, cpu_fallback=False, threads=0, exact=False, weights=None):
+        self._encoder = _tenon.SentenceEncoder.load(path, device=device, cpu_fallback=cpu_fallback, threads=threads,
+                                                    exact=exact, weights=weights)
+
+    @classmethod
+    def load(cls, path, **options):
+        """As the constructor."""
+        return cls(path, **options)
+
+    def __getattr__(self, name):
+        if name.startswith("__") or name == "_encoder":
+            raise AttributeError(name)
+        return getattr(self._encoder, name)
+
+    def __repr__(self):
+        return repr(self._encoder)
+
+    def embed(self, texts):
+        """Embeddings of length 1: f32 [texts, width] of several texts, f32 [width] of one that is a str."""
+        if isinstance(texts, str):
+            return self._encoder.embed([texts])[0]
+        texts = list(texts)
+        for at, text in enumerate(texts):
+            if not isinstance(text, str):
+                raise TypeError(f"text {at} is {type(text).__name__}, not str")
+        return self._encoder.embed(texts)
+
+    @staticmethod
+    def similarity(embeddings, others):
+        """Cosine similarities of embeddings and others, f32 [texts, other texts]; without an axis for one text."""
+        from . import ops
+        return ops.matmul(embeddings, others.T if len(others.shape) == 2 else others)

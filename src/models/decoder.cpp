@@ -16,9 +16,7 @@ namespace {
 class Hyperparameters {
  public:
   Hyperparameters(const io::File& file, std::string architecture)
-      : metadata_(file.metadata()),
-        file_(file.path().filename().string()),
-        prefix_(std::move(architecture)) {}
+      : metadata_(file.metadata()), file_(file.path().string()), prefix_(std::move(architecture)) {}
 
   std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const {
     return checked(key, metadata_.get<std::int64_t>(full(key)), low, high);
@@ -98,7 +96,7 @@ const Architecture& architecture_of(const io::File& file) {
   if (found != std::end(known_architectures)) return *found;
   std::vector<std::string_view> names;
   for (const Architecture& known : known_architectures) names.push_back(known.name);
-  throw Error(Errc::unsupported, file.path().filename().string(),
+  throw Error(Errc::unsupported, file.path().string(),
               fmt::format("architecture '{}'; known are {}", name, fmt::join(names, ", ")));
 }
 
@@ -299,12 +297,12 @@ void set_transformer(const Hyperparameters& values, const Architecture& architec
 
 DecoderConfig DecoderConfig::from(const io::File& file) {
   if (file.format() != io::Format::gguf) {
-    throw Error(Errc::unsupported, file.path().filename().string(),
+    throw Error(Errc::unsupported, file.path().string(),
                 fmt::format("a language model is read from a GGUF file, this is {}",
                             io::name(file.format())));
   }
   if (file.metadata().get_or<std::string>("general.type", "model") == "adapter") {
-    throw Error(Errc::unsupported, file.path().filename().string(),
+    throw Error(Errc::unsupported, file.path().string(),
                 "a file of adapters, which are given beside their model");
   }
   const Architecture& architecture = architecture_of(file);

@@ -1,3 +1,4 @@
+#include "file_place.hpp"
 #include "json_file.hpp"
 #include "page_checks.hpp"
 
@@ -22,40 +23,67 @@ constexpr std::int64_t max_size = 1 << 20;
 // Texts of similar length are batched, with about this many tokens per batch.
 constexpr std::int64_t batch_tokens = 2048;
 
-std::int64_t integer(const nlohmann::json& json, const char* key) {
-  const auto found = json.find(key);
-  if (found == json.end())
-    throw Error(Errc::bad_key, "config.json", fmt::format("no key '{}'", key));
-  if (!found->is_number_integer()) {
-    throw Error(Errc::bad_type, "config.json",
-                fmt::format("'{}' is {}, not an integer", key, found->type_name()));
+/// A file that holds one JSON object; errors name its path.
+class JsonObject {
+ public:
+  explicit JsonObject(const std::filesystem::path& path)
+      : path_(path.string()), document_(read_json(path)) {
+    if (!document_.root().is_object()) throw Error(Errc::bad_type, path_, "is no object");
   }
-  const auto value = found->get<std::int64_t>();
-  if (value < 1 || value > max_size) {
-    throw Error(Errc::bad_hyperparameter, "config.json",
-                fmt::format("'{}' is {}, allowed: 1 to {}", key, value, max_size));
-  }
-  return value;
-}
 
-double real_or(const nlohmann::json& json, const char* key, double fallback) {
-  const auto found = json.find(key);
-  if (found == json.end()) return fallback;
-  if (!found->is_number()) {
-    throw Error(Errc::bad_type, "config.json",
-                fmt::format("'{}' is {}, not a number", key, found->type_name()));
+  std::int64_t integer(const char* key) const {
+    const nlohmann::json* const found = find(key);
+    if (found == nullptr) throw Error(Errc::bad_key, path_, fmt::format("no key '{}'", key));
+    if (!found->is_number_integer()) refuse(key, *found, "an integer");
+    const auto value = found->get<std::int64_t>();
+    if (value < 1 || value > max_size) {
+      throw Error(Errc::bad_hyperparameter, path_,
+                  fmt::format("'{}' is {}, allowed: 1 to {}", key, value, max_size));
+    }
+    return value;
   }
-  return found->get<double>();
-}
 
-std::string text_or(const nlohmann::json& json, const char* key, const char* fallback) {
-  const auto found = json.find(key);
-  if (found == json.end()) return fallback;
-  if (!found->is_string()) {
-    throw Error(Errc::bad_type, "config.json",
-                fmt::format("'{}' is {}, not a string", key, found->type_name()));
+  double real_or(const char* key, double fallback) const {
+    const nlohmann::json* const found = find(key);
+    if (found == nullptr) return fallback;
+    if (!found->is_number()) refuse(key, *found, "a number");
+    return found->get<double>();
   }
-  return found->get<std::string>();
+
+  std::string text_or(const char* key, const char* fallback) const {
+    const nlohmann::json* const found = find(key);
+    if (found == nullptr) return fallback;
+    if (!found->is_string()) refuse(key, *found, "a string");
+    return found->get<std::string>();
+  }
+
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  const nlohmann::json* find(const char* key) const {
+    const auto found = document_.root().find(key);
+    return found == document_.root().end() ? nullptr : &*found;
+  }
+
+  [[noreturn]] void refuse(const char* key, const nlohmann::json& value, const char* wanted) const {
+    throw Error(Errc::bad_type, path_,
+                fmt::format("'{}' is {}, not {}", key, value.type_name(), wanted));
+  }
+
+  std::string path_;
+  JsonDocument document_;
+};
+
+/// An activation by its name in Hugging Face's configurations.
+Name activation_of(const JsonObject& json) {
+  const std::string name = json.text_or("hidden_act", "gelu");
+  if (name == "gelu" || name == "relu" || name == "silu") return Name(name);
+  if (name == "swish") return "silu";
+  if (name == "gelu_new" || name == "gelu_pytorch_tanh" || name == "gelu_tanh") return "gelu_tanh";
+  throw Error(Errc::unsupported, json.path(),
+              fmt::format("hidden_act '{}'; known are gelu, gelu_new, gelu_pytorch_tanh, relu, "
+                          "silu, swish",
+                          name));
 }
 
 }  // namespace
@@ -63,39 +91,35 @@ std::string text_or(const nlohmann::json& json, const char* key, const char* fal
 BertConfig BertConfig::from(const io::File& file) {
   if (file.format() == io::Format::gguf) {
     throw Error(
-        Errc::unsupported, file.path().filename().string(),
+        Errc::unsupported, file.path().string(),
         "a sentence encoder is read from a folder of safetensors and config.json, this is gguf");
   }
   const auto path = file.sibling("config.json");
-  if (!path)
-    throw Error(Errc::not_found, file.path().filename().string(),
-                "no config.json beside the model");
-  const JsonDocument document = read_json(*path);
-  const nlohmann::json& json = document.root();
-  if (!json.is_object()) throw Error(Errc::bad_type, "config.json", "is no object");
-  const std::string type = text_or(json, "model_type", "");
+  if (!path) throw Error(Errc::not_found, file.path().string(), "no config.json beside the model");
+  const JsonObject json(*path);
+  const std::string type = json.text_or("model_type", "");
   if (type != "bert") {
-    throw Error(Errc::unsupported, "config.json",
+    throw Error(Errc::unsupported, json.path(),
                 fmt::format("model_type '{}'; known is bert", type));
   }
   BertConfig config;
-  config.layers = integer(json, "num_hidden_layers");
-  config.width = integer(json, "hidden_size");
-  config.intermediate_size = integer(json, "intermediate_size");
-  config.heads = integer(json, "num_attention_heads");
-  config.vocabulary = integer(json, "vocab_size");
-  config.max_positions = integer(json, "max_position_embeddings");
-  config.norm_eps = real_or(json, "layer_norm_eps", 1e-12);
-  config.activation = Name(text_or(json, "hidden_act", "gelu"));
+  config.layers = json.integer("num_hidden_layers");
+  config.width = json.integer("hidden_size");
+  config.intermediate_size = json.integer("intermediate_size");
+  config.heads = json.integer("num_attention_heads");
+  config.vocabulary = json.integer("vocab_size");
+  config.max_positions = json.integer("max_position_embeddings");
+  config.norm_eps = json.real_or("layer_norm_eps", 1e-12);
+  config.activation = activation_of(json);
   if (config.width % config.heads != 0) {
-    throw Error(Errc::bad_hyperparameter, "config.json",
+    throw Error(Errc::bad_hyperparameter, json.path(),
                 fmt::format("'num_attention_heads' is {}, allowed: divisors of {}", config.heads,
                             config.width));
   }
   config.max_tokens = config.max_positions;
   if (const auto sentence = file.sibling("sentence_bert_config.json")) {
     config.max_tokens =
-        std::min(config.max_positions, integer(read_json(*sentence).root(), "max_seq_length"));
+        std::min(config.max_positions, JsonObject(*sentence).integer("max_seq_length"));
   }
   return config;
 }
@@ -159,17 +183,20 @@ struct SentenceEncoder::Impl {
       : file(std::move(opened)),
         view(declare(file, options.weights)),
         config(BertConfig::from(file)),
-        bert(Bert<>::init(view, config)),
+        bert(placed_in(file, [&] { return Bert<>::init(view, config); })),
         tokenizer(load_tokenizer(file)),
         device(options.device ? options.device : cpu_device()),
-        exe(compile<&Bert<>::embed>(
-            bert, example_shapes(config), device,
-            {.backend = options.backend, .cpu_fallback = options.cpu_fallback})),
+        exe(placed_in(file,
+                      [&] {
+                        return compile<&Bert<>::embed>(
+                            bert, example_shapes(config), device,
+                            {.backend = options.backend, .cpu_fallback = options.cpu_fallback});
+                      })),
         bound(exe.bind(io::load_as(bert, file, device))) {
     // Ids of the tokenizer index this table.
     const std::int64_t rows = bert.words.weight.shape().dim(0);
     if (static_cast<std::int64_t>(tokenizer.vocab_size()) > rows) {
-      throw Error(Errc::bad_tokenizer, file.path().filename().string(),
+      throw Error(Errc::bad_tokenizer, file.path().string(),
                   fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(), rows));
     }
   }
@@ -219,6 +246,14 @@ std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view text) const {
 
 Buffer SentenceEncoder::embed(const Buffer& ids, const Buffer& mask) const {
   return with_memory_errors("SentenceEncoder::embed", [&] { return impl_->embed(ids, mask); });
+}
+
+HostBuffer SentenceEncoder::embed(std::string_view text) const {
+  return embed({text}).reshape({config().width});
+}
+
+HostBuffer SentenceEncoder::embed(std::initializer_list<std::string_view> texts) const {
+  return embed(std::vector<std::string>(texts.begin(), texts.end()));
 }
 
 HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {

@@ -1,3 +1,4 @@
+#include "file_place.hpp"
 #include "memory/large_pages.hpp"
 #include "page_checks.hpp"
 
@@ -150,7 +151,7 @@ struct LanguageModel::Impl {
         compile_options(detail::on_device(
             device, {.backend = chosen.backend, .cpu_fallback = chosen.cpu_fallback})),
         config(DecoderConfig::from(file)),
-        plain(Decoder<>::init(file.view(), config)),
+        plain(placed_in(file, [&] { return Decoder<>::init(file.view(), config); })),
         decoder(plain) {
     if (!options.adapters.empty()) {
       adapters.emplace(options.adapters, plain);
@@ -167,7 +168,7 @@ struct LanguageModel::Impl {
     const auto tokens = static_cast<std::int64_t>(made.vocab_size());
     // Files fill their vocabulary up to the rows: with fewer tokens it is another model's.
     if (tokens != config.vocabulary) {
-      throw Error(Errc::bad_tokenizer, file.path().filename().string(),
+      throw Error(Errc::bad_tokenizer, file.path().string(),
                   fmt::format("{} tokens, but embeddings for {}", tokens, config.vocabulary));
     }
     tokenizer.emplace(std::move(made));

@@ -25,11 +25,11 @@ text::TokenizerModel tokenizer_model(const io::File& file) {
   if (name == "hybriddna") return text::TokenizerModel::hybriddna;
   if (name == "gemma4" || name == "whitespace") return text::TokenizerModel::bpe;
   if (name == "none" || name == "no_vocab") {
-    throw Error(Errc::unsupported, file.path().filename().string(),
+    throw Error(Errc::unsupported, file.path().string(),
                 fmt::format("tokenizer model '{}': the file comes without a vocabulary", name));
   }
   throw Error(
-      Errc::unsupported, file.path().filename().string(),
+      Errc::unsupported, file.path().string(),
       fmt::format("tokenizer model '{}'; known are bert, gemma4, gpt2, hybriddna, llama, plamo2, "
                   "rwkv, t5, whitespace",
                   name));
@@ -73,7 +73,7 @@ text::Vocabulary vocabulary_of(const io::File& file) {
     vocabulary.types.reserve(tokens.size());
     for (const std::int32_t type : metadata.get<std::vector<std::int32_t>>(key("token_type"))) {
       if (type < 1 || type > 6) {
-        throw Error(Errc::bad_tokenizer, file.path().filename().string(),
+        throw Error(Errc::bad_tokenizer, file.path().string(),
                     fmt::format("{} {} is no token type (1 to 6)", key("token_type"), type));
       }
       vocabulary.types.push_back(static_cast<text::TokenType>(type));
@@ -86,7 +86,7 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   }
   if (vocabulary.merges.empty() && (vocabulary.model == text::TokenizerModel::bpe ||
                                     vocabulary.model == text::TokenizerModel::hybriddna)) {
-    throw Error(Errc::bad_tokenizer, file.path().filename().string(),
+    throw Error(Errc::bad_tokenizer, file.path().string(),
                 fmt::format("the tokenizer has no merges ('{}'): without them a gpt2 tokenizer "
                             "spells every text byte by byte",
                             key("merges")));
@@ -139,15 +139,14 @@ text::Tokenizer load_tokenizer(const io::File& file) {
 text::Tokenizer load_tokenizer(const io::File& file, PreparedCache& prepared) {
   if (file.format() != io::Format::gguf) {
     if (const auto json = file.sibling("tokenizer.json")) return text::Tokenizer::from_json(*json);
-    throw Error(Errc::not_found, file.path().filename().string(),
-                "no tokenizer.json beside the model");
+    throw Error(Errc::not_found, file.path().string(), "no tokenizer.json beside the model");
   }
   try {
     return tokenizer_of(file, prepared);
   } catch (const Error& error) {
     if (error.where() != "tokenizer") throw;
     // The tokenizer's errors do not name the file.
-    throw Error(error.code(), file.path().filename().string(), "tokenizer: " + error.message());
+    throw Error(error.code(), file.path().string(), "tokenizer: " + error.message());
   }
 }
 

@@ -215,6 +215,13 @@ double worst_cosine(const models::EncoderOptions& options) {
   const HostBuffer reference = io::read_npy(data + "minilm_embeddings.npy");
   const auto encoder = models::SentenceEncoder::load(real_model(minilm).string(), options);
   const HostBuffer got = encoder.embed(sentences);
+  const HostBuffer one = encoder.embed(std::string_view(sentences[0]));
+  REQUIRE(one.shape() == Shape({encoder.config().width}, f32));
+  const HostBuffer two = encoder.embed({sentences[0], sentences[1]});
+  for (std::int64_t j = 0; j < encoder.config().width; ++j) {
+    REQUIRE(one.at({j}) == Approx(got.at({0, j})).margin(1e-3));
+    REQUIRE(two.at({1, j}) == Approx(got.at({1, j})).margin(1e-3));
+  }
   double worst = 1;
   for (std::int64_t i = 0; i < 200; ++i) {
     double dot = 0, got_length = 0, reference_length = 0;

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -107,8 +108,10 @@ struct EncoderOptions {
 /// Errc::call_order.
 class SentenceEncoder {
  public:
-  /// Errors: those of io::open, BertConfig::from, load_tokenizer, compile(); bad_argument for
-  /// EncoderOptions::weights that is not a block type.
+  /// `path`: the folder, or its model.safetensors. Errors, which name the path of the file at
+  /// fault: those of io::open, BertConfig::from, load_tokenizer, compile(); bad_reference and those
+  /// of ops for weights that are missing or do not fit; bad_argument for EncoderOptions::weights
+  /// that is not a block type.
   static SentenceEncoder load(const std::filesystem::path& path,
                               const EncoderOptions& options = {});
 
@@ -121,6 +124,10 @@ class SentenceEncoder {
 
   /// One embedding per text: f32 [texts, width]. Errc::bad_argument for no texts.
   HostBuffer embed(std::span<const std::string> texts) const;
+  HostBuffer embed(std::initializer_list<std::string_view> texts) const;
+
+  /// The embedding of one text: f32 [width].
+  HostBuffer embed(std::string_view text) const;
 
   /// The same for token ids, i32 [B, S], and a mask, f32 [B, S] with 1 for tokens and 0 for
   /// padding; in the device's memory.

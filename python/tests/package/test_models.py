@@ -2,10 +2,13 @@
 
 import asyncio
 import importlib
+import json
 import os
 import pathlib
 import re
+import shutil
 import sys
+import tempfile
 import threading
 import unittest
 
@@ -220,12 +223,63 @@ class WrittenInPython(unittest.TestCase):
 @unittest.skipUnless(MINILM, "TENON_TEST_MODELS has no MiniLM")
 class Encoder(unittest.TestCase):
     def test_embeds(self):
-        encoder = tenon.SentenceEncoder.load(MINILM)
+        encoder = tenon.SentenceEncoder(MINILM)
         texts = ["A cat sits on the mat.", "A kitten rests on a rug.", "Stocks fell on Monday."]
         embeddings = encoder.embed(texts).numpy()
         np.testing.assert_allclose((embeddings ** 2).sum(1), 1, rtol=1e-5)
         similar = embeddings @ embeddings.T
         self.assertGreater(similar[0, 1], similar[0, 2] + 0.2)
+        np.testing.assert_allclose(encoder.similarity(encoder.embed(texts[:1]), encoder.embed(texts)).numpy(),
+                                   similar[:1], atol=1e-5)
+        one = encoder.embed(texts[2])
+        self.assertEqual(one.shape, (encoder.config["width"],))
+        np.testing.assert_allclose(encoder.similarity(encoder.embed(texts), one).numpy(), similar[:, 2], atol=1e-5)
+        np.testing.assert_allclose(encoder.embed(iter(texts)).numpy(), embeddings, atol=1e-6)
+        self.assertIn(MINILM.name, repr(encoder))
+        self.assertEqual(encoder.tokens("a"), encoder.tokenizer.encode("a"))
+        with self.assertRaises(TypeError):
+            encoder.embed([1])
+        with self.assertRaises(tenon.ArgumentError):
+            encoder.embed([])
+
+
+class EncoderErrors(unittest.TestCase):
+    def setUp(self):
+        held = tempfile.TemporaryDirectory()
+        self.addCleanup(held.cleanup)
+        self.folder = pathlib.Path(held.name)
+        source = pathlib.Path(__file__).parent / "hf/bert"
+        for name in ("config.json", "model.safetensors"):
+            shutil.copy(source / name, self.folder)
+        self.config = json.loads((source / "config.json").read_text())
+
+    def refused(self, code, file, says=""):
+        with self.assertRaises(tenon.Error) as raised:
+            tenon.SentenceEncoder(self.folder)
+        self.assertEqual(raised.exception.code, code)
+        self.assertTrue(raised.exception.where.startswith(str(self.folder / file)), raised.exception)
+        self.assertIn(says, raised.exception.message)
+
+    def test_name_the_path(self):
+        self.refused("NotFound", "model.safetensors", "tokenizer.json")
+        for changes, code, says in (({"hidden_size": "x"}, "BadType", "hidden_size"),
+                                    ({"model_type": "llama"}, "Unsupported", "llama"),
+                                    ({"hidden_act": "nope"}, "Unsupported", "nope"),
+                                    ({"num_attention_heads": 10**9}, "BadHyperparameter", "num_attention_heads")):
+            (self.folder / "config.json").write_text(json.dumps({**self.config, **changes}))
+            self.refused(code, "config.json", says)
+        (self.folder / "config.json").write_text(json.dumps({**self.config, "num_hidden_layers": 99}))
+        self.refused("BadReference", "model.safetensors", "encoder.layer.")
+        (self.folder / "config.json").write_text("{")
+        self.refused("Syntax", "config.json")
+        (self.folder / "config.json").unlink()
+        self.refused("NotFound", "model.safetensors", "config.json")
+
+    def test_wrong_options(self):
+        with self.assertRaisesRegex(TypeError, "treads"):
+            tenon.SentenceEncoder(self.folder, treads=1)
+        with self.assertRaisesRegex(TypeError, "treads"):
+            tenon.LanguageModel(self.folder, treads=1)
 
 
 if __name__ == "__main__":

@@ -126,16 +126,17 @@ if(TENON_TESTS)
   add_custom_target(tenon_thread_tests COMMENT "The tests that run threads")
 endif()
 
-# tenon_test(ops SOURCES ... LIBRARIES ... [NEEDS tag ...] [ONLY_NEEDS] [THREADS] [WITHOUT_CORE]): Catch2 program test_ops,
-# run by CTest
-# under the label ops. THREADS adds the label threads: the thread sanitizer's stage builds and runs only these.
+# tenon_test(ops SOURCES ... LIBRARIES ... [NEEDS tag ...] [ONLY_NEEDS] [THREADS] [WITHOUT_CORE] [COST seconds]):
+# Catch2 program test_ops, run by CTest under the label ops. THREADS adds the label threads: the thread sanitizer's stage
+# builds and runs only these. COST: of the tests that take long, so that CTest begins with the longest before it has measured
+# them.
 #
 # NEEDS oracle: the test cases tagged [oracle] need what a machine may lack, and say "SKIPPED: ..." or exit with 77 where
 # it does. They are a test of their own, ops_oracle, so that CTest lists them as skipped; ops itself is the other cases, and
 # fails if one of them says so. ONLY_NEEDS: there are no other cases. WITHOUT tag: cases that another test runs as well.
 # WITHOUT_CORE: no precompiled headers of the core's.
 function(tenon_test name)
-  cmake_parse_arguments(ARG "THREADS;ONLY_NEEDS;WITHOUT_CORE" "" "SOURCES;LIBRARIES;NEEDS;WITHOUT" ${ARGN})
+  cmake_parse_arguments(ARG "THREADS;ONLY_NEEDS;WITHOUT_CORE" "COST" "SOURCES;LIBRARIES;NEEDS;WITHOUT" ${ARGN})
   add_executable(test_${name} ${ARG_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/share_small_work.cpp)
   target_link_libraries(test_${name} PRIVATE ${ARG_LIBRARIES} Catch2::Catch2WithMain)
   target_include_directories(test_${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
@@ -166,6 +167,9 @@ function(tenon_test name)
   if(NOT ARG_ONLY_NEEDS)
     add_test(NAME ${name} COMMAND test_${name} ${others} WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${name} PROPERTIES LABELS "${labels}" FAIL_REGULAR_EXPRESSION "SKIPPED: ")
+    if(ARG_COST)
+      set_tests_properties(${name} PROPERTIES COST ${ARG_COST})
+    endif()
   endif()
   foreach(need IN LISTS ARG_NEEDS)
     add_test(NAME ${name}_${need} COMMAND test_${name} "[${need}]" --warn NoTests

@@ -9,6 +9,7 @@
 #include "math_body.hpp"
 #include "trigonometry_body.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 namespace tenon::cpu {
@@ -33,7 +34,7 @@ TENON_INLINE Doubles square_root(Doubles x) {
 /// f of f64 vectors, rounded once.
 template <class F, class... Inputs>
 TENON_INLINE Float in_doubles(F f, Inputs... inputs) {
-  const auto part = [](Float x, int which) {
+  const auto part = [](Float x, std::size_t which) {
     FewFloats few;
     __builtin_memcpy(&few, reinterpret_cast<const char*>(&x) + which * sizeof few, sizeof few);
     return __builtin_convertvector(few, Doubles);

@@ -185,7 +185,8 @@ class SentenceEncoder:
     def embed(self, texts):
         """Embeddings of length 1: f32 [texts, width] of several texts, f32 [width] of one that is a str."""
         if isinstance(texts, str):
-            return self._encoder.embed([texts])[0]
+            from . import ops
+            return ops.squeeze(self._encoder.embed([texts]), axis=0)
         texts = list(texts)
         for at, text in enumerate(texts):
             if not isinstance(text, str):
@@ -196,4 +197,4 @@ class SentenceEncoder:
     def similarity(embeddings, others):
         """Cosine similarities of embeddings and others, f32 [texts, other texts]; without an axis for one text."""
         from . import ops
-        return ops.matmul(embeddings, others.T if len(others.shape) == 2 else others)
+        return ops.matmul(embeddings, ops.permute(others, order=[1, 0]) if len(others.shape) == 2 else others)

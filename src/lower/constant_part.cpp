@@ -206,7 +206,6 @@ void split_constant_part(const Flat& flat, Lowered& lowered) {
   std::vector<std::uint32_t> numbers(flat.constants.size());
   std::vector<ConstantSlot> used;
   Maker maker(flat);
-  lowered.constants = flat.constants;
   for (const std::size_t constant : constants_read(lowered, lowered.steps)) {
     numbers[constant] = static_cast<std::uint32_t>(used.size());
     ConstantSlot& slot = used.emplace_back(flat.constants[constant]);

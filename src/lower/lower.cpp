@@ -47,12 +47,12 @@ std::vector<Step> steps(const Flat& flat, std::vector<FlatStep>& flat_steps) {
 
 Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
               const LowerOptions& options) {
-  MayBeConstant may_be_constant = options.may_be_constant;
-  if (options.splits_constant_part && !may_be_constant) {
-    may_be_constant = [](const std::string&) { return true; };
+  MayBeConstant may_be_constant;
+  if (options.splits_constant_part) {
+    may_be_constant = options.may_be_constant;
+    if (!may_be_constant) may_be_constant = [](const std::string&) { return true; };
   }
-  Flat flat =
-      flatten(program, inputs, types, options.splits_constant_part ? may_be_constant : nullptr);
+  Flat flat = flatten(program, inputs, types, may_be_constant);
   Lowered lowered;
   share_storages(flat, options.given_up, lowered.outputs);
   lowered.slab_bytes = place_storages(flat);

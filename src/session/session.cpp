@@ -143,6 +143,7 @@ Lowered Session::Shared::lowered(std::span<const Shape> inputs, const WeightSet*
     verify(written_out);
     unrolled_ = std::move(written_out);
   }
+  if (program.functions.size() == 1) return lower(*unrolled_, inputs, types, options);
   // Written out, what a loop carries into its first iteration may be a constant.
   const auto paths = lowering::constant_paths(program, inputs, types);
   if (paths) {

@@ -146,6 +146,17 @@ function(tenon_test name)
     target_precompile_headers(test_${name} REUSE_FROM tenon_test_headers)
   endif()
   tenon_test_options(test_${name})
+  # What a page of the documentation shows has the page's names, which may be another's.
+  set(pages ${ARG_SOURCES})
+  list(FILTER pages INCLUDE REGEX "page_test")
+  set_source_files_properties(${pages} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+  if(TENON_UNITY)
+    set_target_properties(test_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
+    target_compile_options(test_${name} PRIVATE -Wno-shadow)  # of another file's functions
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # the last two: GCC 12 is wrong of std::string's operator+
+      target_compile_options(test_${name} PRIVATE -Wno-subobject-linkage -Wno-array-bounds -Wno-stringop-overflow)
+    endif()
+  endif()
   set(labels ${name})
   if(ARG_THREADS)
     list(APPEND labels threads)

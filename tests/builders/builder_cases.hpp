@@ -14,6 +14,7 @@
 #include <tenon/attributes.hpp>
 #include <tenon/tensor.hpp>
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <span>
@@ -41,5 +42,11 @@ void check_fresh_builders(std::string_view family, const BuilderTable& table);
 IntList int_list(const Json& value);
 /// A list of axes in the attributes.
 std::vector<AxisRef> axis_list(const Json& value);
+
+/// Attributes that builders of several families have.
+inline int axis_in(const Json& a) { return a.at("axis").get<int>(); }
+inline std::int64_t number(const Json& a, const char* name) {
+  return a.at(name).get<std::int64_t>();
+}
 
 }  // namespace tenon::testing

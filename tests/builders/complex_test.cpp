@@ -41,8 +41,6 @@ void refused(Errc code, std::string_view op, Call&& call) {
   CHECK(text.find(std::string(op) + ":") != std::string::npos);
 }
 
-int axis_in(const Json& a) { return a.at("axis").get<int>(); }
-
 const BuilderTable complex_table = {
     {"view_as_real", of(view_as_real)},
     {"view_as_complex",

@@ -11,8 +11,6 @@
 namespace tenon::testing {
 namespace {
 
-int axis_in(const Json& a) { return a.at("axis").get<int>(); }
-
 Name word(const Json& a, const char* name) { return {a.at(name).get<std::string>()}; }
 
 AxisList axes_in(const Json& a) {
@@ -20,9 +18,7 @@ AxisList axes_in(const Json& a) {
   return AxisList(std::span<const AxisRef>(axes));
 }
 bool keeps(const Json& a) { return a.at("keep_dims").get<bool>(); }
-std::int64_t number(const Json& a, const char* name) { return a.at(name).get<std::int64_t>(); }
-
-const BuilderTable table = {
+const BuilderTable index_table = {
     {"logsumexp", [](Operands x, const Json& a) { return logsumexp(x[0], axes_in(a), keeps(a)); }},
     {"variance",
      [](Operands x, const Json& a) {
@@ -104,9 +100,9 @@ const BuilderTable table = {
      [](Operands x, const Json& a) { return scatter_nd(x[0], x[1], x[2], word(a, "mode")); }},
 };
 
-TEST_CASE("builders: index") { check_builders("index", table); }
+TEST_CASE("builders: index") { check_builders("index", index_table); }
 TEST_CASE("builders: index, fresh random cases", "[oracle]") {
-  check_fresh_builders("index", table);
+  check_fresh_builders("index", index_table);
 }
 
 }  // namespace

@@ -14,8 +14,6 @@
 namespace tenon::testing {
 namespace {
 
-std::int64_t number(const Json& a, const char* name) { return a.at(name).get<std::int64_t>(); }
-
 Tensor second(Operands x) { return x.size() > 1 ? x[1] : Tensor(); }
 
 /// A value of the program that depends on its input too, which is 0.

@@ -7,7 +7,7 @@
 namespace tenon::testing {
 namespace {
 
-const BuilderTable table = {
+const BuilderTable loss_table = {
     {"cross_entropy",
      [](Operands x, const Json& a) {
        return cross_entropy(x[0], x[1], {.label_smoothing = a.at("label_smoothing").get<double>()});
@@ -21,9 +21,9 @@ const BuilderTable table = {
     {"kl_divergence", [](Operands x, const Json&) { return kl_divergence(x[0], x[1]); }},
 };
 
-TEST_CASE("builders: losses") { check_builders("loss", table); }
+TEST_CASE("builders: losses") { check_builders("loss", loss_table); }
 TEST_CASE("builders: losses, fresh random cases", "[oracle]") {
-  check_fresh_builders("loss", table);
+  check_fresh_builders("loss", loss_table);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ auto lstm(Operands x) {
   return nn::Lstm<Tensor>{weights(x)}.forward(x[0], nn::LstmState<Tensor>{x[1], x[2]});
 }
 
-const BuilderTable table = {
+const BuilderTable recurrent_table = {
     {"lstm", [](Operands x, const Json&) { return lstm(x).outputs; }},
     {"lstm_cell", [](Operands x, const Json&) { return lstm(x).carry.c; }},
     {"gru", [](Operands x,
@@ -23,9 +23,9 @@ const BuilderTable table = {
                const Json&) { return nn::Rnn<Tensor>{weights(x)}.forward(x[0], x[1]).outputs; }},
 };
 
-TEST_CASE("builders: recurrent layers") { check_builders("recurrent", table); }
+TEST_CASE("builders: recurrent layers") { check_builders("recurrent", recurrent_table); }
 TEST_CASE("builders: recurrent layers, fresh random cases", "[oracle]") {
-  check_fresh_builders("recurrent", table);
+  check_fresh_builders("recurrent", recurrent_table);
 }
 
 }  // namespace

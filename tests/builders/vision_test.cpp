@@ -27,7 +27,7 @@ BatchNormTraining trained(Operands x, const Json& a) {
   return batch_norm_training(x[0], optional(x, 1), optional(x, 2), a.at("eps").get<double>());
 }
 
-const BuilderTable table = {
+const BuilderTable vision_table = {
     {"conv3d",
      [](Operands x, const Json& a) {
        return conv3d(x[0], x[1], optional(x, 2),
@@ -99,9 +99,9 @@ const BuilderTable table = {
      }},
 };
 
-TEST_CASE("builders: vision") { check_builders("vision", table); }
+TEST_CASE("builders: vision") { check_builders("vision", vision_table); }
 TEST_CASE("builders: vision, fresh random cases", "[oracle]") {
-  check_fresh_builders("vision", table);
+  check_fresh_builders("vision", vision_table);
 }
 
 }  // namespace

@@ -34,7 +34,7 @@ BackendPtr reference() {
   return make_backend("reference");
 }
 
-struct Sizes {
+struct TileSizes {
   std::int64_t batch, channels, outputs, rows, columns;
   IntList padding;
 };
@@ -44,7 +44,7 @@ using Rest = std::function<Tensor(Tensor sum, Tensor shortcut)>;
 /// rest(conv(x) + bias, conv(x)) with two filters of 3 by 3 taps, and the operands of a run.
 class Layer {
  public:
-  Layer(Random& random, const Sizes& sizes, const Rest& rest, bool channels_last) {
+  Layer(Random& random, const TileSizes& sizes, const Rest& rest, bool channels_last) {
     Graph graph;
     const Graph::Recording recording(graph);
     const Shape shape({sizes.batch, sizes.channels, sizes.rows, sizes.columns}, f32);
@@ -98,13 +98,13 @@ class Layer {
 TEST_CASE("winograd: images that end within a tile, channels within a vector", "[every_path]") {
   Random random;
   // At least 16 tiles each: fewer go the direct way.
-  const std::vector<Sizes> all{
+  const std::vector<TileSizes> all{
       {4, 64, 64, 8, 8, {1, 1}},         {2, 64, 96, 14, 14, {1, 1}},  {3, 67, 70, 9, 11, {1, 1}},
       {16, 80, 65, 5, 3, {0, 0}},        {17, 64, 64, 3, 3, {0, 0}},   {3, 64, 64, 1, 30, {1, 1}},
       {2, 96, 130, 13, 6, {2, 1, 0, 2}}, {1, 256, 64, 20, 21, {1, 1}}, {0, 64, 64, 8, 8, {1, 1}},
       {5, 32, 290, 9, 9, {1, 1}},        {2, 17, 16, 18, 10, {1, 1}},
   };
-  for (const Sizes& sizes : all) {
+  for (const TileSizes& sizes : all) {
     for (const bool channels_last : {false, true}) {
       INFO(fmt::format("{} images of {} channels to {}, {} x {}", sizes.batch, sizes.channels,
                        sizes.outputs, sizes.rows, sizes.columns));

@@ -64,13 +64,6 @@ std::string expect_refused(Errc code, const std::string& path) {
   return what;
 }
 
-bool contains(const std::string& text, std::string_view part) {
-  INFO(text << "\n  should hold: " << part);
-  const bool found = text.find(part) != std::string::npos;
-  CHECK(found);
-  return found;
-}
-
 /// y = (x + w) * x on the backend.
 HostBuffer run_on(const BackendPtr& backend, const std::shared_ptr<const WeightSet>& weights) {
   Graph graph;

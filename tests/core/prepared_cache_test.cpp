@@ -25,7 +25,7 @@ PreparedCache::Bytes owned(std::string_view text) {
   return {std::as_bytes(std::span(*kept)), kept};
 }
 
-std::string text(const std::optional<PreparedCache::Bytes>& bytes) {
+std::string text_of(const std::optional<PreparedCache::Bytes>& bytes) {
   if (!bytes) return "nothing";
   return {reinterpret_cast<const char*>(bytes->bytes.data()), bytes->bytes.size()};
 }
@@ -62,11 +62,11 @@ TEST_CASE("prepared cache: what was kept is mapped by the next") {
     PreparedCache cache(file);
     CHECK_FALSE(cache.kept("up", 5));
     cache.keep("up", owned("packed up"));
-    CHECK(text(cache.kept("up", 9)) == "packed up");
+    CHECK(text_of(cache.kept("up", 9)) == "packed up");
     CHECK_FALSE(std::filesystem::exists(file.path));
     cache.save();
     CHECK(std::filesystem::exists(file.path));
-    CHECK(text(cache.kept("up", 9)) == "packed up");
+    CHECK(text_of(cache.kept("up", 9)) == "packed up");
   }
   std::optional<PreparedCache::Bytes> outlives;
   {
@@ -74,18 +74,18 @@ TEST_CASE("prepared cache: what was kept is mapped by the next") {
     outlives = cache.kept("up", 9);
     CHECK_FALSE(cache.kept("up", 8));
     CHECK_FALSE(cache.kept("down", 9));
-    CHECK(text(cache.kept("up")) == "packed up");
+    CHECK(text_of(cache.kept("up")) == "packed up");
     CHECK_FALSE(cache.kept("down"));
     CHECK(cache.has_file());
     cache.keep("down", owned("packed down"));
     cache.save();
   }
-  CHECK(text(outlives) == "packed up");
+  CHECK(text_of(outlives) == "packed up");
   REQUIRE(outlives);
   CHECK(reinterpret_cast<std::uintptr_t>(outlives->bytes.data()) % 64 == 0);
   const PreparedCache cache(file);
-  CHECK(text(cache.kept("up", 9)) == "packed up");
-  CHECK(text(cache.kept("down", 11)) == "packed down");
+  CHECK(text_of(cache.kept("up", 9)) == "packed up");
+  CHECK(text_of(cache.kept("down", 11)) == "packed down");
 }
 
 TEST_CASE("prepared cache: nothing is written when nothing was kept") {
@@ -104,14 +104,14 @@ TEST_CASE("prepared cache: without a file what is kept ends with the cache") {
   PreparedCache cache;
   cache.keep("up", owned("packed up"));
   cache.save();
-  CHECK(text(cache.kept("up", 9)) == "packed up");
+  CHECK(text_of(cache.kept("up", 9)) == "packed up");
   CHECK_FALSE(cache.has_file());
   CHECK_FALSE(PreparedCache().kept("up"));
 }
 
 TEST_CASE("prepared cache: it may begin with what was kept elsewhere") {
   const PreparedCache cache({{"up", owned("packed up")}});
-  CHECK(text(cache.kept("up", 9)) == "packed up");
+  CHECK(text_of(cache.kept("up", 9)) == "packed up");
   CHECK_FALSE(cache.kept("up", 8));
   CHECK_FALSE(cache.kept("down"));
 }
@@ -129,7 +129,7 @@ TEST_CASE("prepared cache: a file of other weights is rebuilt") {
   CHECK_FALSE(PreparedCache({path, "second"}).kept("up", 2));
   CHECK(messages.lines().find("of other weights") != std::string::npos);
   keep("second", "22");
-  CHECK(text(PreparedCache({path, "second"}).kept("up", 2)) == "22");
+  CHECK(text_of(PreparedCache({path, "second"}).kept("up", 2)) == "22");
   CHECK_FALSE(PreparedCache({path, "first"}).kept("up", 2));
 }
 
@@ -151,7 +151,7 @@ TEST_CASE("prepared cache: damage is found, wherever it is") {
     write_file(file.path, damaged);
     const Messages messages;
     const PreparedCache cache(file);
-    const std::string up = text(cache.kept("up", 9)), down = text(cache.kept("down", 11));
+    const std::string up = text_of(cache.kept("up", 9)), down = text_of(cache.kept("down", 11));
     CHECK((up == "packed up" || up == "nothing"));
     CHECK((down == "packed down" || down == "nothing"));
     if (up == "packed up" && down == "packed down") ++found_both;
@@ -174,8 +174,8 @@ TEST_CASE("prepared cache: damage is found, wherever it is") {
     cache.keep("up", owned("packed up"));
     cache.save();
   }
-  CHECK(text(PreparedCache(file).kept("up", 9)) == "packed up");
-  CHECK(text(PreparedCache(file).kept("down", 11)) == "packed down");
+  CHECK(text_of(PreparedCache(file).kept("up", 9)) == "packed up");
+  CHECK(text_of(PreparedCache(file).kept("down", 11)) == "packed down");
 }
 
 TEST_CASE("prepared cache: a file that cannot be written is logged, once") {
@@ -207,12 +207,12 @@ TEST_CASE("prepared cache: a link is neither read nor followed") {
   const Messages messages;
   PreparedCache cache(file);
   CHECK(messages.lines().find("PathEscape") != std::string::npos);
-  CHECK(text(cache.kept("up", 9)) == "nothing");
+  CHECK(text_of(cache.kept("up", 9)) == "nothing");
   cache.keep("up", owned("packed up"));
   cache.save();
   CHECK(read_file(trap.path) == planted);
   CHECK_FALSE(std::filesystem::is_symlink(file.path));
-  CHECK(text(PreparedCache(file).kept("up", 9)) == "packed up");
+  CHECK(text_of(PreparedCache(file).kept("up", 9)) == "packed up");
 }
 
 TEST_CASE("prepared cache: what others may write is not trusted") {
@@ -231,16 +231,16 @@ TEST_CASE("prepared cache: what others may write is not trusted") {
     std::filesystem::permissions(file.path, others, std::filesystem::perm_options::add);
     {
       const Messages messages;
-      CHECK(text(PreparedCache(file).kept("up", 9)) == "nothing");
+      CHECK(text_of(PreparedCache(file).kept("up", 9)) == "nothing");
       CHECK(messages.lines().find("cannot be trusted") != std::string::npos);
     }
     keep();  // a file of our own takes its place
-    CHECK(text(PreparedCache(file).kept("up", 9)) == "packed up");
+    CHECK(text_of(PreparedCache(file).kept("up", 9)) == "packed up");
 
     std::filesystem::permissions(folder.path(), others, std::filesystem::perm_options::add);
     {
       const Messages messages;
-      CHECK(text(PreparedCache(file).kept("up", 9)) == "nothing");
+      CHECK(text_of(PreparedCache(file).kept("up", 9)) == "nothing");
       std::filesystem::remove(file.path);
       keep();
       CHECK_FALSE(std::filesystem::exists(file.path));
@@ -260,11 +260,11 @@ TEST_CASE("prepared cache: what others own is not trusted") {
   cache.save();
   constexpr uid_t stranger = 12345;
   REQUIRE(::chown(file.path.c_str(), stranger, stranger) == 0);
-  CHECK(text(PreparedCache(file).kept("up", 9)) == "nothing");
+  CHECK(text_of(PreparedCache(file).kept("up", 9)) == "nothing");
   REQUIRE(::chown(file.path.c_str(), 0, 0) == 0);
-  CHECK(text(PreparedCache(file).kept("up", 9)) == "packed up");
+  CHECK(text_of(PreparedCache(file).kept("up", 9)) == "packed up");
   REQUIRE(::chown(folder.path().c_str(), stranger, stranger) == 0);
-  CHECK(text(PreparedCache(file).kept("up", 9)) == "nothing");
+  CHECK(text_of(PreparedCache(file).kept("up", 9)) == "nothing");
 }
 
 TEST_CASE("prepared cache: nothing is kept of weights that have changed") {

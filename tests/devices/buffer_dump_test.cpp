@@ -1,3 +1,4 @@
+#include "host_region.hpp"
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
 
@@ -19,8 +20,6 @@ namespace {
 
 using testing::expect_error;
 using testing::FakeDevice;
-
-MemRegion& host() { return cpu_device()->default_mem_region(); }
 
 std::string dump(const Buffer& buffer, std::string_view format = {}) {
   std::ostringstream out;

@@ -1,3 +1,4 @@
+#include "host_region.hpp"
 #include "support/catch_chunk.hpp"
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
@@ -22,8 +23,6 @@ namespace {
 using namespace std::chrono_literals;
 using testing::expect_error;
 using testing::FakeDevice;
-
-MemRegion& host() { return cpu_device()->default_mem_region(); }
 
 HostBuffer ramp(std::int64_t size) {
   std::vector<float> values(static_cast<std::size_t>(size));

@@ -1,5 +1,6 @@
 #include "memory/kept_memory.hpp"
 
+#include "host_region.hpp"
 #include "support/catch_chunk.hpp"
 
 #include <tenon/device.hpp>
@@ -17,8 +18,6 @@ namespace tenon {
 namespace {
 
 constexpr std::uint64_t size = kept_bytes_from;
-
-MemRegion& host() { return cpu_device()->default_mem_region(); }
 
 std::byte* begin_of(const MemChunk& chunk) { return chunk.begin().cptr(); }
 

@@ -1,5 +1,6 @@
 // Checks of regions: wrong frees, writes past the ends of memory, and leaks.
 
+#include "host_region.hpp"
 #include "support/catch_chunk.hpp"
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
@@ -22,8 +23,6 @@ namespace {
 
 using testing::expect_error;
 using testing::FakeDevice;
-
-MemRegion& host() { return cpu_device()->default_mem_region(); }
 
 }  // namespace
 

@@ -1,3 +1,4 @@
+#include "host_region.hpp"
 #include "support/catch_chunk.hpp"
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
@@ -23,8 +24,6 @@ namespace {
 
 using testing::expect_error;
 using testing::FakeDevice;
-
-MemRegion& host() { return cpu_device()->default_mem_region(); }
 
 std::vector<std::uint8_t> counting(std::size_t size) {
   std::vector<std::uint8_t> bytes(size);

@@ -15,13 +15,13 @@ namespace {
 
 using Loss = std::function<Tensor(const Tensor& x, const Tensor& y, const Tensor& labels)>;
 
-struct Case {
+struct OpenCase {
   std::string name;
   Loss loss;
 };
 
-const std::vector<Case>& cases() {
-  static const std::vector<Case> all{
+const std::vector<OpenCase>& cases() {
+  static const std::vector<OpenCase> all{
       {"sum", [](auto x, auto, auto) { return sum(x * x); }},
       {"sum of a product of sums",
        [](auto x, auto y, auto) { return sum(sum(x, 1) * sum(y, 1, false)); }},

@@ -47,7 +47,7 @@ struct Recorder {
 };
 
 /// A random network of what runs in int8. The same choices whoever records it.
-struct Network {
+struct Int8Network {
   std::uint64_t seed;
   std::int64_t batch, channels, side;
 
@@ -141,8 +141,8 @@ HostBuffer run(const Program& program, const BackendPtr& backend, const Weights&
 void check(Random& random, std::int64_t batch) {
   register_cpu_backend();
   register_reference_backend();
-  const Network network{static_cast<std::uint64_t>(random.integer(0, 1 << 30)), batch,
-                        random.integer(1, 8), random.integer(3, 15)};
+  const Int8Network network{static_cast<std::uint64_t>(random.integer(0, 1 << 30)), batch,
+                            random.integer(1, 8), random.integer(3, 15)};
   INFO("network " << network.seed);
   const int limit = cpu::int8_kernels().weight_limit;
   const BackendPtr reference = make_backend("reference");

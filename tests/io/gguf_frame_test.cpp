@@ -6,10 +6,6 @@
 namespace tenon::testing {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 constexpr std::uint64_t impossible_counts[] = {~std::uint64_t{0}, std::uint64_t{1} << 61,
                                                std::uint64_t{1} << 32};
 

@@ -8,10 +8,6 @@ namespace {
 
 using io::MetaType;
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 GgufMaker aligned_to(std::uint32_t alignment) {
   GgufMaker maker = two_tensors();
   maker.key_u32("general.alignment", alignment);

@@ -6,10 +6,6 @@
 namespace tenon::testing {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 ByteWriter u16(std::uint16_t value) { return ByteWriter().number(value); }
 
 GgufMaker shard(std::uint16_t number, std::uint16_t count, std::int32_t tensors = 3) {

@@ -6,10 +6,6 @@
 namespace tenon::testing {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 GgufMaker one(GgufMaker::Tensor tensor, std::size_t data_bytes = 64) {
   GgufMaker maker;
   maker.tensor(std::move(tensor));

@@ -98,11 +98,6 @@ std::string refused(Errc code, std::string_view from, std::string_view to) {
   return Files().change(from, to).refused(code);
 }
 
-bool contains(const std::string& text, std::string_view part) {
-  INFO(text);
-  return text.find(part) != std::string::npos;
-}
-
 /// A network of one function with these nodes, whose input is x and whose result is `result`.
 std::string with_nodes(std::string_view nodes, std::string_view result = "y") {
   return std::string(R"({"format": "tenon-network", "version": 1, "name": "n", "opset": 1,)"

@@ -4,14 +4,6 @@
 #include <catch2/catch.hpp>
 
 namespace tenon::testing {
-namespace {
-
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
-}  // namespace
-
 TEST_CASE("safetensors: two tensors and metadata") {
   const std::string header = "{" + declare("b", "I32", "[2,2]", "[8,24]") + "," +
                              R"("__metadata__":{"format":"pt","k\u00e9":"v\n"},)" +

@@ -6,10 +6,6 @@
 namespace tenon::testing {
 namespace {
 
-bool contains(const std::string& text, std::string_view part) {
-  return text.find(part) != std::string::npos;
-}
-
 std::string pair(std::string_view a_offsets, std::string_view b_offsets, std::size_t data_bytes) {
   return safetensors("{" + declare("a", "F32", "[2]", a_offsets) + "," +
                          declare("b", "F32", "[2]", b_offsets) + "}",

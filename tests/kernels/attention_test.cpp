@@ -18,8 +18,6 @@ using cpu::AttentionArgs;
 
 namespace {
 
-constexpr float infinity = std::numeric_limits<float>::infinity();
-
 struct Case {
   AttentionArgs args;
   std::vector<float> q, k, v, mask, sinks;

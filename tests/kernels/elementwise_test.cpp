@@ -18,10 +18,9 @@
 
 using namespace tenon;
 using namespace tenon::cpu;
+using tenon::test::infinity;
 
 namespace {
-
-constexpr float infinity = std::numeric_limits<float>::infinity();
 
 /// Sets a level for the length of a scope.
 class Level {

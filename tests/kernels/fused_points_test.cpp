@@ -25,7 +25,6 @@ namespace tenon::cpu {
 namespace {
 
 using testing::elements;
-using testing::Random;
 
 /// The steps of what `body` records on x, a and b of [64, 8].
 struct Steps {
@@ -125,7 +124,7 @@ TEST_CASE("fuse_points: nothing moves behind what overwrites its operands") {
 /// Random element-wise ops on values of one shape and of shapes that broadcast to it, of many types.
 class PointProgram {
  public:
-  PointProgram(Random& random, const Shape& shape) : random_(random), shape_(shape) {}
+  PointProgram(testing::Random& random, const Shape& shape) : random_(random), shape_(shape) {}
 
   void record(int count) {
     const Graph::Recording recording(graph);
@@ -197,13 +196,13 @@ class PointProgram {
     made_.push_back(values_.back());
   }
 
-  Random& random_;
+  testing::Random& random_;
   Shape shape_;
   std::vector<Tensor> values_, made_;
 };
 
 TEST_CASE("fused element-wise steps have the bits of the single steps") {
-  Random random;  // prints its seed
+  testing::Random random;  // prints its seed
   for (int round = 0; round < 60; ++round) {
     const Shape shape({random.integer(1, 70), random.integer(1, 60)}, f32);
     PointProgram points(random, shape);

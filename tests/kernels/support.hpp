@@ -9,10 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
 #include <vector>
 
 namespace tenon::test {
+
+inline constexpr float infinity = std::numeric_limits<float>::infinity();
 
 /// Every level this machine runs.
 std::vector<cpu::Isa> supported_isas();

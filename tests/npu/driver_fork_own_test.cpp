@@ -14,7 +14,7 @@ namespace {
 
 using namespace tenon::npu::testing;
 
-constexpr const char* device_url = "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1";
+constexpr const char* inherited_url = "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1";
 constexpr unsigned patience = 60;  ///< seconds that the child may take, however busy the machine
 
 TEST_CASE("npu fork: a child may open a device of its own") {
@@ -27,13 +27,13 @@ TEST_CASE("npu fork: a child may open a device of its own") {
       2);
   const std::vector<HostBuffer> inputs = network.sample(5);
   const auto expected = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
-  const DevicePtr inherited = open_npu(device_url);
+  const DevicePtr inherited = open_npu(inherited_url);
   const auto npu = backend(inherited, options_for(network));
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
     ::alarm(patience);
-    const auto own = backend(open_npu(device_url), options_for(network));
+    const auto own = backend(open_npu(inherited_url), options_for(network));
     ::_exit(same_bits(run(network, own, inputs), expected) ? 0 : 1);
   }
   int status = 0;

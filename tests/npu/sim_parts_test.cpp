@@ -26,7 +26,7 @@ using tenon::npu::testing::Rig;
 
 namespace {
 
-constexpr std::uint64_t segment_bytes = 4 << 20;
+constexpr std::uint64_t rig_bytes = 4 << 20;
 
 /// A token: which instruction gives it, which takes it, and over which side each does.
 struct Given {
@@ -109,8 +109,8 @@ TEST_CASE("sim parts: an instruction that waits for nobody sees half of another'
 TEST_CASE("sim parts: a token that is left out is a hazard, and other bytes in some order") {
   const std::uint64_t first = std::random_device{}();
   INFO("first seed " << first);
-  Rig strict(npu::testing::random_params, segment_bytes);
-  Rig loose(std::string(npu::testing::random_params) + "&strict=0&sched=random", segment_bytes);
+  Rig strict(npu::testing::random_params, rig_bytes);
+  Rig loose(std::string(npu::testing::random_params) + "&strict=0&sched=random", rig_bytes);
   int removed = 0, found = 0, differed = 0;
   for (std::uint64_t seed = first; seed < first + 12; ++seed) {
     const RandomProgram made = random_program(seed, true);

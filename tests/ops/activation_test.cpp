@@ -4,13 +4,8 @@
 
 #include <tenon/ops/activation.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("activations: a formula per op") {
   const HostBuffer x = floats({4}, {-4, -1, 0, 2});

@@ -4,13 +4,8 @@
 
 #include <tenon/ops/arg_reduce.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 template <class Op>
 Op along(std::int64_t axis, bool keep_dims = false, DType dtype = i32) {

@@ -9,9 +9,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 // One head of size 1. Scores are q * k, the values tell which keys were seen: with q = 0 every key
 // that a query sees weighs the same.
 HostBuffer queries(std::initializer_list<float> values) {

@@ -9,8 +9,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 TEST_CASE("binary: a formula per op") {
   const HostBuffer a = floats({4}, {7, -7, 7, -7}), b = floats({4}, {2, 2, -2, -2});
   expect_equal(apply(Add{}, {a, b}), {9, -5, 5, -9});

@@ -9,9 +9,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 HostBuffer cast_to(DType dtype, const HostBuffer& x) { return apply(Cast{.dtype = dtype}, {x}); }
 
 TEST_CASE("cast: reals to integers truncate and saturate") {

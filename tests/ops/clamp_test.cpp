@@ -9,9 +9,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 TEST_CASE("clamp: limits reals, keeps NaN") {
   const Clamp op{.min = -1, .max = 2.5};
   expect_equal(apply(op, {floats({5}, {-inf, -1, 0, 3, nan})}), {-1, -1, 0, 2.5, nan});

@@ -5,12 +5,9 @@
 #include <tenon/ops/compare.hpp>
 
 #include <array>
-#include <limits>
 
 namespace tenon::testing {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("compare: six orders") {
   const HostBuffer a = floats({3}, {1, 2, 3}), b = floats({3}, {2, 2, 2});

@@ -68,41 +68,44 @@ TEST_CASE("conv_transpose2d: every floating type, and sizes of zero") {
   expect_equal(apply(ConvTranspose2d{}, {floats({1, 1, 0, 1}, {}), ones_filter()}), {0, 0});
 }
 
-const Shape x_type({{"n", symbol("N")}, {"c", 4}, {"h", 8}, {"w", 8}}, f32);
-const Shape w_type({4, 6, 3, 3}, f32);
+const Shape image_type({{"n", symbol("N")}, {"c", 4}, {"h", 8}, {"w", 8}}, f32);
+const Shape filter_type({4, 6, 3, 3}, f32);
 
 TEST_CASE("conv_transpose2d: tags and symbols pass through") {
-  expect_type(infer(ConvTranspose2d{.stride = {2, 2}}, {x_type, w_type}),
+  expect_type(infer(ConvTranspose2d{.stride = {2, 2}}, {image_type, filter_type}),
               "f32[n=N, c=6, h=17, w=17]");
-  const Shape open = x_type.with_dim(2, symbol("H"));
-  expect_type(infer(ConvTranspose2d{.padding = {1, 1}}, {open, w_type}), "f32[n=N, c=6, h=H, w=8]");
-  expect_type(infer(ConvTranspose2d{.stride = {2, 1}, .groups = 2}, {open, w_type}),
+  const Shape open = image_type.with_dim(2, symbol("H"));
+  expect_type(infer(ConvTranspose2d{.padding = {1, 1}}, {open, filter_type}),
+              "f32[n=N, c=6, h=H, w=8]");
+  expect_type(infer(ConvTranspose2d{.stride = {2, 1}, .groups = 2}, {open, filter_type}),
               "f32[n=N, c=12, h=_, w=10]");
 }
 
 TEST_CASE("conv_transpose2d: C1 to C3 operands") {
   expect_error(Errc::bad_argument,
-               [] { infer(ConvTranspose2d{.has_bias = true}, {x_type, w_type}); });
-  expect_error(Errc::unsupported_dtype,
-               [] { infer(ConvTranspose2d{}, {x_type.with_dtype(i32), w_type.with_dtype(i32)}); });
+               [] { infer(ConvTranspose2d{.has_bias = true}, {image_type, filter_type}); });
+  expect_error(Errc::unsupported_dtype, [] {
+    infer(ConvTranspose2d{}, {image_type.with_dtype(i32), filter_type.with_dtype(i32)});
+  });
   expect_error(Errc::shape_mismatch,
-               [] { infer(ConvTranspose2d{}, {Shape({4, 8, 8}, f32), w_type}); });
+               [] { infer(ConvTranspose2d{}, {Shape({4, 8, 8}, f32), filter_type}); });
   expect_error(Errc::shape_mismatch,
-               [] { infer(ConvTranspose2d{}, {x_type, w_type.with_dtype(f16)}); });
+               [] { infer(ConvTranspose2d{}, {image_type, filter_type.with_dtype(f16)}); });
 }
 
 TEST_CASE("conv_transpose2d: C4 groups that divide nothing") {
   for (const std::int64_t groups : {std::int64_t{0}, std::int64_t{-1}, std::int64_t{3}}) {
     expect_error(Errc::bad_attribute,
-                 [groups] { infer(ConvTranspose2d{.groups = groups}, {x_type, w_type}); });
+                 [groups] { infer(ConvTranspose2d{.groups = groups}, {image_type, filter_type}); });
   }
 }
 
 TEST_CASE("conv_transpose2d: C5 channels that differ") {
   expect_error(Errc::shape_mismatch,
-               [] { infer(ConvTranspose2d{}, {x_type, Shape({3, 6, 3, 3}, f32)}); });
+               [] { infer(ConvTranspose2d{}, {image_type, Shape({3, 6, 3, 3}, f32)}); });
   expect_error(Errc::shape_mismatch, [] {
-    infer(ConvTranspose2d{.groups = 2, .has_bias = true}, {x_type, w_type, Shape({6}, f32)});
+    infer(ConvTranspose2d{.groups = 2, .has_bias = true},
+          {image_type, filter_type, Shape({6}, f32)});
   });
 }
 
@@ -117,22 +120,22 @@ TEST_CASE("conv_transpose2d: C6 lists") {
            ConvTranspose2d{.stride = {2, 2}, .output_padding = {-1, 0}},
            ConvTranspose2d{.dilation = {0, 1}},
        }) {
-    expect_error(Errc::bad_attribute, [&op] { infer(op, {x_type, w_type}); });
+    expect_error(Errc::bad_attribute, [&op] { infer(op, {image_type, filter_type}); });
   }
-  CHECK_NOTHROW(
-      infer(ConvTranspose2d{.output_padding = {1, 0}, .dilation = {2, 1}}, {x_type, w_type}));
+  CHECK_NOTHROW(infer(ConvTranspose2d{.output_padding = {1, 0}, .dilation = {2, 1}},
+                      {image_type, filter_type}));
 }
 
 TEST_CASE("conv_transpose2d: C7 results without room, C8 one tag twice") {
   expect_error(Errc::bad_shape,
-               [] { infer(ConvTranspose2d{}, {x_type, Shape({4, 6, 0, 1}, f32)}); });
+               [] { infer(ConvTranspose2d{}, {image_type, Shape({4, 6, 0, 1}, f32)}); });
   expect_error(Errc::bad_shape,
-               [] { infer(ConvTranspose2d{.padding = {6, 0}}, {x_type, w_type}); });
+               [] { infer(ConvTranspose2d{.padding = {6, 0}}, {image_type, filter_type}); });
   constexpr std::int64_t huge = std::int64_t{1} << 62;
   expect_error(Errc::shape_overflow,
-               [] { infer(ConvTranspose2d{.stride = {huge, 1}}, {x_type, w_type}); });
+               [] { infer(ConvTranspose2d{.stride = {huge, 1}}, {image_type, filter_type}); });
   expect_error(Errc::shape_mismatch,
-               [] { infer(ConvTranspose2d{}, {x_type, w_type.with_tag(1, "h")}); });
+               [] { infer(ConvTranspose2d{}, {image_type, filter_type.with_tag(1, "h")}); });
 }
 
 TEST_CASE("conv_transpose1d and 3d, conv3d: the same along other axes") {

@@ -6,12 +6,8 @@
 #include <tenon/ops/cumulative.hpp>
 #include <tenon/ops/reduce.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 template <class Op>
 Op along(std::int64_t axis) {

@@ -3,12 +3,8 @@
 
 #include <tenon/ops/grid_sample.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 HostBuffer strip() { return floats({1, 1, 1, 2}, {1, 3}); }
 HostBuffer places(std::initializer_list<float> columns) {

@@ -3,8 +3,6 @@
 
 #include <tenon/ops/linear.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
 

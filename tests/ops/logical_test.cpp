@@ -4,8 +4,6 @@
 
 #include <tenon/ops/logical.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
 

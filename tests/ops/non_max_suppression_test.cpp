@@ -8,8 +8,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 // Two that overlap by a third of their union, one apart; corners in any order.
 HostBuffer boxes() { return floats({1, 3, 4}, {0, 0, 1, 2, 1, 3, 0, 1, 5, 5, 6, 6}); }
 

@@ -3,13 +3,8 @@
 
 #include <tenon/ops/pool2d.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 HostBuffer image() { return floats({1, 1, 3, 3}, {1, 2, 3, 4, 5, 6, 7, 8, -9}); }
 

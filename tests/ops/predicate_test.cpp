@@ -4,13 +4,8 @@
 
 #include <tenon/ops/predicate.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("predicates: NaN, infinite, finite") {
   const HostBuffer x = floats({4}, {nan, inf, -inf, 3});

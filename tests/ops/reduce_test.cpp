@@ -10,9 +10,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 /// An op over these axes.
 template <class Op>
 Op over(IntList axes, bool keep_dims = false) {

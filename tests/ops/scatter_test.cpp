@@ -4,12 +4,8 @@
 
 #include <tenon/ops/scatter.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("scatter: elements along an axis, in the order of the index") {
   const HostBuffer x = floats({2, 3}, {1, 2, 3, 4, 5, 6});

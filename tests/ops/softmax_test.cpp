@@ -5,13 +5,8 @@
 #include <tenon/ops/log_softmax.hpp>
 #include <tenon/ops/softmax.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("softmax: rows of a matrix") {
   const HostBuffer x = floats({2, 2}, {0, 0, 1, 0});

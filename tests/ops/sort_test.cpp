@@ -13,8 +13,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 TEST_CASE("sort: ascending and descending along an axis") {
   const HostBuffer x = floats({2, 3}, {3, 1, 2, -1, 5, -1});
   expect_equal(apply(Sort{.axis = 1}, {x}), {1, 2, 3, -1, -1, 5});

@@ -10,7 +10,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr double inf = std::numeric_limits<double>::infinity();
 constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
 HostBuffer doubles(std::initializer_list<double> values) {

@@ -7,13 +7,8 @@
 #include <tenon/ops/arg_reduce.hpp>
 #include <tenon/ops/statistics.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr double inf = std::numeric_limits<double>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 TEST_CASE("statistics: reductions of a matrix") {
   ValuedGraph graph;

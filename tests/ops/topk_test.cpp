@@ -9,8 +9,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 TEST_CASE("topk: largest first, the lower index among equals") {
   const HostBuffer x = floats({2, 4}, {1, 3, 3, 2, -1, -1, -5, -1});
   const HostBuffer y = apply(Topk{.k = 3, .axis = 1}, {x});

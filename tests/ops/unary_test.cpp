@@ -8,9 +8,6 @@
 namespace tenon::testing {
 namespace {
 
-constexpr float inf = std::numeric_limits<float>::infinity();
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
-
 /// f applied to one number, as the op's own formula has it.
 template <class Op>
 double at(double x) {

@@ -4,12 +4,8 @@
 
 #include <tenon/ops/where.hpp>
 
-#include <limits>
-
 namespace tenon::testing {
 namespace {
-
-constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 HostBuffer flags(std::initializer_list<Axis> axes, std::initializer_list<bool> values) {
   return HostBuffer::of<bool>(Shape(axes, boolean), values);

@@ -3,6 +3,7 @@
 #include <tenon/error.hpp>
 
 #include <string>
+#include <string_view>
 
 #include <catch2/catch.hpp>
 
@@ -20,6 +21,15 @@ std::string expect_error(Errc code, Call&& call) {
   }
   FAIL_CHECK("no error, expected " << spelling(code));
   return {};
+}
+
+/// Whether the text has this part; a check that fails prints both.
+inline bool contains(const std::string& text, std::string_view part) {
+  const bool found = text.find(part) != std::string::npos;
+  if (!found) {
+    UNSCOPED_INFO(text << "\n  should hold: " << part);
+  }
+  return found;
 }
 
 }  // namespace tenon::testing

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <random>
 #include <span>
 #include <string>
@@ -19,6 +20,9 @@
 #include <catch2/catch.hpp>
 
 namespace tenon::testing {
+
+inline constexpr float inf = std::numeric_limits<float>::infinity();
+inline constexpr float nan = std::numeric_limits<float>::quiet_NaN();
 
 /// infer + allocate + reference. The output starts as garbage, so an element that the op forgets
 /// shows.

@@ -38,7 +38,7 @@ template <class Optimizer, class M>
 using State = typename StateOf<Optimizer>::template type<M>;
 
 template <class Optimizer>
-struct Training {
+struct OptimizerTraining {
   Optimizer optimizer;
   double max_norm = 0;
   TENON_FIELDS()
@@ -74,7 +74,7 @@ Mlp<Buffer> parameters(const io::File& file, const std::string& prefix) {
 }
 
 template <class Optimizer>
-void check(const std::string& name, Training<Optimizer> training) {
+void check(const std::string& name, OptimizerTraining<Optimizer> training) {
   INFO(name);
   const io::File& file = oracle();
   Mlp<Buffer> net = parameters(file, "start.");
@@ -82,11 +82,12 @@ void check(const std::string& name, Training<Optimizer> training) {
   const Buffer x = file.at("x").data().to_device(cpu_device());
   const Buffer labels = file.at("labels").data().to_device(cpu_device());
   const Buffer rate = train::scalar(0.05, f64, cpu_device());
-  auto run = compile<&Training<Optimizer>::step>(training,
-                                                 {train::shapes_of(net), train::shapes_of(state),
-                                                  x.shape(), labels.shape(), rate.shape()},
-                                                 cpu_device())
-                 .bind(training);
+  auto run =
+      compile<&OptimizerTraining<Optimizer>::step>(
+          training,
+          {train::shapes_of(net), train::shapes_of(state), x.shape(), labels.shape(), rate.shape()},
+          cpu_device())
+          .bind(training);
   const HostBuffer want = file.at(name + ".losses").data();
   for (const double loss : elements(want)) {
     Buffer got;

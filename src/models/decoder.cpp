@@ -339,17 +339,17 @@ std::optional<nn::RmsNorm<>> optional_norm(const WeightsView& view, const std::s
 nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderConfig& config,
                                         std::int64_t layer) {
   const bool is_local = config.is_local(layer);
-  nn::MultiHeadAttention<> made;
-  made.query = nn::Linear<>::init(view["attn_q"]);
-  made.key = nn::Linear<>::init(view["attn_k"]);
-  made.value = nn::Linear<>::init(view["attn_v"]);
-  made.output = nn::Linear<>::init(view["attn_output"]);
-  made.query_norm = optional_norm(view, "attn_q_norm", config);
-  made.key_norm = optional_norm(view, "attn_k_norm", config);
-  made.sinks = view["attn_sinks"].find("weight");
-  made.heads = config.heads;
-  made.kv_heads = config.kv_heads;
+  nn::MultiHeadAttention<> made = nn::MultiHeadAttention<>::init(view, config.heads,
+                                                                 {.query = "attn_q",
+                                                                  .key = "attn_k",
+                                                                  .value = "attn_v",
+                                                                  .output = "attn_output",
+                                                                  .query_norm = "attn_q_norm",
+                                                                  .key_norm = "attn_k_norm"},
+                                                                 config.norm_eps);
+  made.kv_heads = config.kv_heads;  // which weights of other sizes do not fit
   made.head_dim = config.head_dim;
+  made.sinks = view["attn_sinks"].find("weight");
   made.options.causal = true;
   made.options.scale = config.attention_scale;
   made.options.window = is_local ? config.window : 0;

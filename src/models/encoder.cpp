@@ -144,12 +144,11 @@ Bert<Tensor> Bert<Tensor>::init(const WeightsView& whole, const BertConfig& conf
     const WeightsView layer = view["encoder"]["layer"][i];
     const WeightsView attention = layer["attention"];
     BertLayer<> made;
-    made.attention.query = nn::Linear<>::init(attention["self"]["query"]);
-    made.attention.key = nn::Linear<>::init(attention["self"]["key"]);
-    made.attention.value = nn::Linear<>::init(attention["self"]["value"]);
-    made.attention.output = nn::Linear<>::init(attention["output"]["dense"]);
-    made.attention.heads = made.attention.kv_heads = config.heads;
-    made.attention.head_dim = config.width / config.heads;
+    made.attention = nn::MultiHeadAttention<>::init(attention, config.heads,
+                                                    {.query = "self.query",
+                                                     .key = "self.key",
+                                                     .value = "self.value",
+                                                     .output = "output.dense"});
     made.attention_norm = nn::LayerNorm<>::init(attention["output"]["LayerNorm"], config.norm_eps);
     made.feed_forward.up = nn::Linear<>::init(layer["intermediate"]["dense"]);
     made.feed_forward.down = nn::Linear<>::init(layer["output"]["dense"]);

@@ -5,6 +5,7 @@
 #include "ops/support.hpp"
 
 #include <tenon/ops/axes.hpp>
+#include <tenon/ops/broadcast_to.hpp>
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/fill.hpp>
@@ -103,9 +104,12 @@ Tensor scalar_like(const Tensor& x, double value, const std::source_location& wh
 }
 
 Tensor full_like(const Tensor& x, double value, const std::source_location& where) {
-  const Full op{.value = value, .dims = IntList(x.shape(where).dims()), .dtype = x.dtype(where)};
   std::vector<Axis> axes;
   for (int i = 0; i < x.rank(where); ++i) axes.push_back(x.shape(where).axis_at(i));
+  if (!x.shape(where).is_static()) {
+    return tagged(broadcast_like(scalar_like(x, value, where), x, where), axes, Full::name, where);
+  }
+  const Full op{.value = value, .dims = IntList(x.shape(where).dims()), .dtype = x.dtype(where)};
   return tagged(record_beside(x, op_def<Full>(), &op, where), axes, Full::name, where);
 }
 

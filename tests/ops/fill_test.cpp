@@ -95,6 +95,10 @@ TEST_CASE("scalar_like, full_like and one_hot: join the graph of their operand")
   expect_equal(graph.value(scalar_like(x, 3)), {3});
   expect_type(full_like(x, 3).shape(), "f32[d=2]");
   expect_equal(graph.value(full_like(x, 3)), {3, 3});
+  Graph open;
+  const Graph::Recording recording(open);
+  expect_type(full_like(open.input("x", Shape({{"n", symbol("N")}, {"d", 2}}, i32)), 3).shape(),
+              "i32[n=N, d=2]");
   expect_type(iota(x, "d").shape(), "i32[d=2]");
   expect_equal(graph.value(iota(x, -1, f32, 1, 2)), {1, 3});
   expect_error(Errc::axis_out_of_range, [&] { iota(x, 1); });

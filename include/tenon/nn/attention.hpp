@@ -12,10 +12,13 @@
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/select.hpp>
+#include <tenon/weights_view.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <source_location>
+#include <string_view>
+#include <utility>
 
 namespace tenon::nn {
 
@@ -30,6 +33,25 @@ struct Position {
     const Tensor first = past.rank() == 0 ? past : unsqueeze(past.with_tags({}), 1, {}, where);
     return {past, add(iota(steps, i32, 0, 1, where), first, where)};
   }
+};
+
+namespace detail {
+
+/// size / by. Errc::shape_mismatch, naming the weight, where that is no whole number above 0.
+std::int64_t part_of_rows(std::int64_t rows, std::int64_t by, const WeightsView& layer,
+                          const std::source_location& where);
+
+}  // namespace detail
+
+/// Names of an attention's parts below its view, by default those of Hugging Face's Llama, Qwen and Gemma. Of the norms a
+/// file may have none.
+struct AttentionNames {
+  std::string_view query = "q_proj";
+  std::string_view key = "k_proj";
+  std::string_view value = "v_proj";
+  std::string_view output = "o_proj";
+  std::string_view query_norm = "q_norm";
+  std::string_view key_norm = "k_norm";
 };
 
 /// Multi-head attention with projections, grouped key-value heads, optional normalisation of
@@ -53,6 +75,29 @@ struct MultiHeadAttention {
   Attention options;  ///< causal, window, scale, softcap
   std::optional<Rope> rope;
 
+  /// Declares the projections below `view`, and the norms that are there. A head's size is that of the queries by `heads`,
+  /// and the keys' tells the number of key-value heads; Errc::shape_mismatch where they do not divide. Options and rotary
+  /// embedding are the caller's to set.
+  static MultiHeadAttention init(
+      const WeightsView& view, std::int64_t heads, const AttentionNames& names = {},
+      double norm_eps = 1e-6, const std::source_location& where = std::source_location::current()) {
+    MultiHeadAttention made;
+    made.query = Linear<T>::init(view[names.query], where);
+    made.key = Linear<T>::init(view[names.key], where);
+    made.value = Linear<T>::init(view[names.value], where);
+    made.output = Linear<T>::init(view[names.output], where);
+    for (auto [name, norm] : {std::pair(names.query_norm, &made.query_norm),
+                              std::pair(names.key_norm, &made.key_norm)}) {
+      if (view[name].contains("weight")) *norm = RmsNorm<T>::init(view[name], norm_eps, where);
+    }
+    made.heads = heads;
+    made.head_dim =
+        detail::part_of_rows(made.query.weight.dim(0, where), heads, view[names.query], where);
+    made.kv_heads =
+        detail::part_of_rows(made.key.weight.dim(0, where), made.head_dim, view[names.key], where);
+    return made;
+  }
+
   struct Cached {
     Tensor y;
     KvCache<Tensor> cache;
@@ -65,7 +110,7 @@ struct MultiHeadAttention {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const auto [q, k, v] = project(x, &position.positions, where);
+    const auto [q, k, v] = project(x, position.positions, where);
     const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, {}, where),
                                cache_update(cache.values, layer, v, position.past, {}, where)};
     // [batch, kv_heads, capacity, head_dim] of this layer, seen as [batch, capacity, kv_heads,
@@ -83,10 +128,19 @@ struct MultiHeadAttention {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const auto [q, k, v] = project(x, nullptr, where);
-    const Tensor mixed =
-        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), {}, where);
-    return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
+    return forward(x, x, x, mask, where);
+  }
+
+  /// Attention of x [B, S, width] to keys and values made of others, [B, T, width of theirs], such as an encoder's results;
+  /// `mask` (may be empty) broadcasts to [B, heads, S, T]. There is no rotary embedding: the keys have no positions.
+  Tensor forward(const Tensor& x, const Tensor& keys, const Tensor& values, const Tensor& mask,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    return mix(heads_of(query.forward(x, where), heads, query_norm, where),
+               heads_of(key.forward(keys, where), kv_heads, key_norm, where),
+               split_axis(value.forward(values, where), -1, {kv_heads, head_dim}, where), mask,
+               where);
   }
 
   /// The same for x at these positions (i32 [S] or [B, S]), which a rotary embedding takes.
@@ -94,29 +148,36 @@ struct MultiHeadAttention {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const auto [q, k, v] = project(x, &positions, where);
-    const Tensor mixed =
-        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), {}, where);
-    return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
+    const auto [q, k, v] = project(x, positions, where);
+    return mix(q, k, v, mask, where);
   }
 
  private:
   struct Projected {
     Tensor q, k, v;  // [B, S, heads, head_dim]
   };
-  Projected project(const Tensor& x, const Tensor* positions,
+  Projected project(const Tensor& x, const Tensor& positions,
                     const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
     Tensor q = heads_of(query.forward(x, where), heads, query_norm, where);
     Tensor k = heads_of(key.forward(x, where), kv_heads, key_norm, where);
     const Tensor v = split_axis(value.forward(x, where), -1, {kv_heads, head_dim}, where);
-    if (rope && positions != nullptr) {
+    if (rope) {
       const Tensor factors = rope_factors.value_or(Tensor());
-      q = tenon::rope(q, *positions, *rope, factors, where);
-      k = tenon::rope(k, *positions, *rope, factors, where);
+      q = tenon::rope(q, positions, *rope, factors, where);
+      k = tenon::rope(k, positions, *rope, factors, where);
     }
     return {q, k, v};
+  }
+
+  Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+             const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor mixed =
+        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), {}, where);
+    return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
   }
 
   /// x [B, S, count * head_dim] as heads, normalised where there is a norm.

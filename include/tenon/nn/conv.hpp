@@ -54,6 +54,28 @@ struct Conv1d {
   }
 };
 
+/// Convolution along three axes: x [N, in, D, H, W]. Weight [out, in / groups, kernel sizes]; bias [out],
+/// optional.
+template <class T = Tensor>
+struct Conv3d {
+  T weight;
+  std::optional<T> bias;
+  TENON_FIELDS(weight, bias, options)
+  Conv3dOptions options;  ///< stride, padding, dilation, groups
+
+  static Conv3d init(const WeightsView& view, const Conv3dOptions& options = {},
+                     const std::source_location& where = std::source_location::current()) {
+    return {view.tensor("weight", where), view.find("bias", where), options};
+  }
+
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    return conv3d(x, weight, bias.value_or(Tensor()), options, where);
+  }
+};
+
 /// Transposed 2-D convolution, NCHW. Weight [in, out / groups, kernel height, kernel width]; bias
 /// [out], optional.
 template <class T = Tensor>
@@ -73,6 +95,50 @@ struct ConvTranspose2d {
     requires std::same_as<T, Tensor>
   {
     return conv_transpose2d(x, weight, bias.value_or(Tensor()), options, where);
+  }
+};
+
+/// Transposed convolution along one axis: x [N, in, W]. Weight [in, out / groups, kernel width]; bias
+/// [out], optional.
+template <class T = Tensor>
+struct ConvTranspose1d {
+  T weight;
+  std::optional<T> bias;
+  TENON_FIELDS(weight, bias, options)
+  ConvTranspose1dOptions options;  ///< stride, padding, output_padding, dilation, groups
+
+  static ConvTranspose1d init(const WeightsView& view, const ConvTranspose1dOptions& options = {},
+                              const std::source_location& where = std::source_location::current()) {
+    return {view.tensor("weight", where), view.find("bias", where), options};
+  }
+
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    return conv_transpose1d(x, weight, bias.value_or(Tensor()), options, where);
+  }
+};
+
+/// Transposed convolution along three axes: x [N, in, D, H, W]. Weight [in, out / groups, kernel sizes];
+/// bias [out], optional.
+template <class T = Tensor>
+struct ConvTranspose3d {
+  T weight;
+  std::optional<T> bias;
+  TENON_FIELDS(weight, bias, options)
+  ConvTranspose3dOptions options;  ///< stride, padding, output_padding, dilation, groups
+
+  static ConvTranspose3d init(const WeightsView& view, const ConvTranspose3dOptions& options = {},
+                              const std::source_location& where = std::source_location::current()) {
+    return {view.tensor("weight", where), view.find("bias", where), options};
+  }
+
+  Tensor forward(const Tensor& x,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    return conv_transpose3d(x, weight, bias.value_or(Tensor()), options, where);
   }
 };
 

@@ -5,9 +5,11 @@
 #include <tenon/nn/linear.hpp>
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/glu.hpp>
+#include <tenon/weights_view.hpp>
 
 #include <optional>
 #include <source_location>
+#include <string_view>
 
 namespace tenon::nn {
 
@@ -21,6 +23,14 @@ Tensor activate(const Tensor& x, Name activation,
 Tensor gated(const Tensor& gate, const Tensor& up, Name activation,
              const std::source_location& where = std::source_location::current());
 
+/// Names of a feed-forward layer's parts below its view, by default those of Hugging Face's Llama, Qwen and Gemma. A file
+/// may have no gate.
+struct FeedForwardNames {
+  std::string_view gate = "gate_proj";
+  std::string_view up = "up_proj";
+  std::string_view down = "down_proj";
+};
+
 /// down(activation(up(x))), or with a gate: down(activation(gate(x)) * up(x)).
 template <class T = Tensor>
 struct FeedForward {
@@ -29,6 +39,17 @@ struct FeedForward {
   Linear<T> down;
   Name activation = "silu";
   TENON_FIELDS(gate, up, down, activation)
+
+  static FeedForward init(const WeightsView& view, Name activation = "silu",
+                          const FeedForwardNames& names = {},
+                          const std::source_location& where = std::source_location::current()) {
+    FeedForward made;
+    if (view[names.gate].contains("weight")) made.gate = Linear<T>::init(view[names.gate], where);
+    made.up = Linear<T>::init(view[names.up], where);
+    made.down = Linear<T>::init(view[names.down], where);
+    made.activation = activation;
+    return made;
+  }
 
   Tensor forward(const Tensor& x,
                  const std::source_location& where = std::source_location::current()) const

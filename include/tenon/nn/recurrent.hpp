@@ -2,7 +2,9 @@
 
 #include <tenon/fields.hpp>
 #include <tenon/ops/activation.hpp>
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/fill.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/operators.hpp>
 #include <tenon/ops/slice.hpp>
@@ -57,6 +59,15 @@ inline Tensor gate(const Tensor& gates, std::int64_t i, std::int64_t count,
   return slice(gates, -1, i * width, (i + 1) * width, 1, where);
 }
 
+/// Zeros [batch, width] for x [steps, batch, in], whose batch may be symbolic, and weight_hh
+/// [gates * width, width].
+inline Tensor zero_state(const Tensor& x, const Tensor& weight_hh,
+                         const std::source_location& where) {
+  const Tensor first = squeeze(slice(slice(x, 0, 0, 1, 1, where), 2, 0, 1, 1, where), 0, where);
+  const Tensor row = full(0, Shape({weight_hh.dim(1, where)}, x.dtype(where)), where);
+  return add(full_like(first, 0, where), row, where);
+}
+
 }  // namespace detail
 
 template <class T = Tensor>
@@ -71,6 +82,11 @@ template <class T = Tensor>
 struct Lstm {
   RecurrentWeights<T> weights;
   TENON_FIELDS(weights)
+
+  static Lstm init(const WeightsView& view, std::string_view suffix = "_l0",
+                   const std::source_location& where = std::source_location::current()) {
+    return {RecurrentWeights<T>::init(view, suffix, where)};
+  }
 
   /// x [steps, batch, in] -> {state after the last step, h of every step [steps, batch, width]}.
   Scanned<LstmState<Tensor>, Tensor> forward(
@@ -90,6 +106,15 @@ struct Lstm {
         },
         where);
   }
+
+  /// The same from a state of zeros; at least one step.
+  Scanned<LstmState<Tensor>, Tensor> forward(
+      const Tensor& x, const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor zero = detail::zero_state(x, weights.weight_hh, where);
+    return forward(x, LstmState<Tensor>{zero, zero}, where);
+  }
 };
 
 /// r, z = sigmoid of W_ih x + W_hh h; n = tanh(W_in x + r (W_hn h)); h = (1 - z) n + z h. Gates in
@@ -98,6 +123,11 @@ template <class T = Tensor>
 struct Gru {
   RecurrentWeights<T> weights;
   TENON_FIELDS(weights)
+
+  static Gru init(const WeightsView& view, std::string_view suffix = "_l0",
+                  const std::source_location& where = std::source_location::current()) {
+    return {RecurrentWeights<T>::init(view, suffix, where)};
+  }
 
   /// x [steps, batch, in], h [batch, width] -> {h after the last step, h of every step}.
   Scanned<Tensor, Tensor> forward(
@@ -119,6 +149,15 @@ struct Gru {
         },
         where);
   }
+
+  /// The same from a state of zeros; at least one step.
+  Scanned<Tensor, Tensor> forward(
+      const Tensor& x, const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor zero = detail::zero_state(x, weights.weight_hh, where);
+    return forward(x, zero, where);
+  }
 };
 
 /// h = tanh(W_ih x + W_hh h) (Elman, 1990).
@@ -126,6 +165,11 @@ template <class T = Tensor>
 struct Rnn {
   RecurrentWeights<T> weights;
   TENON_FIELDS(weights)
+
+  static Rnn init(const WeightsView& view, std::string_view suffix = "_l0",
+                  const std::source_location& where = std::source_location::current()) {
+    return {RecurrentWeights<T>::init(view, suffix, where)};
+  }
 
   /// As Gru::forward.
   Scanned<Tensor, Tensor> forward(
@@ -140,6 +184,15 @@ struct Rnn {
           return std::pair(h, h);
         },
         where);
+  }
+
+  /// The same from a state of zeros; at least one step.
+  Scanned<Tensor, Tensor> forward(
+      const Tensor& x, const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor zero = detail::zero_state(x, weights.weight_hh, where);
+    return forward(x, zero, where);
   }
 };
 

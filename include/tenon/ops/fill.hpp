@@ -80,7 +80,7 @@ Tensor iota(const Tensor& x, const AxisRef& axis, DType dtype = i32, std::int64_
 Tensor scalar_like(const Tensor& x, double value,
                    const std::source_location& where = std::source_location::current());
 
-/// An array filled with `value`, of x's shape (which must be static), dtype and tags, in x's graph.
+/// An array filled with `value`, of x's shape (sizes may be symbolic), dtype and tags, in x's graph.
 Tensor full_like(const Tensor& x, double value,
                  const std::source_location& where = std::source_location::current());
 

@@ -10,9 +10,9 @@
 #include "int8_simd.hpp"
 #include "finish.hpp"
 #include "int8_kernels.hpp"
-#include "finish_pairs.hpp"
-#include "tile_multiply.hpp"
-#include "tile_pixels.hpp"
+#include "finish_pairs_amx.hpp"
+#include "tile_multiply_amx.hpp"
+#include "tile_pixels_amx.hpp"
 #include "../integer_math.hpp"
 // clang-format on
 

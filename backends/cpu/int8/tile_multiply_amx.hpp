@@ -3,7 +3,7 @@
 // Multiplication of codes and weights by AMX tiles, interleaved with vector work. Included after
 // finish_pairs.hpp, by AMX sources only.
 #include "../simd/amx_tiles.hpp"
-#include "finish_pairs.hpp"
+#include "finish_pairs_amx.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -63,6 +63,12 @@ bool same_bytes(const HostBuffer& a, const HostBuffer& b) {
           std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.shape().bytes())) == 0);
 }
 
+HostBuffer copy_of(const HostBuffer& array) {
+  HostBuffer copy = HostBuffer::uninitialized(array.shape());
+  copy_elements(array.view(), copy.view());
+  return copy;
+}
+
 std::string list_of(std::span<const Shape> shapes) {
   std::vector<std::string> texts;
   for (const Shape& shape : shapes) texts.push_back(to_string(shape));
@@ -258,8 +264,7 @@ class OpCheck {
       if (!may || !(inputs[i].shape() == want.shape())) continue;
       std::vector<HostView> views;
       for (const HostBuffer& input : inputs) views.push_back(input.view());
-      HostBuffer own = HostBuffer::uninitialized(inputs[i].shape());
-      copy_elements(inputs[i].view(), own.view());
+      const HostBuffer own = copy_of(inputs[i]);
       views[i] = own.view();
       op_.def()->reference(op_.attributes(), views, own.view());
       if (!same_bytes(own, want)) {
@@ -299,10 +304,13 @@ class OpCheck {
     std::map<std::string, Buffer> weights;
     std::vector<Buffer> given;
     std::vector<Shape> shapes;
+    std::vector<HostBuffer> originals, copies;  // the session has the copies
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       HostBuffer stored = inputs[i];
       if (around.permuted) stored = stored.permute(axes_of(stored.shape())).contiguous();
-      const Buffer buffer = stored.to_device(cpu_device());
+      originals.push_back(stored);
+      copies.push_back(copy_of(stored));
+      const Buffer buffer = copies.back().to_device(cpu_device());
       if (around.constants) {
         weights.emplace(fmt::format("x{}", i), buffer);
       } else {
@@ -322,10 +330,13 @@ class OpCheck {
         find("{}: a second run gives other bytes", where);
       }
     }
+    for (std::size_t i = 0; i < copies.size(); ++i) {
+      if (!same_bytes(copies[i], originals[i])) find("{}: it changed its input {}", where, i);
+    }
     compare(first[0].to_host(), want, where);
     if (!around.again) return;
     compare(first[1].to_host(), want, where + ", the second time");
-    if (!same_bytes(first[2].to_host(), inputs[0])) find("{}: it changed its input", where);
+    if (!same_bytes(first[2].to_host(), inputs[0])) find("{}: its input is another later", where);
   }
 
   void compare(const HostBuffer& got, const HostBuffer& want, const std::string& where) {

@@ -9,8 +9,11 @@
 #include <tenon/npu/isa/registers.hpp>
 #include <tenon/npu/testkit.hpp>
 
+#include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -36,9 +39,16 @@ std::string joined(const std::vector<std::string>& findings) {
 }
 
 /// What the kit says of a device that gets one thing wrong.
-std::string found_in(Wrong wrong) {
+std::string found_in(Wrong wrong, std::chrono::milliseconds patience = std::chrono::seconds(1)) {
   const auto device = std::make_shared<WrongDevice>(std::move(wrong));
-  return joined(check_npu(device, {.patience = std::chrono::seconds(1), .networks = 1}));
+  return joined(check_npu(device, {.patience = patience, .networks = 1}));
+}
+
+/// A device one of whose registers always reads `mask` less, or `value` more, than it should.
+Wrong reads(std::uint32_t reg, std::uint32_t mask, std::uint32_t value = 0) {
+  return {.read_register = [=](std::uint32_t offset, std::uint32_t right) {
+    return offset == reg ? (right & ~mask) | value : right;
+  }};
 }
 
 void arm(Device& device, simctl::FaultKind kind, std::uint32_t nth) {
@@ -91,6 +101,84 @@ TEST_CASE("npu testkit: wrong registers are found") {
           if (offset == reg::seg2_size_hi) value &= 0xFFFF;
           return true;
         }}).find("seg2_size_hi after 0x5a5a5a40 was written is 0x5a40") != std::string::npos);
+}
+
+TEST_CASE("npu testkit: what a device lacks, and sizes that no driver can use, are found") {
+  constexpr std::uint32_t all = 0xFFFFFFFF;
+  struct Case {
+    Wrong wrong;
+    const char* says;
+  };
+  const Case cases[] = {
+      {{.lacks = "npu"}, "the device has no register bank 'npu'"},
+      {{.lacks = "xchg"}, "the device has no memory region 'xchg'"},
+      {{.default_region = "ocm"}, "the default memory region is 'ocm', expected 'etm'"},
+      {reads(reg::id, all), "id 0x00000000 is no NPU"},
+      {reads(reg::id, 0, all), "the device does not answer"},
+      {reads(reg::caps0, all), "capability registers read zero"},
+      {reads(reg::ddr_mib, all, 3), "the size of region 'etm', by ddr_mib, is 0x4000000"},
+      {reads(reg::caps1, all, 33), "caps1 says 33 bytes of OCM, expected whole lines"},
+      {reads(reg::caps1, all, 64 << 20), "caps1 says 67108864 bytes of OCM"},
+      {reads(reg::caps2, all), "caps2 says 0 bytes of ACC, expected whole rows"},
+      {reads(reg::caps2, all, 127), "caps2 says 127 bytes of ACC"},
+      {reads(reg::caps2, all, 4 << 20), "caps2 says 4194304 bytes of ACC"},
+      {reads(reg::caps3, bits::flow.mask(), bits::flow.put(3)), "caps3 says flow 3"},
+      {reads(reg::caps3, bits::wbuf.mask()), "caps3 says 0 weight buffers, expected 1 or 2"},
+      {reads(reg::caps3, bits::wbuf.mask(), bits::wbuf.put(3)), "caps3 says 3 weight buffers"},
+      {reads(reg::caps3, bits::queue_depth.mask()), "queue holds no instruction"},
+  };
+  for (Case one : cases) {
+    // The ring does not get anywhere, so that the check ends with the registers.
+    const auto inner = one.wrong.read_register;
+    one.wrong.read_register = [inner](std::uint32_t offset, std::uint32_t value) {
+      return offset == reg::fence ? 0 : inner ? inner(offset, value) : value;
+    };
+    INFO(one.says);
+    const std::string found = found_in(std::move(one.wrong), std::chrono::milliseconds(20));
+    INFO(found);
+    CHECK(found.find(one.says) != std::string::npos);
+  }
+}
+
+TEST_CASE("npu testkit: states that a device does not tell, and limits that it lacks, are found") {
+  struct Case {
+    Wrong wrong;
+    const char* says;
+  };
+  constexpr std::uint64_t etm_bytes = 64 << 20;
+  const auto is_beyond = [](std::uint64_t address) {
+    return address >= isa::etm_base + etm_bytes && address < isa::ocm_base;
+  };
+  const auto within = [&](std::uint64_t address) {
+    return is_beyond(address) ? address - etm_bytes : address;
+  };
+  const auto elsewhere = [&](std::uint64_t address) {
+    if (is_beyond(address)) throw Error(Errc::io_error, "etm", "something else");
+    return address;
+  };
+  const auto other_error = [](int level) {
+    if (level > 2) throw Error(Errc::device_error, "reset", "something else");
+    return level;
+  };
+  const Case cases[] = {
+      {reads(reg::status, bits::halted.mask()), "status does not say halted after halt"},
+      {reads(reg::status, bits::idle.mask()), "status is not idle after the last command"},
+      {reads(reg::status, bits::stuck.mask()), "a token that nobody gives: status is"},
+      {reads(reg::status, bits::fault.mask()), "an unknown command: no error after 20 ms"},
+      {reads(reg::irq_status, bits::irq_empty.mask()), "irq_empty is not pending"},
+      {{.memory = within}, "a read beyond region 'etm' is done, expected Errc::out_of_range"},
+      {{.memory = elsewhere}, "a read beyond region 'etm' is refused as"},
+      {{.reset = [](int level) { return std::min(level, 2); }}, "a reset of level 3 is done"},
+      {{.reset = other_error}, "a reset of level 3 is refused as"},
+      {{.reset = [](int level) { return level == 0 ? 1 : level; }},
+       "fence after a reset of level 0 is 0x0"},
+  };
+  for (const Case& one : cases) {
+    INFO(one.says);
+    const std::string found = found_in(one.wrong, std::chrono::milliseconds(20));
+    INFO(found);
+    CHECK(found.find(one.says) != std::string::npos);
+  }
 }
 
 TEST_CASE("npu testkit: wrong memory is found") {

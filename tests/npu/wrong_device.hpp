@@ -27,6 +27,8 @@ struct Wrong {
   std::function<std::uint32_t(std::uint32_t pending)> wait_irq{};
   std::function<int(int level)> reset{};
   bool syncs = true;
+  std::string lacks{};  ///< name of a region of memory or registers
+  std::string default_region = "etm";
 };
 
 class WrongRegion final : public isa::RangedRegion {
@@ -99,10 +101,13 @@ class WrongDevice final : public Device, public isa::DeviceControl {
     const std::pair<const char*, std::uint64_t> memories[] = {
         {"xchg", isa::xchg_base}, {"etm", isa::etm_base}, {"ocm", isa::ocm_base}};
     for (const auto& [name, base] : memories) {
+      if (wrong_.lacks == name) continue;
       declare(std::make_unique<WrongRegion>(inner_->mem_region(name), base, wrong_),
-              std::string_view(name) == "etm");
+              wrong_.default_region == name);
     }
-    declare(std::make_unique<WrongRegisters>(inner_->reg_region("npu"), wrong_), true);
+    if (wrong_.lacks != "npu") {
+      declare(std::make_unique<WrongRegisters>(inner_->reg_region("npu"), wrong_), true);
+    }
     init();
   }
   ~WrongDevice() override { deinit(); }

@@ -388,6 +388,41 @@ struct Numbers : SoftClip {
   }
 };
 
+struct Fickle : SoftClip {
+  static constexpr std::string_view name = "fickle";
+  Shape infer(std::span<const Shape> in) const {
+    static int calls = 0;
+    return ++calls == 2 ? in[0].without_axis(0) : in[0];
+  }
+};
+struct Thrower : SoftClip {
+  static constexpr std::string_view name = "thrower";
+  void reference(std::span<const HostView>, const HostView&) const {
+    throw std::runtime_error("no values today");
+  }
+};
+/// Rows in the order of their numbers, said to be stored from the last to the first.
+template <bool shares>
+struct Misplaced {
+  static constexpr std::string_view name = "misplaced";
+  static constexpr int min_inputs = 1, max_inputs = 1;
+  static constexpr OpTraits traits{.view = true};
+  static constexpr FieldList<> fields{};
+  Shape infer(std::span<const Shape> in) const {
+    if (in[0][0] == 0) fail(Errc::bad_argument, name, "wants elements");
+    return in[0];
+  }
+  void reference(std::span<const HostView> in, const HostView& out) const {
+    copy_elements(in[0], out);
+  }
+  bool view(const HostView& in, const Shape& out, ViewPlacement& placement) const {
+    placement.strides = in.strides;
+    placement.offset_bytes = in.strides[0] * (out[0] - 1);
+    placement.strides[0] = -in.strides[0];
+    return shares;
+  }
+};
+
 template <OpStruct Op>
 std::string findings_of(const Op& op, BackendPtr backend = nullptr) {
   testkit::OpCheckOptions options;
@@ -409,6 +444,20 @@ TEST_CASE("test kit: a right op has no findings, one with a fault has the one th
   hidden.limit = 3;
   CHECK(says(findings_of(hidden), "an attribute that `fields` does not name"));
   CHECK(says(findings_of(Numbers()), "of symbolic sizes"));
+  CHECK(says(findings_of(Fickle()), "infer() says two things"));
+  CHECK(says(findings_of(Thrower()), "reference() threw: no values today"));
+  CHECK(says(findings_of(Misplaced<true>()), "view() places other elements"));
+  CHECK(says(findings_of(Misplaced<false>()), "view() does not share a dense input"));
+  // An attribute that cannot be stored.
+  const AttributeField forgetful[] = {{"limit", op_def<SoftClip>().fields[0].get,
+                                       [](void*, const AttributeValue&) { return true; }}};
+  OpDef def = op_def<SoftClip>();
+  def.fields = forgetful;
+  SoftClip changed;
+  changed.limit = 3;
+  const std::vector<Shape> shape = {Shape({6}, f32)};
+  CHECK(says(fmt::format("{}", fmt::join(testkit::check_op(OpInstance(def, &changed), shape), "")),
+             "attribute 'limit' does not read back"));
   expect_error(Errc::unsupported_dtype, [] { testkit::check_op(SoftClip(), {Shape({2}, i32)}); });
   expect_error(Errc::bad_argument, [] { testkit::check_op(SoftClip(), {}); });
 }
@@ -427,6 +476,28 @@ TEST_CASE("test kit: a kernel with a fault has findings, and so has one that is 
                                soft_clip(op.limit, call);  // as if every input were dense
                              }});
   CHECK(says(findings_of(Clip<'h'>(), cpu), "inputs strided"));
+
+  register_kernel<Clip<'j'>>("cpu", {.run = [](const Clip<'j'>&, const KernelCall& call) {
+                               static std::atomic<float> next = 0;
+                               next = next + 1;
+                               const auto count = call.output.shape.elements();
+                               std::fill_n(call.output.as<float>(), count, next.load());
+                             }});
+  CHECK(says(findings_of(Clip<'j'>(), make_backend("cpu", {.threads = 1})),
+             "a second run gives other bytes"));
+
+  register_kernel<Clip<'k'>>(
+      "cpu",
+      {.constraint = [](const Clip<'k'>&, const Step& step) { return needs_dense_f32(step); },
+       .run =
+           [](const Clip<'k'>& op, const KernelCall& call) {
+             soft_clip(op.limit, call);
+             if (call.output.data != call.inputs[0].data && call.output.shape.elements() > 0) {
+               call.inputs[0].as<float>()[0] = 7;
+             }
+           }});
+  CHECK(says(findings_of(Clip<'k'>(), make_backend("cpu", {.threads = 1})),
+             "cpu, inputs as constants, f32[6, 11]: it changed its input 0"));
 }
 
 TEST_CASE("own ops: little work stays on its caller's thread") {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,12 @@ Found matches(std::string_view regex, std::string_view text) {
   for (std::size_t i = 0; i < text.size();) {
     const std::size_t end = matcher.may_start_at(i) ? matcher.end_from(i) : i;
     if (end != i) found.emplace_back(text.substr(i, end - i));
-    i = end != i ? end : i + 1;
+    if (end != i) {
+      i = end;
+    } else {  // a character on
+      while (++i < text.size() && (text[i] & 0xC0) == 0x80) {
+      }
+    }
   }
   return found;
 }
@@ -52,6 +58,42 @@ TEST_CASE("expressions: sets, properties and their complements") {
   CHECK(matches(R"([]a-]+)", "x]a-") == Found{"]a-"});
   CHECK(matches(R"(\P{Lu}+)", "aBc") == Found{"a", "c"});
   CHECK(matches(R"([\x{3042}\u3044]+)", "あいう") == Found{"あい"});
+}
+
+TEST_CASE("expressions: escapes, classes and sets of sets") {
+  const std::string controls = "\n\r\t\f\v\a\x1B";
+  const std::vector<std::tuple<const char*, std::string, Found>> cases = {
+      {R"([\n\r\t\f\v\a\e]+)", "a" + controls, {controls}},
+      {R"(\x41\x{42}\u0043)", "ABC", {"ABC"}},
+      {R"(\x4|\])", "\x04]", {"\x04", "]"}},
+      {R"(\d+|\D)", "12a", {"12", "a"}},
+      {R"(\w+|\W)", "a_1-", {"a_1", "-"}},
+      {R"(\s|\S+)", "ab c", {"ab", " ", "c"}},
+      {R"(a\B.)", "ab a.", {"ab"}},
+      {R"([\w\d.]+)", "a.1 _", {"a.1", "_"}},
+      {R"([^\S]+)", "a \tb", {" \t"}},
+      {R"([\D]+)", "1a2", {"a"}},
+      {R"(\p{Han}+|\P{Han}+)", "a漢字b", {"a", "漢字", "b"}},
+      {R"(\p{^Han}+)", "漢ab", {"ab"}},
+      {R"([^\p{Han}\d]+)", "漢ab1", {"ab"}},
+      {R"([[a-c]d[xyz]]+)", "abdez", {"abd", "z"}},
+      {R"([[\p{Han}\s]\S]+)", "漢 a", {"漢 a"}},
+      {R"([[^a-c]]+)", "abde", {"de"}},
+      {R"([^a-d&&b-z]+)", "abcdez", {"a", "ez"}},
+      {R"([a-z&&[^c-x]&&[^a]]+)", "abcxyz", {"b", "yz"}},
+      {R"([a-&&[-a]]+)", "-ab", {"-a"}},
+      {R"([a-[x]]+)", "-axb", {"-ax"}},
+      {R"((?i:[a-z]+))", "aBcſ1", {"aBcſ"}},
+      {R"((?i:\p{L}+)b)", "aBb", {"aBb"}},
+      {R"(a?\p{P_}|b??c)", "a!bc", {"a!", "bc"}},
+      {R"(a{2,}|a{1})", "aaa a", {"aaa", "a"}},
+      {R"(a{1b}|a{,})", "a{1b}a{,}", {"a{1b}", "a{,}"}},
+      {R"((?:ab|cd)*?e)", "abcde", {"abcde"}},
+  };
+  for (const auto& [regex, text, found] : cases) {
+    INFO(regex);
+    CHECK(matches(regex, text) == found);
+  }
 }
 
 TEST_CASE("expressions: looking ahead over a character, and places") {
@@ -86,13 +128,28 @@ TEST_CASE("expressions: what is not implemented is refused by name") {
                                                         {R"(a{1001})", "1000 times"},
                                                         {R"([[:alpha:]])", "POSIX"},
                                                         {R"((?>a|b)c)", "the group (?>"},
+                                                        {R"(^*a)", "repetition of a condition"},
+                                                        {R"(a{2}?)", "lazy repetition"},
+                                                        {R"(a{2}+)", "possessive repetition"},
+                                                        {R"((?:ab)++)", "possessive repetition"},
+                                                        {R"(a**)", "of a repetition"},
+                                                        {R"(a{2}{3})", "of a repetition"},
+                                                        {R"([[[[[[a]]]]]])", "nested so deep"},
+                                                        {R"([a[^b]])", "a complement"},
+                                                        {R"([[^b]a])", "a complement"},
+                                                        {R"([[a&&b]c])", "an intersection"},
+                                                        {R"([a-\d])", "ends in a class"},
+                                                        {R"(\pL)", "without braces"},
+                                                        {R"((?i)\p{Lu})", "the case of a property"},
+                                                        {R"((?i)[a-\x{80}])", "ASCII"},
                                                         {R"(\Ga)", R"(\G)"}}) {
     INFO(regex);
     const std::string message = expect_error(Errc::unsupported, [&] { Expression{regex}; });
     CHECK(message.find(name) != std::string::npos);
   }
   for (const char* const regex :
-       {"(a", "a)", "[a", "+a", "a{3,2}", "[b-a]", R"(\x{110000})", "\xFF", R"(\p{L)", "\\"}) {
+       {"(a", "a)", "[a", "+a", "a{3,2}", "[b-a]", R"(\x{110000})", "\xFF", R"(\p{L)", "\\",
+        R"(\x{})", R"(\u12)", R"(\x{41)", "[a&&", "(?:a"}) {
     INFO(regex);
     expect_error(Errc::bad_tokenizer, [&] { Expression{regex}; });
   }

@@ -137,13 +137,7 @@ Program gradient(const Program& program, std::span<const std::string> parameters
   recorder.record_all();
 
   std::vector<Tensor> results, wanted;
-  for (const ValueId id : main.results) {
-    if (main.values[id].kind != ValueKind::tensor) {
-      throw Error(Errc::unsupported, main.name,
-                  fmt::format("result '{}' is no tensor", main.values[id].name));
-    }
-    results.push_back(recorder.value(id));
-  }
+  for (const ValueId id : main.results) results.push_back(recorder.value(id));
   for (const std::string& name : parameters) wanted.push_back(recorder.named(name));
   const Shape& loss = results.at(0).shape();
   if (loss.rank() != 0 || !is_floating(loss.dtype())) {

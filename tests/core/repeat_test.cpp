@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -116,6 +117,23 @@ void check_same_results(const Program& a, const Program& b, const Model& model) 
 }
 
 }  // namespace
+
+TEST_CASE("repeat: calls in another order, and layers that return something else, are refused") {
+  const auto here = std::source_location::current();
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({width}, f32));
+  const Tensor numbered = graph.constant("blk.0.scale", Shape({width}, f32));
+  expect_error(Errc::bad_argument, [&] { RepeatRecorder({}, here); });
+  RepeatRecorder recorder({&x, 1}, here);
+  expect_error(Errc::call_order, [&] { recorder.end({&x, 1}); });
+  const RepeatRecorder::Frame frame = recorder.begin({&numbered, 1});
+  const std::span<const Tensor> carry(frame.carry);
+  expect_error(Errc::bad_argument, [&] { recorder.end(carry, -1); });
+  expect_error(Errc::bad_argument, [&] { recorder.end(carry, 2); });  // of a layer with a number
+  expect_error(Errc::bad_argument, [&] { recorder.end({}); });
+  expect_error(Errc::bad_type, [&] { recorder.end(carry, 1, 1); });
+  expect_error(Errc::bad_type, [&] { recorder.end(carry, 1, 0); });
+}
 
 TEST_CASE("repeat: equal layers are one function, with the results of layers written out") {
   const Model model(6);

@@ -106,6 +106,34 @@ TEST_CASE("grad: of a gradient") {
   expect_near(y, {6, 12, -18}, 1e-5);
 }
 
+TEST_CASE("grad: of products with one factor of zero, and with two") {
+  const auto of_product = [](const std::vector<float>& values) {
+    Graph graph;
+    const Tensor x = graph.input("x", Shape({3}, f32));
+    const Tensor g = grad(prod(x), x);
+    return run(graph.program({&g, 1}), {vector_of(values)});
+  };
+  expect_near(of_product({2, 3, 4}), {12, 8, 6});
+  expect_near(of_product({2, 0, 4}), {0, 8, 0});
+  expect_near(of_product({0, 0, 4}), {0, 0, 0});
+  // y = [1 * 4 * 5, 2, 3 * 0] of x = [1, 2, 3]: both as factors.
+  const auto of_scatter = [](std::size_t output, const std::vector<float>& factors) {
+    Graph graph;
+    const Graph::Recording recording(graph);
+    const Tensor x = graph.input("x", Shape({3}, f32)), source = graph.input("s", Shape({3}, f32));
+    const Tensor index = graph.input("i", Shape({3}, i64));
+    const Tensor y = sum(scatter(x, index, source, 0, "mul"));
+    return run(graph.program(grad({&y, 1}, std::vector{scalar_like(y, 1)}, std::vector{x, source})),
+               {vector_of({1, 2, 3}), vector_of(factors),
+                HostBuffer::of<std::int64_t>(Shape({3}, i64), {0, 0, 2})},
+               output);
+  };
+  expect_near(of_scatter(0, {4, 5, 0}), {20, 1, 0});
+  expect_near(of_scatter(1, {4, 5, 0}), {5, 4, 3});
+  expect_near(of_scatter(1, {4, 0, 2}), {0, 4, 3});
+  expect_near(of_scatter(1, {0, 0, 2}), {0, 0, 3});
+}
+
 TEST_CASE("grad: stop_gradient ends a dependence") {
   Graph graph;
   const Graph::Recording recording(graph);
@@ -179,6 +207,10 @@ TEST_CASE("grad: what has no gradient is refused at its line") {
   const Tensor n = graph.input("n", Shape({4}, i32));
   expect_error(Errc::bad_argument, [&] { grad(x, x); });  // not a scalar
   expect_error(Errc::bad_argument, [&] { grad(sum(n), n); });
+  expect_error(Errc::bad_argument, [&] { grad(std::vector{x, x}, std::vector{x}, {&x, 1}); });
+  expect_error(Errc::bad_argument, [&] { grad({&n, 1}, {&n, 1}, {&x, 1}); });
+  const Tensor other = graph.input("other", Shape({3}, f32));
+  expect_error(Errc::bad_argument, [&] { grad({&x, 1}, {&other, 1}, {&x, 1}); });
   const Tensor loss = sum(x);
   try {
     grad(loss, unused);
@@ -199,10 +231,10 @@ TEST_CASE("grad: what has no gradient is refused at its line") {
   }
 }
 
-/// Cubes, with a wrong gradient where `wrong` is set.
-template <bool wrong>
+/// Cubes, with a gradient of another shape where `wrong` is 1, with two where it is 2.
+template <int wrong>
 struct OwnCube {
-  static constexpr std::string_view name = wrong ? "wrong_cube" : "own_cube";
+  static constexpr std::string_view name = wrong != 0 ? "wrong_cube" : "own_cube";
   static constexpr int min_inputs = 1, max_inputs = 1;
   static constexpr FieldList<> fields{};
   Shape infer(std::span<const Shape> in) const { return in[0]; }
@@ -213,7 +245,8 @@ struct OwnCube {
     });
   }
   std::vector<Tensor> gradient(const Backward& at) const {
-    if (wrong) return {sum(at.upstream)};
+    if (wrong == 1) return {sum(at.upstream)};
+    if (wrong == 2) return {at.upstream, at.upstream};
     return {at.upstream * 3 * square(at.inputs[0])};
   }
 };
@@ -224,9 +257,10 @@ TEST_CASE("grad: of an op of the user's own") {
   const auto cube = [&](const auto& op) {
     return record(op, {x}, std::source_location::current());
   };
-  const Tensor g = grad(sum(cube(OwnCube<false>{})), x);
+  const Tensor g = grad(sum(cube(OwnCube<0>{})), x);
   expect_near(run(graph.program({&g, 1}), {vector_of({1, -2, 3})}), {3, 12, 27});
-  expect_error(Errc::shape_mismatch, [&] { grad(sum(cube(OwnCube<true>{})), x); });
+  expect_error(Errc::shape_mismatch, [&] { grad(sum(cube(OwnCube<1>{})), x); });
+  expect_error(Errc::shape_mismatch, [&] { grad(sum(cube(OwnCube<2>{})), x); });
 }
 
 constexpr std::string_view text = R"(
@@ -266,6 +300,23 @@ TEST_CASE("grad: of a program read from text") {
     CHECK(error.code() == Errc::unsupported);
     CHECK(error.where().find("test.tenon:1") != std::string::npos);
   }
+  const auto refused = [&](Errc code, std::string_view from, std::string_view to) {
+    std::string changed(text);
+    changed.replace(changed.find(from), from.size(), to);
+    INFO(changed);
+    expect_error(code, [&] { gradient(program_of(changed), std::vector<std::string>{"w"}); });
+  };
+  refused(Errc::bad_type, "w: f32[4] = ", "w = ");
+  std::string looped(text);
+  looped.insert(looped.find("    s = "),
+                "    go = lt(d, y)\n    on = all(go, axes=[0])\n    c0 = pack(on, d)\n"
+                "    s0 = scope(\"layers\")\n    c1 = repeat(step, 3, c0, s0, condition=0)\n    e "
+                "= item(c1, 1)\n");
+  looped.replace(looped.find("square(d)"), 9, "square(e)");
+  looped = "def step(on: bool, d: f32[4], i: i64, s: Scope):\n    e = exp(d)\n    return on, e\n" +
+           looped;
+  expect_error(Errc::unsupported,
+               [&] { gradient(program_of(looped), std::vector<std::string>{"w"}); });
   std::string shifted(text);
   shifted.replace(shifted.find("mean(s, axes=[0])"), 17, "sub(s, d)");
   expect_error(Errc::bad_argument,

@@ -1,9 +1,8 @@
 // What each op refuses, by the numbered constraints of its header: one call a line, with the types of its operands.
+#include "support/call_text.hpp"
 #include "support/expect_error.hpp"
-#include "support/program_text.hpp"
 
 #include <optional>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,36 +14,13 @@ struct Call {
   std::optional<Errc> error;  ///< none: the op takes it
 };
 
-/// A program that makes the call, whose operands are its inputs.
-std::string program_with(std::string_view call) {
-  const std::size_t open = call.find('(');
-  std::string parameters, statement(call.substr(0, open + 1));
-  int depth = 0, operands = 0;
-  std::string argument;
-  for (const char c : call.substr(open + 1)) {
-    depth += c == '[' ? 1 : c == ']' ? -1 : 0;
-    if ((c != ',' && c != ')') || depth > 0) {
-      if (c != ' ' || !argument.empty()) argument.push_back(c);
-      continue;
-    }
-    if (argument.find('=') == std::string::npos && !argument.empty()) {
-      const std::string name = "x" + std::to_string(operands++);
-      parameters += (operands > 1 ? ", " : "") + name + ": " + argument;
-      argument = name;
-    }
-    statement += argument + (c == ',' ? ", " : ")");
-    argument.clear();
-  }
-  return "def forward(" + parameters + "):\n    y = " + statement + "\n    return y\n";
-}
-
 void check(const std::vector<Call>& calls) {
   for (const Call& call : calls) {
     INFO(call.text);
     if (call.error) {
-      expect_error(*call.error, [&] { program_of(program_with(call.text)); });
+      expect_error(*call.error, [&] { program_of_call(call.text); });
     } else {
-      CHECK_NOTHROW(program_of(program_with(call.text)));
+      CHECK_NOTHROW(program_of_call(call.text));
     }
   }
 }

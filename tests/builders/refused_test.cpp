@@ -161,5 +161,25 @@ TEST_CASE("builders: transforms, complex numbers, products and choices refuse") 
   });
 }
 
+TEST_CASE("builders: the types of what few tests call") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor key = random_key(1);
+  const auto is = [](const Tensor& y, const Shape& shape) {
+    INFO(to_string(y.shape()));
+    CHECK(y.shape() == shape);
+  };
+  is(random_bits(key, std::vector<std::int64_t>{3, 4}), Shape({3, 4}, u32));
+  is(random_bernoulli(key, Shape({2, 3}, boolean), of(graph, {3})), Shape({2, 3}, boolean));
+  is(non_max_suppression(of(graph, {1, 9, 4}), of(graph, {1, 2, 9}), {.capacity = 5}),
+     Shape({5, 3}, i64));
+  is(pages_of(of(graph, {2, 7, 3, 4, 8}, f16), of(graph, {}, i64)), Shape({7, 4, 3, 8}, f16));
+  const Tensor z = view_as_complex(of(graph, {5, 2}));
+  is(z.real(), Shape({5}, f32));
+  is(z.imag(), Shape({5}, f32));
+  is(z.conj(), Shape({5}, c64));
+  is(complex_like(z, {1, -2}), Shape({}, c64));
+}
+
 }  // namespace
 }  // namespace tenon::testing

@@ -128,6 +128,17 @@ TEST_CASE("parse: arguments") {
   CHECK(errors_in(in_forward("y = full(dtype=\"f64\", value=2)")).empty());
 }
 
+TEST_CASE("parse: numbers, words and types where they do not belong") {
+  CHECK(errors_in(in_forward("y = full(value=-x)")) == Errors{"2:20 Syntax"});
+  CHECK(errors_in(in_forward("y = full(value=-infinite)")) == Errors{"2:20 Syntax"});
+  CHECK(errors_in(in_forward("y = full(value=-inf)")).empty());
+  CHECK(errors_in(in_forward("y: Scope = scope(\"a\")")) == Errors{"2:8 BadType"});
+  CHECK(errors_in(in_forward("y: Tensor = exp(x)")) == Errors{"2:8 BadType"});
+  CHECK(errors_in(in_forward("y: f32[4] = const(\"\\u20AC\\xE9\\U0001F600\")")).empty());
+  CHECK(errors_in(in_forward("y = glu(x, x, activation=\"" + std::string(256, 'a') + "\")")) ==
+        Errors{"2:30 LimitExceeded"});
+}
+
 TEST_CASE("parse: types") {
   CHECK(errors_in("def forward(x: f32[4294967296, 4294967296]):\n    return x\n") ==
         Errors{"1:16 ShapeOverflow"});

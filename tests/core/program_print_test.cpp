@@ -1,6 +1,7 @@
 #include "support/expect_error.hpp"
 #include "support/program_text.hpp"
 
+#include <tenon/draw.hpp>
 #include <tenon/error.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops/binary.hpp>
@@ -43,6 +44,14 @@ double read_back(const std::string& literal) {
 }
 
 }  // namespace
+
+TEST_CASE("draw: marks of XML and of DOT in names are escaped") {
+  const Program program = program_of(
+      "\ndef forward(x: f32[4]):\n    w: f32[4] = const(\"a<b>&\\\"c\\\\\\n\")\n"
+      "    y = add(x, w)\n    return y\n");
+  CHECK(to_svg(program).find("const a&lt;b&gt;&amp;\"c\\?") != std::string::npos);
+  CHECK(to_dot(program).find("const a<b>&\\\"c\\\\\n") != std::string::npos);
+}
 
 TEST_CASE("print: a program in canonical form") {
   const std::string text =

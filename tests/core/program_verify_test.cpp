@@ -3,9 +3,11 @@
 
 #include <tenon/error.hpp>
 #include <tenon/ops/fill.hpp>
+#include <tenon/ops/glu.hpp>
 #include <tenon/ops/unary.hpp>
 #include <tenon/program.hpp>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -364,6 +366,62 @@ TEST_CASE("verify: programs that no text could spell") {
     Program program = simple();
     verify(program);
   }());
+}
+
+TEST_CASE("verify: tuples, scopes and loops that no text could spell") {
+  const auto refused = [](Errc code, auto&& change) {
+    Program program = program_of(R"(
+def step(x: f32[4], i: i64, s: Scope):
+    y = exp(x)
+    return y
+def forward(x: f32[4]):
+    s0 = scope("a")
+    w: f32[4] = const(s0, "w")
+    c0 = pack(x)
+    c1 = repeat(step, 3, c0, s0)
+    y = item(c1, 0)
+    z = add(y, w)
+    return z
+)");
+    const auto is_code = [&](const Diagnostic& error) { return error.code == code; };
+    change(program, program.functions[0], program.functions[1]);
+    INFO(spelling(code));
+    CHECK(std::ranges::any_of(check_program(program), is_code));
+  };
+  constexpr std::size_t constant = 1, pack = 2, item = 4, add = 5;  // instructions
+  constexpr ValueId scope = 1, weight = 2, tuple = 3;
+  refused(Errc::bad_type,
+          [](Program&, Function&, Function& f) { f.body[pack].operands = {scope}; });
+  refused(Errc::limit_exceeded,
+          [](Program&, Function&, Function& f) { f.body[pack].operands.assign(1025, 0); });
+  refused(Errc::bad_argument,
+          [](Program&, Function&, Function& f) { f.body[constant].operands = {scope, scope}; });
+  refused(Errc::bad_type,
+          [](Program&, Function&, Function& f) { f.body[constant].operands = {0}; });
+  refused(Errc::bad_argument,
+          [](Program&, Function&, Function& f) { f.body[item].operands.clear(); });
+  refused(Errc::bad_type,
+          [](Program&, Function&, Function& f) { f.body[item].operands = {weight}; });
+  refused(Errc::bad_type,
+          [](Program&, Function&, Function& f) { f.body[add].operands[0] = scope; });
+  refused(Errc::bad_encoding, [](Program&, Function&, Function& f) {
+    f.body[add].op = OpInstance(Glu{.activation = Name("\xFF")});
+  });
+  refused(Errc::bad_type,
+          [](Program&, Function&, Function& f) { f.values[tuple].shape = Shape({4}, f32); });
+  refused(Errc::bad_argument,
+          [](Program&, Function& step, Function&) { step.results.push_back(0); });
+  refused(Errc::bad_type, [](Program&, Function& step, Function&) {
+    step.values[1].shape = Shape(std::initializer_list<std::int64_t>{}, i32);
+  });
+  refused(Errc::bad_type,
+          [](Program&, Function& step, Function&) { step.values[0].kind = ValueKind::tuple; });
+  refused(Errc::limit_exceeded,
+          [](Program&, Function& step, Function&) { step.parameter_count = 1025; });
+  refused(Errc::duplicate_name, [](Program& p, Function& step, Function&) {
+    const Function again = step;
+    p.functions.push_back(again);
+  });
 }
 
 TEST_CASE("verify: the place is the line that the program came from") {

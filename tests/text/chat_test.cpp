@@ -125,6 +125,13 @@ TEST_CASE("chat: other spellings of the framing tokens, and what ends a turn") {
   const ChatFormat format(ChatFamily::llama2, {.bos_token = "<B>", .eos_token = "<E>"});
   CHECK(format.format(question).text.starts_with("<B>[INST]"));
   CHECK(format.stop_tokens() == std::vector<std::string>{"<E>"});
+  using Words = std::vector<std::string>;
   CHECK(ChatFormat(ChatFamily::chatml).stop_tokens().front() == "<|im_end|>");
-  CHECK(spelling(ChatFamily::gemma) == "gemma");
+  CHECK(ChatFormat(ChatFamily::gemma, {.eos_token = "<E>"}).stop_tokens() ==
+        Words{"<end_of_turn>", "<E>"});
+  CHECK(ChatFormat(ChatFamily::llama3).stop_tokens().front() == "<|eot_id|>");
+  CHECK(Words{std::string(spelling(ChatFamily::chatml)), std::string(spelling(ChatFamily::gemma)),
+              std::string(spelling(ChatFamily::llama2)),
+              std::string(spelling(ChatFamily::llama3))} ==
+        Words{"chatml", "gemma", "llama2", "llama3"});
 }

@@ -112,6 +112,12 @@ Imported imported(nb::ndarray<nb::ro> array, DType dtype) {
   return {std::move(array), shape, strides};
 }
 
+std::string kind_of(nb::handle object) {
+  return object.is_none()
+             ? "None"
+             : "an object of type " + nb::cast<std::string>(object.type().attr("__name__"));
+}
+
 /// numpy's array of numbers, lists and of types that it does not give out by itself.
 Imported imported(nb::handle object, std::optional<DType> dtype) {
   if (nb::ndarray<nb::ro> array; nb::try_cast(object, array, false)) {
@@ -120,7 +126,15 @@ Imported imported(nb::handle object, std::optional<DType> dtype) {
     return imported(std::move(array), type);
   }
   const nb::module_ numpy = nb::module_::import_("numpy");
-  nb::object array = numpy.attr("asarray")(object);
+  nb::object array;
+  try {
+    array = numpy.attr("asarray")(object);
+  } catch (nb::python_error& error) {  // lists of different lengths, for example
+    if (!error.matches(PyExc_ValueError)) throw;
+    throw Error(Errc::bad_argument, "array",
+                fmt::format("{} is no array: {}", kind_of(object),
+                            nb::cast<std::string>(nb::str(error.value()))));
+  }
   const auto type_name = nb::cast<std::string>(array.attr("dtype").attr("name"));
   for (const DType narrow : {DType::bf16, DType::f8_e4m3, DType::f8_e5m2}) {
     if (type_name != numpy_name(narrow)) continue;
@@ -137,6 +151,10 @@ Imported imported(nb::handle object, std::optional<DType> dtype) {
   }
   nb::ndarray<nb::ro> view;
   if (!nb::try_cast(array, view, false)) {
+    if (!nb::hasattr(object, "dtype") && (type_name == "object" || type_name.starts_with("str"))) {
+      throw Error(Errc::unsupported_dtype, "array",
+                  fmt::format("{} is no array of numbers", kind_of(object)));
+    }
     throw Error(Errc::unsupported_dtype, "array",
                 fmt::format("numpy's type {} has no element type here", type_name));
   }
@@ -334,6 +352,67 @@ nb::bytes dumped(const Buffer& self, const std::string& format) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
+nb::object to_number(const HostBuffer& number) {
+  const DType dtype = number.shape().dtype();
+  if (number.shape().elements() != 1 || is_block(dtype)) {
+    throw Error(Errc::bad_shape, "item",
+                fmt::format("{} is not one number", to_string(number.shape())));
+  }
+  const HostBuffer dense = number.is_contiguous() ? number : number.contiguous();
+  if (dtype == DType::boolean) return nb::bool_(load_as_int64(dtype, dense.bytes()) != 0);
+  if (dtype == DType::u64) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, dense.bytes(), sizeof(value));
+    return nb::int_(value);
+  }
+  if (is_integer(dtype)) return nb::int_(load_as_int64(dtype, dense.bytes()));
+  if (is_complex(dtype)) {
+    complex64 value{};
+    std::memcpy(&value, dense.bytes(), sizeof(value));
+    return nb::steal(PyComplex_FromDoubles(value.real, value.imag));
+  }
+  return nb::float_(load_as_double(dtype, dense.bytes()));
+}
+
+/// Of an array of one number, as the kind that Python asks for: float(x), int(x). Complex numbers are refused.
+template <class Kind>
+nb::object as_python(const HostBuffer& array) {
+  const nb::object number = to_number(array);
+  if (PyComplex_Check(number.ptr()) != 0) {
+    throw nb::type_error(
+        fmt::format("{} is complex: complex(x), or x.real", to_string(array.shape())).c_str());
+  }
+  return Kind(number);
+}
+
+/// What arrays of either kind have as numbers.
+template <class Array, class Host>
+void bind_numbers(nb::class_<Array>& type, Host host) {
+  type.def(
+      "item", [host](const Array& self) { return to_number(host(self)); },
+      "The number of an array of one element");
+  type.def("__bool__",
+           [host](const Array& self) { return nb::cast<bool>(nb::bool_(to_number(host(self)))); });
+  type.def("__float__", [host](const Array& self) { return as_python<nb::float_>(host(self)); });
+  type.def("__int__", [host](const Array& self) { return as_python<nb::int_>(host(self)); });
+  type.def("__complex__", [host](const Array& self) {
+    nb::object number = to_number(host(self));
+    if (PyComplex_Check(number.ptr()) != 0) return number;
+    return nb::steal(PyComplex_FromDoubles(nb::cast<double>(nb::float_(number)), 0));
+  });
+}
+
+/// What to() is given: an element type, a device, or a device's URL.
+std::optional<DType> named_dtype(nb::handle target) {
+  if (target.is_none() || nb::isinstance<Device>(target)) return std::nullopt;
+  return find_dtype_of(target);
+}
+
+std::int64_t length_of(const Shape& shape) {
+  if (shape.rank() == 0) throw nb::type_error("an array without axes has no length");
+  return shape[0];
+}
+
 }  // namespace
 
 HostBuffer to_host_buffer(nb::handle object) {
@@ -373,11 +452,12 @@ void bind_arrays(nb::module_& module) {
   nb::class_<Lent>(module, "_Lent");
   auto host = nb::class_<HostBuffer>(
       module, "HostBuffer",
-      "An array in CPU memory: its own, borrowed, or pages of a file, which are read only");
+      "An array in CPU memory: its own, borrowed, or pages of a file, which are read only",
+      nb::type_slots(operator_slots()));
   host.def(
       "__init__",
       [](HostBuffer* self, nb::handle array) { new (self) HostBuffer(to_host_buffer(array)); },
-      nb::arg("array"));
+      nb::arg("array").none());
   host.def(
       "__init__",
       [](HostBuffer* self, const nb::bytes& bytes, nb::handle type) {
@@ -430,12 +510,20 @@ void bind_arrays(nb::module_& module) {
       "The bytes, row-major; of block types, their blocks");
   host.def(
       "to",
-      [](const HostBuffer& self, nb::handle device) { return self.to_device(to_device(device)); },
-      nb::arg("device"), "The array on a device; shares the memory where that is the CPU's");
+      [](const HostBuffer& self, nb::handle target) -> nb::object {
+        if (const std::optional<DType> dtype = named_dtype(target)) {
+          return nb::cast(self.to(*dtype));
+        }
+        return nb::cast(self.to_device(to_device(target)));
+      },
+      nb::arg("device"),
+      "The array on a device, which shares the memory where that is the CPU's; or, as astype(), "
+      "with another element type");
   host.def("__repr__", [](const HostBuffer& self) {
     return fmt::format("HostBuffer {}\n{}", to_string(self.shape()), text_of(self));
   });
-  host.def("__len__", [](const HostBuffer& self) { return self.shape().dim(0); });
+  host.def("__len__", [](const HostBuffer& self) { return length_of(self.shape()); });
+  bind_numbers(host, [](const HostBuffer& self) -> const HostBuffer& { return self; });
   bind_protocols(host);
 
   nb::class_<Donated>(module, "Donated", "An array that the next call may overwrite");
@@ -460,7 +548,7 @@ void bind_arrays(nb::module_& module) {
         }
         new (self) Buffer(std::move(made));
       },
-      nb::arg("array"), nb::arg("dtype") = nb::none());
+      nb::arg("array").none(), nb::arg("dtype") = nb::none());
   buffer.def_prop_ro("shape", [](const Buffer& self) { return to_tuple(self.shape()); });
   buffer.def_prop_ro("type", [](const Buffer& self) { return self.shape(); });
   buffer.def_prop_ro("dtype", [](const Buffer& self) { return from_dtype(self.shape().dtype()); });
@@ -522,37 +610,26 @@ void bind_arrays(nb::module_& module) {
         return self.to_host();
       },
       "The values in CPU memory: shared where the CPU can address them, else copied");
+  const auto astype = [](const Buffer& self, DType type) {
+    const nb::gil_scoped_release no_gil;
+    return self.to_host().to(type).to_device(
+        self.region().is_host() ? cpu_device() : self.region().device().shared_from_this());
+  };
   buffer.def(
       "to",
-      [](const Buffer& self, nb::handle device) {
-        const DevicePtr target = to_device(device);
+      [astype](const Buffer& self, nb::handle target) {
+        if (const std::optional<DType> dtype = named_dtype(target)) return astype(self, *dtype);
+        const DevicePtr device = to_device(target);
         const nb::gil_scoped_release no_gil;
-        return self.to(target->default_mem_region());
+        return self.to(device->default_mem_region());
       },
-      nb::arg("device"), "The array on a device: itself where it is there already");
+      nb::arg("device"),
+      "The array on a device: itself where it is there already; or, as astype(), with another "
+      "element type");
   buffer.def(
       "astype",
-      [](const Buffer& self, nb::handle dtype) {
-        const DType type = to_dtype(dtype);
-        const nb::gil_scoped_release no_gil;
-        return self.to_host().to(type).to(type).to_device(
-            self.region().is_host() ? cpu_device() : self.region().device().shared_from_this());
-      },
+      [astype](const Buffer& self, nb::handle dtype) { return astype(self, to_dtype(dtype)); },
       nb::arg("dtype"), "A copy with another element type; from and to block types, too");
-  buffer.def(
-      "item",
-      [](const Buffer& self) -> nb::object {
-        const HostBuffer number = self.to_host();
-        const DType dtype = number.shape().dtype();
-        if (number.shape().elements() != 1 || is_block(dtype)) {
-          throw Error(Errc::bad_shape, "item",
-                      fmt::format("{} is not one number", to_string(number.shape())));
-        }
-        if (dtype == DType::boolean) return nb::bool_(load_as_int64(dtype, number.bytes()) != 0);
-        if (is_integer(dtype)) return nb::int_(load_as_int64(dtype, number.bytes()));
-        return nb::float_(load_as_double(dtype, number.bytes()));
-      },
-      "The number of an array of one element");
   buffer.def(
       "tobytes", [](const Buffer& self) { return dumped(self, ""); },
       "The bytes as they lie in memory");
@@ -564,10 +641,11 @@ void bind_arrays(nb::module_& module) {
     return fmt::format("Buffer {} on {}\n{}", to_string(self.shape()), self.region().device().url(),
                        text_of(self.to_host()));
   });
-  buffer.def("__len__", [](const Buffer& self) { return self.shape().dim(0); });
-  buffer.def("__bool__", [](nb::handle self) { return nb::cast<bool>(self.attr("item")()); });
-  buffer.def("__float__", [](nb::handle self) { return nb::float_(self.attr("item")()); });
-  buffer.def("__int__", [](nb::handle self) { return nb::int_(self.attr("item")()); });
+  buffer.def("__len__", [](const Buffer& self) { return length_of(self.shape()); });
+  bind_numbers(buffer, [](const Buffer& self) {
+    const nb::gil_scoped_release no_gil;
+    return self.to_host();
+  });
   bind_protocols(buffer);
 }
 

@@ -46,6 +46,8 @@ struct ElementType {
 nb::object from_dtype(DType dtype);
 /// An element type given as tenon.f32, "f32", numpy.float32, numpy.dtype("float32") or "float32".
 DType to_dtype(nb::handle object);
+/// The same; nothing where the object is none.
+std::optional<DType> find_dtype_of(nb::handle object);
 /// What numpy, with ml_dtypes for bf16 and fp8, calls a type: "float32". Empty for block types.
 const char* numpy_name(DType dtype) noexcept;
 

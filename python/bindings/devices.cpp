@@ -70,7 +70,10 @@ DevicePtr to_device(nb::handle object) {
     }
     return Device::open(url == "cpu" ? "cpu:" : url);
   }
-  return nb::cast<DevicePtr>(object);
+  if (nb::isinstance<Device>(object)) return nb::cast<DevicePtr>(object);
+  throw nb::type_error(fmt::format("{} is no device and no URL of one, such as \"npu://sim\"",
+                                   nb::cast<std::string>(nb::repr(object)))
+                           .c_str());
 }
 
 std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& options) {

@@ -43,9 +43,10 @@ void bind_errors(nb::module_& module) {
       const nb::object type = nb::module_::import_("tenon.errors").attr("ArgumentError");
       const Errc code = Errc::bad_argument;
       const std::string_view word = spelling(code);
-      const nb::object value =
-          type(nb::str(word.data(), word.size()), number(code), nb::str("tenon"),
-               nb::str("an argument of a type that is not taken, or an integer beyond 64 bits"));
+      const nb::object value = type(
+          nb::str(word.data(), word.size()), number(code), nb::str("tenon"),
+          nb::str("an argument, or an item of one, has a type that is not taken here, such as a "
+                  "sequence for a number, or is an integer out of range"));
       PyErr_SetObject(type.ptr(), value.ptr());
     }
   });

@@ -205,7 +205,14 @@ void bind_graphs(nb::module_& module) {
 
   module.def(
       "grad",
-      [](const Traced& loss, nb::handle parameters) {
+      [](nb::handle of, nb::handle parameters) {
+        if (!nb::isinstance<Traced>(of)) {
+          throw nb::type_error(
+              "grad(): the loss is no tensor that is being recorded. Gradients are recorded beside "
+              "it: call grad() in a function that export() runs, or make them of a program, "
+              "export(loss, ...).gradient([names])");
+        }
+        const auto& loss = nb::cast<const Traced&>(of);
         const Graph::Recording recording(loss.recorder->graph);
         std::vector<Traced> gradients;
         for (const Tensor& gradient :

@@ -60,9 +60,21 @@ BackendOptions backend_options(int threads, bool exact) {
 std::vector<text::ChatMessage> to_messages(nb::handle messages) {
   if (nb::isinstance<nb::str>(messages)) return {{"user", nb::cast<std::string>(messages)}};
   std::vector<text::ChatMessage> list;
+  const auto fail = [] {
+    throw Error(
+        Errc::bad_argument, "chat",
+        "messages are a user's text, or a list of dicts with the texts 'role' and 'content'");
+  };
+  if (messages.is_none() || nb::isinstance<nb::dict>(messages)) fail();
   for (const nb::handle message : messages) {
-    list.push_back(
-        {nb::cast<std::string>(message["role"]), nb::cast<std::string>(message["content"])});
+    if (!nb::isinstance<nb::dict>(message)) fail();
+    const auto parts = nb::borrow<nb::dict>(message);
+    std::array<std::string, 2> texts;
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      const char* const key = i == 0 ? "role" : "content";
+      if (!parts.contains(key) || !nb::try_cast(parts[key], texts[i])) fail();
+    }
+    list.push_back({std::move(texts[0]), std::move(texts[1])});
   }
   return list;
 }
@@ -74,30 +86,34 @@ text::ChatFormat chat_format_of(const LanguageModel& model) {
 
 /// Options that were not given are as in `options`.
 nn::SamplerOptions sampler_of(nn::SamplerOptions options, const nb::dict& given) {
-  for (const auto& [key, value] : given) {
-    const auto name = nb::cast<std::string>(key);
-    if (name == "temperature") {
-      options.temperature = nb::cast<double>(value);
-    } else if (name == "top_k") {
-      options.top_k = nb::cast<std::int64_t>(value);
-    } else if (name == "top_p") {
-      options.top_p = nb::cast<double>(value);
-    } else if (name == "min_p") {
-      options.min_p = nb::cast<double>(value);
-    } else if (name == "repetition_penalty") {
-      options.repetition_penalty = nb::cast<double>(value);
-    } else if (name == "repetition_window") {
-      options.repetition_window = nb::cast<std::int64_t>(value);
-    } else if (name == "seed") {
-      options.seed = nb::cast<std::uint64_t>(value);
-    } else if (name == "logit_bias") {
-      for (const auto& [token, bias] : nb::cast<nb::dict>(value)) {
-        options.logit_bias.emplace_back(nb::cast<std::int32_t>(token), nb::cast<float>(bias));
+  for (const auto& [key, value] : given) try {
+      const auto name = nb::cast<std::string>(key);
+      if (name == "temperature") {
+        options.temperature = nb::cast<double>(value);
+      } else if (name == "top_k") {
+        options.top_k = nb::cast<std::int64_t>(value);
+      } else if (name == "top_p") {
+        options.top_p = nb::cast<double>(value);
+      } else if (name == "min_p") {
+        options.min_p = nb::cast<double>(value);
+      } else if (name == "repetition_penalty") {
+        options.repetition_penalty = nb::cast<double>(value);
+      } else if (name == "repetition_window") {
+        options.repetition_window = nb::cast<std::int64_t>(value);
+      } else if (name == "seed") {
+        options.seed = nb::cast<std::uint64_t>(value);
+      } else if (name == "logit_bias") {
+        for (const auto& [token, bias] : nb::cast<nb::dict>(value)) {
+          options.logit_bias.emplace_back(nb::cast<std::int32_t>(token), nb::cast<float>(bias));
+        }
+      } else {
+        throw Error(Errc::bad_argument, "generate", fmt::format("no option '{}'", name));
       }
-    } else {
-      throw Error(Errc::bad_argument, "generate", fmt::format("no option '{}'", name));
+    } catch (const std::bad_cast&) {
+      throw Error(Errc::bad_argument, "generate",
+                  fmt::format("'{}' cannot be {}", nb::cast<std::string>(key),
+                              nb::cast<std::string>(nb::repr(value))));
     }
-  }
   // A greedy answer is what temperature 0 asks for, whatever else the publisher recommends.
   if (given.contains("temperature") && options.temperature == 0 &&
       !given.contains("repetition_penalty")) {

@@ -35,6 +35,19 @@ bool is_number(nb::handle object) {
          nb::isinstance<nb::int_>(object) || nb::isinstance<nb::bool_>(object);
 }
 
+/// A number of numpy's, such as numpy.int64(2), as one of Python's; other objects as they are.
+nb::object plain_number(nb::handle object) {
+  static PyObject* generic = nullptr;  // for as long as the process lives
+  if (generic == nullptr) {
+    const nb::dict modules = nb::borrow<nb::dict>(PyImport_GetModuleDict());
+    if (!modules.contains("numpy")) return nb::borrow(object);
+    generic = nb::object(modules["numpy"].attr("generic")).release().ptr();
+  }
+  if (PyObject_IsInstance(object.ptr(), generic) != 1) return nb::borrow(object);
+  nb::object number = object.attr("item")();
+  return is_number(number) ? number : nb::borrow(object);
+}
+
 std::optional<DType> common_type(std::span<const nb::handle> operands) {
   for (const nb::handle operand : operands) {
     if (nb::isinstance<Traced>(operand)) return nb::cast<const Traced&>(operand).tensor.dtype();
@@ -59,7 +72,8 @@ bool store_number(nb::handle number, DType dtype, std::byte* place) {
   const bool is_whole = std::abs(value) < 0x1p63 && std::trunc(value) == value;
   if (!is_floating(dtype) && !is_complex(dtype) && !is_whole) {
     throw Error(Errc::bad_type, "ops",
-                fmt::format("{} beside an array of {}: cast the array first", value, name(dtype)));
+                fmt::format("{} beside an array of {}: cast the array first, as by astype('f32')",
+                            value, name(dtype)));
   }
   store_double(dtype, place, value);
   return true;
@@ -153,27 +167,52 @@ struct OpFunction {
 
   void set(OpInstance& op, const AttributeField& field, nb::handle given, std::int64_t rank) const {
     AttributeValue value;
-    // A single number where a list is wanted is a list of one; an empty tuple is an empty list.
-    if (std::holds_alternative<IntList>(field.get(op.attributes())) &&
-        nb::isinstance<nb::int_>(given)) {
-      value = IntList{nb::cast<std::int64_t>(given)};
-    } else if (std::holds_alternative<DType>(field.get(op.attributes()))) {
-      value = to_dtype(given);
-    } else {
-      value = to_attribute(given);
+    try {
+      // A single number where a list is wanted is a list of one, of the windows of images one of two, for both axes.
+      if (std::holds_alternative<IntList>(field.get(op.attributes())) &&
+          nb::isinstance<nb::int_>(given)) {
+        const auto number = nb::cast<std::int64_t>(given);
+        value = is_of_images() ? IntList{number, number} : IntList{number};
+      } else if (std::holds_alternative<DType>(field.get(op.attributes()))) {
+        value = to_dtype(given);
+      } else {
+        value = to_attribute(given);
+      }
+    } catch (const std::bad_cast&) {
+      refuse(field, given);
+    } catch (const nb::python_error&) {  // what has __index__ or __float__, but is no number
+      refuse(field, given);
+    } catch (const Error& error) {
+      if (error.code() != Errc::bad_type ||
+          std::holds_alternative<DType>(field.get(op.attributes()))) {
+        throw;
+      }
+      refuse(field, given);
     }
     count_from_front(value, field.name, rank);
-    if (!field.set(op.attributes(), value)) {
-      throw Error(
-          Errc::bad_attribute, std::string(def->name),
-          fmt::format("'{}' cannot be {}", field.name, nb::cast<std::string>(nb::repr(given))));
-    }
+    if (!field.set(op.attributes(), value)) refuse(field, given);
+  }
+
+  bool is_of_images() const { return def->name.find("2d") != std::string_view::npos; }
+
+  [[noreturn]] void refuse(const AttributeField& field, nb::handle given) const {
+    const std::string what = nb::hasattr(given, "shape")
+                                 ? "an array: attributes are numbers, words, types or tuples of "
+                                   "integers, and operands come before them"
+                                 : nb::cast<std::string>(nb::repr(given));
+    throw Error(Errc::bad_attribute, std::string(def->name),
+                fmt::format("'{}' cannot be {}", field.name, what));
   }
 
   /// Positional arguments are operands, then attributes in the order of the op; keyword arguments are attributes,
   /// and, of an op with a flag "has_bias", the operand `bias`.
   nb::object operator()(const nb::args& positional, const nb::kwargs& named) const {
-    const Arguments given = arguments(positional, named);
+    Arguments given = arguments(positional, named);
+    std::vector<nb::object> numbers;
+    for (nb::handle& operand : given.operands) {
+      numbers.push_back(plain_number(operand));
+      operand = numbers.back();
+    }
     const bool is_traced =
         std::any_of(given.operands.begin(), given.operands.end(),
                     [](nb::handle operand) { return nb::isinstance<Traced>(operand); });
@@ -377,6 +416,18 @@ struct Operator {
   }
 };
 
+/// A function of tenon/_functions.py.
+PyObject* call_function(const char* name, PyObject* a, PyObject* b) {
+  PyObject* const module = PyImport_ImportModule("tenon._functions");
+  if (module == nullptr) return nullptr;
+  PyObject* const function = PyObject_GetAttrString(module, name);
+  Py_DECREF(module);
+  if (function == nullptr) return nullptr;
+  PyObject* const result = PyObject_CallFunctionObjArgs(function, a, b, nullptr);
+  Py_DECREF(function);
+  return result;
+}
+
 /// An op's name as a template argument.
 template <std::size_t size>
 struct OpName {
@@ -392,6 +443,43 @@ const Operator& operator_of() {
   return *made;
 }
 
+/// The element type of an array or a tensor of ours; nothing for other operands.
+std::optional<DType> type_of_array(PyObject* object) {
+  // Of an object whose __init__ has not run there is nothing to read; the op says so.
+  const nb::handle handle(object);
+  const auto is = [&](nb::handle type) {
+    return PyObject_TypeCheck(object, reinterpret_cast<PyTypeObject*>(type.ptr())) != 0 &&
+           nb::inst_ready(handle);
+  };
+  static const nb::handle buffer = nb::type<Buffer>(), tensor = nb::type<Traced>(),
+                          host = nb::type<HostBuffer>();
+  if (is(buffer)) return nb::inst_ptr<Buffer>(handle)->shape().dtype();
+  if (is(tensor)) return nb::inst_ptr<Traced>(handle)->tensor.dtype();
+  if (is(host)) return nb::inst_ptr<HostBuffer>(handle)->shape().dtype();
+  return std::nullopt;
+}
+
+bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::boolean; }
+
+/// Whether an operator needs its operands of one type first (tenon._functions.common): beside arrays of integers or
+/// booleans, numbers that are none of those, and arrays of another type. Of floating types, one type is the caller's.
+bool is_mixed(PyObject* a, PyObject* b) {
+  const std::optional<DType> left = type_of_array(a), right = type_of_array(b);
+  if (left && right) return *left != *right && (is_whole(*left) || is_whole(*right));
+  if (!left && !right) return false;
+  const DType type = left ? *left : *right;
+  PyObject* const other = left ? b : a;
+  if (PyFloat_Check(other)) return is_whole(type);
+  if (PyLong_Check(other)) return type == DType::boolean && !PyBool_Check(other);
+  return PyComplex_Check(other) == 0 && is_whole(type);
+}
+
+/// Whether Python is to find another meaning of an operator: beside what is neither a number nor an array.
+bool is_foreign(PyObject* object) {
+  return object == Py_None || PyUnicode_Check(object) || PyBytes_Check(object) ||
+         PyDict_Check(object);
+}
+
 template <OpName name>
 PyObject* unary(PyObject* x) {
   return operator_of<name>()(x);
@@ -399,28 +487,53 @@ PyObject* unary(PyObject* x) {
 
 template <OpName name>
 PyObject* binary(PyObject* a, PyObject* b) {
+  if (is_mixed(a, b)) {
+    PyObject* const pair = call_function("common", a, b);
+    if (pair == nullptr) return nullptr;
+    PyObject* const result =
+        operator_of<name>()(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+    Py_DECREF(pair);
+    return result;
+  }
+  if (is_foreign(a) || is_foreign(b)) Py_RETURN_NOTIMPLEMENTED;
   return operator_of<name>()(a, b);
 }
 
+/// Of integers and booleans f32, as numpy, PyTorch and JAX have it; `//` is the whole quotient.
+PyObject* quotient(PyObject* a, PyObject* b) {
+  const std::optional<DType> left = type_of_array(a), right = type_of_array(b);
+  if ((left && is_whole(*left)) || (right && is_whole(*right))) {
+    return call_function("true_divide", a, b);
+  }
+  return binary<"div">(a, b);
+}
+
+PyObject* whole_quotient(PyObject* a, PyObject* b) {
+  if (is_foreign(a) || is_foreign(b)) Py_RETURN_NOTIMPLEMENTED;
+  return call_function("floor_divide", a, b);
+}
+
+PyObject* itself(PyObject* x) { return Py_NewRef(x); }
+
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return operator_of<"pow">()(a, b);
+  return binary<"pow">(a, b);
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int how) {
   switch (how) {
     case Py_LT:
-      return operator_of<"lt">()(a, b);
+      return binary<"lt">(a, b);
     case Py_LE:
-      return operator_of<"le">()(a, b);
+      return binary<"le">(a, b);
     case Py_EQ:
-      return operator_of<"eq">()(a, b);
+      return binary<"eq">(a, b);
     case Py_NE:
-      return operator_of<"ne">()(a, b);
+      return binary<"ne">(a, b);
     case Py_GT:
-      return operator_of<"gt">()(a, b);
+      return binary<"gt">(a, b);
     default:
-      return operator_of<"ge">()(a, b);
+      return binary<"ge">(a, b);
   }
 }
 
@@ -436,13 +549,15 @@ const PyType_Slot* operator_slots() {
       {Py_nb_add, address(&binary<"add">)},
       {Py_nb_subtract, address(&binary<"sub">)},
       {Py_nb_multiply, address(&binary<"mul">)},
-      {Py_nb_true_divide, address(&binary<"div">)},
+      {Py_nb_true_divide, address(&quotient)},
+      {Py_nb_floor_divide, address(&whole_quotient)},
       {Py_nb_matrix_multiply, address(&binary<"matmul">)},
       {Py_nb_remainder, address(&binary<"remainder">)},
       {Py_nb_lshift, address(&binary<"shift_left">)},
       {Py_nb_rshift, address(&binary<"shift_right">)},
       {Py_nb_power, address(&power)},
       {Py_nb_negative, address(&unary<"neg">)},
+      {Py_nb_positive, address(&itself)},
       {Py_nb_absolute, address(&unary<"abs">)},
       {Py_tp_richcompare, address(&compare)},
       {0, nullptr},

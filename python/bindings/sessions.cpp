@@ -25,6 +25,32 @@ struct PythonWeights {
   std::shared_ptr<const WeightSet> weights;
 };
 
+bool is_collection(nb::handle object) {
+  return nb::isinstance<nb::dict>(object) || nb::isinstance<nb::list>(object) ||
+         nb::isinstance<nb::tuple>(object);
+}
+
+/// One sample: arrays in order or by name, or the array of the only input.
+std::vector<HostBuffer> to_sample(const Program& program, nb::handle sample) {
+  const Function& main = program.main();
+  std::vector<HostBuffer> inputs;
+  if (nb::isinstance<nb::dict>(sample)) {
+    const auto named = nb::borrow<nb::dict>(sample);
+    for (std::size_t i = 0; i < main.parameter_count; ++i) {
+      const std::string& name = main.values[i].name;
+      if (!named.contains(name.c_str())) {
+        throw Error(Errc::bad_input, program.name, fmt::format("no array for input '{}'", name));
+      }
+      inputs.push_back(to_host_buffer(named[name.c_str()]));
+    }
+  } else if (nb::hasattr(sample, "shape") && main.parameter_count == 1) {
+    inputs.push_back(to_host_buffer(sample));
+  } else {
+    for (const nb::handle input : sample) inputs.push_back(to_host_buffer(input));
+  }
+  return inputs;
+}
+
 /// The inputs of a call.
 class Inputs {
  public:
@@ -67,7 +93,20 @@ class Inputs {
     // Numbers and lists become what the parameter is.
     std::optional<DType> type;
     if (i < main.parameter_count && main.values[i].shape) type = main.values[i].shape->dtype();
-    Buffer buffer = to_operand(array, type);
+    Buffer buffer;
+    try {
+      buffer = to_operand(array, type);
+    } catch (const Error& error) {
+      if (error.code() != Errc::bad_argument && error.code() != Errc::unsupported_dtype) throw;
+      const std::string name =
+          i < main.parameter_count ? fmt::format("'{}'", main.values[i].name) : std::to_string(i);
+      throw Error(Errc::bad_input, "forward",
+                  fmt::format("input {}: {}{}", name, error.message(),
+                              main.parameter_count > 1 && is_collection(array)
+                                  ? ". Arrays are given one by one, in order or by name: "
+                                    "forward(*arrays), forward(**arrays)"
+                                  : ""));
+    }
     if (nb::isinstance<nb::list>(array) && type && *type != buffer.shape().dtype()) {
       buffer = buffer.to_host().to(*type).to_device(cpu_device());
     }
@@ -421,18 +460,19 @@ void bind_sessions(nb::module_& module) {
       [](const Program& program, nb::handle arrays, nb::handle samples, bool per_channel) {
         std::vector<std::vector<HostBuffer>> all;
         for (const nb::handle sample : samples) {
-          std::vector<HostBuffer> inputs;
-          for (const nb::handle input : sample) inputs.push_back(to_host_buffer(input));
-          all.push_back(std::move(inputs));
+          all.push_back(to_sample(program, sample));
         }
-        const std::shared_ptr<const WeightSet> set = to_weights(arrays);
+        const std::shared_ptr<const WeightSet> set =
+            arrays.is_none() ? std::make_shared<const WeightSet>(std::map<std::string, Buffer>())
+                             : to_weights(arrays);
         const nb::gil_scoped_release no_gil;
         return quant::calibrate(program, *set, all, {.observer = {}, .per_channel = per_channel})
             .to_text();
       },
-      nb::arg("program"), nb::arg("weights"), nb::arg("samples"), nb::arg("per_channel") = false,
-      "The ranges of a program's values over samples (each a sequence of inputs), as text: for "
-      "Backend(calibration=...)");
+      nb::arg("program"), nb::arg("weights").none(), nb::arg("samples"),
+      nb::arg("per_channel") = false,
+      "The ranges of a program's values over samples, as text: for Backend(calibration=...). Each "
+      "sample is a sequence of inputs, a dict of them, or the array of the only input");
 
   module.def(
       "record_activations",

@@ -3,6 +3,7 @@
 #include <tenon/error.hpp>
 #include <tenon/program.hpp>
 
+#include <algorithm>
 #include <array>
 #include <functional>
 
@@ -50,6 +51,15 @@ nb::object from_dim(std::int64_t dim) {
   return nb::str(name.data(), name.size());
 }
 
+/// A name that programs may have, as sizes of inputs do.
+bool is_identifier(std::string_view word) {
+  const auto is_letter = [](char c) {
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  return !word.empty() && is_letter(word[0]) &&
+         std::ranges::all_of(word, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
 /// The type of a text such as "f32[B, 64]", which programs spell in the same way.
 Shape parsed_shape(const std::string& text) {
   const std::size_t bracket = text.find('[');
@@ -57,7 +67,8 @@ Shape parsed_shape(const std::string& text) {
   const auto fail = [&] {
     throw Error(Errc::bad_shape, "Shape", fmt::format("'{}' is no type such as f32[B, 64]", text));
   };
-  if (!dtype || bracket == std::string::npos || text.back() != ']') fail();
+  if (dtype && bracket == std::string::npos) return Shape({}, *dtype);
+  if (!dtype || text.back() != ']') fail();
   std::vector<std::int64_t> dims;
   std::string word;
   for (std::size_t i = bracket + 1; i < text.size(); ++i) {
@@ -73,8 +84,14 @@ Shape parsed_shape(const std::string& text) {
       dims.push_back(unknown_dim);
     } else if (word.find_first_not_of("0123456789") == std::string::npos && word.size() < 19) {
       dims.push_back(std::stoll(word));
-    } else {
+    } else if (is_identifier(word)) {
       dims.push_back(symbol(Name(word)));
+    } else {
+      throw Error(
+          Errc::bad_shape, "Shape",
+          fmt::format("'{}' in '{}' is no size: a size is a number, a name, or _ where it is "
+                      "not known",
+                      word, text));
     }
     word.clear();
   }
@@ -92,9 +109,11 @@ const char* numpy_name(DType dtype) noexcept {
 
 nb::object from_dtype(DType dtype) { return nb::cast(ElementType{dtype}); }
 
-DType to_dtype(nb::handle object) {
+namespace {
+
+/// An object's element type where it has one, and what it is called.
+std::optional<DType> find_dtype_of(nb::handle object, std::string& word) {
   if (nb::isinstance<ElementType>(object)) return nb::cast<ElementType>(object).dtype;
-  std::string word;
   if (nb::isinstance<nb::str>(object)) {
     word = nb::cast<std::string>(object);
   } else if (nb::hasattr(object, "__name__")) {  // numpy.float32, bool, float, int
@@ -109,7 +128,19 @@ DType to_dtype(nb::handle object) {
       word.erase(0, dot + 1);
     }
   }
-  if (const auto dtype = find_type(word)) return *dtype;
+  return find_type(word);
+}
+
+}  // namespace
+
+std::optional<DType> find_dtype_of(nb::handle object) {
+  std::string word;
+  return find_dtype_of(object, word);
+}
+
+DType to_dtype(nb::handle object) {
+  std::string word;
+  if (const auto dtype = find_dtype_of(object, word)) return *dtype;
   throw Error(Errc::bad_type, "dtype", fmt::format("'{}' is no element type", word));
 }
 
@@ -120,7 +151,12 @@ Shape to_shape(nb::handle object, DType dtype) {
   if (nb::isinstance<nb::int_>(object)) {
     dims.push_back(nb::cast<std::int64_t>(object));
   } else {
-    for (const nb::handle dim : object) dims.push_back(to_dim(dim));
+    for (const nb::handle dim : object) {
+      dims.push_back(to_dim(dim));
+      if (nb::isinstance<nb::int_>(dim) && dims.back() < 0) {
+        throw Error(Errc::bad_shape, "Shape", fmt::format("{} is no size", dims.back()));
+      }
+    }
   }
   return Shape(std::span<const std::int64_t>(dims), dtype);
 }
@@ -142,11 +178,15 @@ AttributeValue to_attribute(nb::handle object) {
     for (const nb::handle item : object) values.push_back(to_dim(item));
     return values;
   }
+  const auto number = [](PyObject* made) {  // null where Python has raised an error
+    if (made == nullptr) throw nb::python_error();
+    return nb::steal(made);
+  };
   if (nb::hasattr(object, "__index__")) {  // numpy's integers
-    return nb::cast<std::int64_t>(nb::steal(PyNumber_Index(object.ptr())));
+    return nb::cast<std::int64_t>(number(PyNumber_Index(object.ptr())));
   }
   if (nb::hasattr(object, "__float__") && !nb::hasattr(object, "shape")) {
-    return nb::cast<double>(nb::steal(PyNumber_Float(object.ptr())));
+    return nb::cast<double>(number(PyNumber_Float(object.ptr())));
   }
   return to_dtype(object);
 }
@@ -190,13 +230,27 @@ void bind_types(nb::module_& module) {
       "What numpy or ml_dtypes calls it; empty for block types");
   dtype.def("__repr__", [](Type self) { return std::string(name(self.dtype)); });
   dtype.def("__hash__", [](Type self) { return nb::hash(nb::str(name(self.dtype).data())); });
-  dtype.def("__eq__", [](Type self, nb::handle other) {
-    if (nb::isinstance<ElementType>(other)) {
-      return self.dtype == nb::cast<ElementType>(other).dtype;
-    }
-    if (!nb::isinstance<nb::str>(other)) return false;
-    return find_type(nb::cast<std::string>(other)) == self.dtype;
-  });
+  dtype.def(
+      "__eq__",
+      [](Type self, nb::handle other) {
+        return !other.is_none() && find_dtype_of(other) == self.dtype;
+      },
+      nb::arg("other").none(), "Also of numpy's types, and of words");
+  dtype.def_prop_ro(
+      "dtype",
+      [](Type self) {
+        const char* const known = numpy_name(self.dtype);
+        if (*known == '\0') {
+          throw nb::attribute_error(
+              fmt::format("numpy has no type for blocks of {}", name(self.dtype)).c_str());
+        }
+        const bool is_narrow = self.dtype == DType::bf16 || self.dtype == DType::f8_e4m3 ||
+                               self.dtype == DType::f8_e5m2;
+        const nb::module_ numpy = nb::module_::import_("numpy");
+        if (!is_narrow) return numpy.attr("dtype")(known);
+        return numpy.attr("dtype")(nb::module_::import_("ml_dtypes").attr(known));
+      },
+      "numpy's type of it, so that numpy.dtype(x.dtype) is that");
   dtype.def("__reduce__", [](Type self) {
     return nb::make_tuple(nb::type<ElementType>(), nb::make_tuple(std::string(name(self.dtype))));
   });

@@ -31,7 +31,7 @@ def extension_stub():
     stubs = nanobind.stubgen.StubGen(extension, quiet=True)
     stubs.put(extension)
     text = stubs.get()
-    own = {kind: set(vars(kind)) for kind in (extension.Buffer, extension.Tensor)}
+    own = {kind: set(vars(kind)) for kind in (extension.Buffer, extension.HostBuffer, extension.Tensor)}
     import tenon._functions as functions
 
     functions.install()
@@ -43,7 +43,7 @@ def extension_stub():
             base.append(f"    @property\n    def {name}(self): ...")
         else:
             base.append(f"    def {name}({parameters(value)}): ...")
-    for kind in ("Buffer", "Tensor"):
+    for kind in ("Buffer", "HostBuffer", "Tensor"):
         text, count = re.subn(rf"^class {kind}:", f"class {kind}(_Operators):", text, flags=re.M)
         assert count == 1, kind
     return text + "\n" + "\n".join(base) + "\n"

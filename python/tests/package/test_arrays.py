@@ -145,11 +145,13 @@ class Arrays(unittest.TestCase):
         self.assertEqual(tenon.Shape("i8[2, S, _]").dims, (2, "S", None))
         self.assertEqual(tenon.Shape("f32[]").dims, ())
         self.assertEqual(tenon.Shape((2, 3)).elements, 6)
-        for wrong in ("f32", "f99[2]", "f32[2", "f32[2,,3]", "f32[,]", "[2]"):
+        self.assertEqual(tenon.Shape("f32"), tenon.Shape((), "f32"))  # a scalar, as programs spell it
+        for wrong in ("f99", "f99[2]", "f32[2", "f32[2,,3]", "f32[,]", "[2]", "f32[-1]", "f32[2*B]", "f32[2B]"):
             with self.assertRaises(tenon.Error, msg=wrong):
                 tenon.Shape(wrong)
-        with self.assertRaises(tenon.InputError):
-            tenon.Shape((-1, 3))
+        for wrong in ((-1, 3), (2**63 - 1, -(2**62) - 1)):
+            with self.assertRaises(tenon.InputError):
+                tenon.Shape(wrong)
 
     def test_devices(self):
         device = tenon.Device.open("npu://sim")
@@ -198,7 +200,7 @@ class Habits(unittest.TestCase):
         for wrong in (tenon.array(1.0), tenon.array(True)):
             with self.assertRaisesRegex(TypeError, "is no integer"):
                 "abc"[wrong]
-        self.assertEqual(f"{tenon.array(3.14159):.2f} {tenon.array(2)}", f"3.14 {tenon.array(2)!s}")
+        self.assertEqual(f"{tenon.array(3.14159):.2f} {tenon.array(2)}", "3.14 2")
         self.assertEqual((x.reshape(3, 2).shape, x.reshape(-1).shape, x.permute(1, 0).shape), ((3, 2), (6,), (3, 2)))
 
     def test_weights_of_a_path(self):
@@ -223,10 +225,8 @@ class Habits(unittest.TestCase):
         np.testing.assert_array_equal(tenon.array(np.array([[1, 2]], ">i8").T).numpy(), [[1], [2]])
         with self.assertRaisesRegex(tenon.InputError, "astype\\('complex64'\\)"):
             tenon.array(np.array([1j]))
-        with self.assertRaisesRegex(IndexError, "a mask decides"):
-            tenon.array([1.0, 2.0])[np.array([True, False])]
         with self.assertRaisesRegex(TypeError, r"^mean\(\) got"):
-            tenon.array([1.0]).mean(0, keepdims=True)
+            tenon.array([1.0]).mean(dim=0)
 
 
 if __name__ == "__main__":

@@ -94,9 +94,6 @@ class Functions(unittest.TestCase):
         i = tenon.array(np.arange(6, dtype="i4"))
         np.testing.assert_array_equal((i % 4 & 1).numpy(), np.arange(6) % 4 & 1)
         np.testing.assert_array_equal((i << 2).numpy(), np.arange(6) << 2)
-        with self.assertRaises(tenon.Error) as raised:
-            i + 0.5
-        self.assertEqual(raised.exception.code, "BadType")
 
     def test_indices(self):
         a = self.array(5, 6, 7)
@@ -134,10 +131,14 @@ class Functions(unittest.TestCase):
         a = self.array(2, 3, 4)
         x = tenon.array(a)
         self.close(x.reshape((6, -1)), a.reshape(6, -1))
-        self.close(x.transpose(), a.swapaxes(-1, -2))
+        self.close(x.transpose(), a.transpose())
+        self.close(x.mT, a.swapaxes(-1, -2))
+        self.close(x.transpose(0, 1), a.swapaxes(0, 1))
+        self.close(x.transpose(2, 0, 1), a.transpose(2, 0, 1))
+        self.close(x.transpose((2, 0, 1)), a.transpose(2, 0, 1))
         self.close(x.permute((2, 0, 1)), a.transpose(2, 0, 1))
         self.close(x.permute((-1, 0, 1)), a.transpose(2, 0, 1))
-        self.close(x.T, a.swapaxes(-1, -2))
+        self.close(x.T, a.T)
         self.close(x.flatten(1), a.reshape(2, 12))
         self.close(ops.concat([x, a], -1), np.concatenate([a, a], -1))
         self.close(ops.stack([x, a], 1), np.stack([a, a], 1))
@@ -150,21 +151,22 @@ class Functions(unittest.TestCase):
 
     def test_sizes_that_are_words(self):
         def forward(x):
-            return x.flatten(0, 1), x[1:], x[..., 0].sum(), x.variance(0, correction=0), x.flatten(1)
+            return (x.flatten(0, 1), x[1:], x[..., 0].sum(), x.variance(0, correction=0), x.flatten(1), x[-1], x[:-1],
+                    x[::-1], x[-2:, :, 1], x.reshape(-1, 12), x.reshape(x.shape[0], 2, 6), ops.zeros_like(x) + 1)
 
         program = tenon.export(forward, x="f32[B, 3, 4]")
         a = self.array(5, 3, 4)
         for got, want in zip(tenon.Session(program).forward(a),
-                             (a.reshape(15, 4), a[1:], a[..., 0].sum(), a.var(0), a.reshape(5, 12))):
+                             (a.reshape(15, 4), a[1:], a[..., 0].sum(), a.var(0), a.reshape(5, 12), a[-1], a[:-1],
+                              a[::-1], a[-2:, :, 1], a.reshape(-1, 12), a.reshape(5, 2, 6), np.ones_like(a))):
             self.close(got, want)
-        for wrong in (lambda x: x.variance(0), lambda x: x.reshape((-1, 12))):
-            with self.assertRaisesRegex(ValueError, "not known"):
+        with self.assertRaisesRegex(ValueError, "not known"):
+            tenon.export(lambda x: x.variance(0), x="f32[B, 3, 4]")
+        for wrong in (lambda x: x.reshape(4, -1, 3), lambda x: x.reshape(x.shape[0], 5), lambda x: x.reshape(-1, -1, 3)):
+            with self.assertRaisesRegex(ValueError, "words stay in their order"):
                 tenon.export(wrong, x="f32[B, 3, 4]")
-        for wrong in (lambda x: x[-1], lambda x: x[:-1], lambda x: x[::-1]):
-            with self.assertRaisesRegex(IndexError, "not known"):
-                tenon.export(wrong, x="f32[B, 3, 4]")
-        with self.assertRaises(tenon.InputError):
-            tenon.export(lambda x: x.reshape(("B", 12)), x="f32[B, 3, 4]")
+        with self.assertRaises(ValueError):
+            tenon.export(lambda x: x.reshape(("C", 12)), x="f32[B, 3, 4]")
 
     def test_layers(self):
         x, w, b, r = self.array(5, 8), self.array(3, 8), self.array(3), self.array(5, 3)
@@ -264,7 +266,8 @@ class Functions(unittest.TestCase):
                 x = tenon.array(a)
                 for _ in range(3):
                     for number in (2, 3.0, True):
-                        want = a * np.asarray(number).astype(dtype) - a
+                        kind = dtype if a.dtype.kind == "f" or not isinstance(number, float) else "f4"
+                        want = (a.astype(kind) * np.asarray(number).astype(kind) - a).astype(kind)
                         self.same(x * number - x, want)
                         self.same(number * x - x, want)
                     self.same(ops.abs(x), a)
@@ -279,10 +282,10 @@ class Functions(unittest.TestCase):
         x, ids = tenon.array(self.array(3, 4)), np.array([0, 2])
         failing = (
             (lambda: ops.gather(x, tenon.array(np.array([0, 3])), axis=0), tenon.Error, "outside"),
-            (lambda: tenon.array(np.array([1, 2])) * 2.5, tenon.Error, "cast the array first"),
-            (lambda: tenon.array(np.array([1, 2])) + float("nan"), tenon.Error, "cast the array first"),
+            (lambda: ops.mul(tenon.array(np.array([1, 2])), 2.5), tenon.Error, "cast the array first"),
+            (lambda: ops.add(tenon.array(np.array([1, 2])), float("nan")), tenon.Error, "cast the array first"),
             (lambda: x + (1 << 70), tenon.Error, ""),
-            (lambda: x + None, tenon.Error, "operand"),
+            (lambda: x + None, TypeError, "operand"),
             (lambda: pow(x, 2, 3), TypeError, "pow"),
             (lambda: x + object(), Exception, ""),
         )

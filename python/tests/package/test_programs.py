@@ -109,7 +109,7 @@ class Programs(unittest.TestCase):
         for call in (lambda: ops.add(ones, 2**70), lambda: tenon.export(lambda x: x + 2**70, "f32[2]")):
             with self.assertRaises(tenon.Error):
                 call()
-        with self.assertRaisesRegex(tenon.ArgumentError, "beyond 64 bits"):
+        with self.assertRaisesRegex(tenon.ArgumentError, "'axes' cannot be"):
             ops.sum(ones, axis=2**70)
 
     def test_repeated_layers_are_one_function(self):

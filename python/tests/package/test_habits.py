@@ -1,0 +1,366 @@
+"""What users of numpy, PyTorch and JAX do with arrays without looking it up: the results are numpy's, in Tenon's types."""
+
+import os
+import threading
+import unittest
+
+import numpy as np
+
+import tenon
+from tenon import ops
+
+SEED = int(os.environ.get("TENON_TEST_SEED") or np.random.SeedSequence().entropy % 10**9)
+WHOLE = ["bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4"]
+
+
+class Habits(unittest.TestCase):
+    def setUp(self):
+        self.random = np.random.default_rng(SEED)
+
+    def array(self, *dims):
+        return self.random.standard_normal(dims).astype("f4")
+
+    def whole(self, dtype, *dims):
+        return self.random.integers(0, 100, dims).astype(dtype)
+
+    def same(self, got, want, message=None, tolerance=0.0):
+        got = np.asarray(got)
+        self.assertEqual(got.shape, np.shape(want), message)
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance, err_msg=str(message))
+
+    def test_division_of_integers(self):
+        for dtype in WHOLE:
+            a = self.whole(dtype, 3, 4)
+            want = a.astype("f4") / np.float32(3)
+            for x in (tenon.array(a), tenon.array(a).to_host()):
+                for got in (x / 3, x / np.int32(3), x / 3.0, x / tenon.array(np.float32(3))):
+                    self.assertEqual(got.dtype, "f32")
+                    self.same(got, want, dtype, 1e-6)
+            program = tenon.export(lambda x: (x / 3, 1 / (x + 1.0)), tenon.array(a).type)
+            for got, one in zip(tenon.Session(program).forward(a), (want, 1 / (a.astype("f4") + 1))):
+                self.same(got, one, dtype, 1e-6)
+        picture = self.whole("u1", 5, 5, 3)
+        self.same(tenon.array(picture) / 255, picture / np.float32(255), tolerance=1e-6)
+        half = tenon.array(np.arange(4)) / tenon.array(np.ones(4, "f2"))
+        self.assertEqual(half.dtype, "f16")
+
+    def test_quotients_rounded_down(self):
+        for dtype in ("i4", "i8", "f4", "u2"):
+            a, b = self.random.integers(0, 50, 40), self.random.integers(1, 9, 40)
+            if dtype[0] != "u":
+                a, b = a - 25, np.where(self.random.integers(0, 2, 40), b, -b)
+            a, b = a.astype(dtype), b.astype(dtype)
+            x, y = tenon.array(a), tenon.array(b)
+            self.same(x // y, a // b, f"seed {SEED} {dtype}")
+            self.same(x // 7, a // np.asarray(7, dtype), f"seed {SEED} {dtype}")
+            for got, want in zip(divmod(x, y), np.divmod(a, b)):
+                self.same(got, want, f"seed {SEED} {dtype}")
+        self.same(tenon.array([1.0, -1.0, 0.0, 7.5]) // 0.1, np.array([1, -1, 0, 7.5], "f4") // np.float32(0.1))
+        self.same(tenon.array([1.0, -2.0]) // tenon.array([0.0, 0.0]), [np.inf, -np.inf])
+
+    def test_operators_of_two_types(self):
+        """The wider integer, and the floating one of an integer and a floating type; torch.promote_types says the same."""
+        x = {name: tenon.array(self.whole(name, 3)) for name in (*WHOLE, "f4", "f2", "f8")}
+        for a, b, want in (("i1", "u1", "i16"), ("i4", "u4", "i64"), ("i2", "i8", "i64"), ("bool", "u1", "u8"),
+                           ("u1", "u4", "u32"), ("i8", "f4", "f32"), ("bool", "f2", "f16"), ("u1", "f8", "f64")):
+            for left, right in ((x[a], x[b]), (x[b], x[a])):
+                self.assertEqual((left + right).dtype, want, (a, b))
+                self.same(left * right, left.numpy().astype("f8") * right.numpy(), (a, b), 1e-6)
+                self.assertEqual((left < right).dtype, "bool")
+        self.assertEqual((x["i4"] * 0.5).dtype, "f32")
+        self.assertEqual((x["i4"] * 2.0).dtype, "f32")
+        self.assertEqual((x["i4"] ** 0.5).dtype, "f32")
+        self.assertEqual((x["bool"] + 1).dtype, "i64")
+        self.assertEqual((np.int64(2) * x["f4"]).dtype, "f32")
+        self.assertEqual((x["f2"] * np.float32(0.5)).dtype, "f16")
+        self.same(tenon.array([1, 2]) == np.array([1, 3], "i4"), [True, False])
+        with self.assertRaisesRegex(tenon.ArgumentError, "f32.* f64|f64.* f32"):
+            x["f4"] + x["f8"]
+        self.assertFalse(x["f4"] == None)  # noqa: E711
+        self.assertTrue(x["f4"] != None)  # noqa: E711
+        self.assertFalse(x["f4"] == "text")
+
+    def test_indices(self):
+        """Random subscripts, at once and recorded."""
+        for _ in range(150):
+            dims = tuple(self.random.integers(1, 5, self.random.integers(1, 5)))
+            a = np.arange(np.prod(dims), dtype="i4").reshape(dims)
+            at = self.subscript(dims)
+            want, message = a[at], f"seed {SEED}: {dims} {at}"
+            self.same(tenon.array(a)[at], want, message)
+            self.same(tenon.array(a).to_host()[tuple(tenon.array(one) if isinstance(one, np.ndarray) else one
+                                                     for one in at)], want, message)
+            [got] = tenon.Session(tenon.export(lambda x: x[at], tenon.array(a).type)).forward(a)
+            self.same(got, want, message)
+
+    def subscript(self, dims):
+        at, axis, arrays = [], 0, tuple(self.random.integers(1, 4, self.random.integers(0, 3)))
+        while axis < len(dims):
+            kind, size = self.random.integers(0, 7), dims[axis]
+            if kind == 0:
+                at.append(int(self.random.integers(-size, size)))
+            elif kind == 1:
+                at.append(None)
+                continue
+            elif kind == 2:
+                at.append(slice(*self.random.integers(-size, size + 1, 2), self.random.choice([-1, 1, 2])))
+            elif kind in (3, 4):
+                at.append(self.random.integers(-size, size, arrays))
+            elif kind == 5:
+                at.append(self.random.integers(0, 2, size).astype(bool) if not any(
+                    isinstance(one, np.ndarray) for one in at) else slice(None))
+                if isinstance(at[-1], np.ndarray):
+                    arrays = (int(at[-1].sum()),)
+            else:
+                at.append(slice(None))
+            axis += 1
+        return tuple(at)
+
+    def test_indices_of_computed_arrays(self):
+        a = self.array(3, 4, 5)
+
+        def pick(x, i, j):
+            return x[i, j], x[:, i, j], x[i, :, j], x[i], x[:, i]
+
+        session = tenon.Session(tenon.export(pick, "f32[A, 4, 5]", "i32[N]", "i64[N]"))
+        i, j = np.array([0, 2, 1, 1], "i4"), np.array([3, 0, 2, 1])
+        for got, want in zip(session.forward(a, i, j), pick(a, i, j)):
+            self.same(got, want)
+        with self.assertRaisesRegex(tenon.Error, "outside"):
+            session.forward(a, i, j + 2)  # 5 of axis 1 is not the 1 of the next row
+        for wrong in (5, [0, -4], [[0], [3]], (0, 0, 9), "a", 1.5, (0, 0, 0, 0), np.array([0.5])):
+            with self.assertRaises(IndexError, msg=wrong):
+                tenon.array(a)[wrong]
+        with self.assertRaisesRegex(IndexError, "a mask"):
+            tenon.export(lambda x: x[x > 0], "f32[3]")
+        with self.assertRaisesRegex(TypeError, "do not change"):
+            tenon.array(a)[0] = 1.0
+        self.same(tenon.array(a)[tenon.array(a) > 0], a[a > 0])
+        self.same(tenon.array(a)[[]], a[[]])
+
+    def test_reshapes_with_words(self):
+        """Random reshapes of random sizes, of which some are words, as far as words stay in order."""
+        done = 0
+        for _ in range(200):
+            dims = tuple(int(one) for one in self.random.choice([1, 2, 3, 4, 6, 12], self.random.integers(1, 5)))
+            a = np.arange(np.prod(dims), dtype="i4").reshape(dims)
+            is_word = self.random.integers(0, 2, len(dims))
+            have = [f"S{i}" if word else size for i, (word, size) in enumerate(zip(is_word, dims))]
+            want, run = [], 1
+            for size in (*have, "end"):  # runs of known sizes are factored otherwise
+                if isinstance(size, int):
+                    run *= size
+                    continue
+                factors = [f for f in (1, 2, 3, 4, 6, 12) if run % f == 0]
+                first = int(self.random.choice(factors))
+                want += [first, run // first] if run > 1 or self.random.integers(0, 2) else []
+                want += [size]
+                run = 1
+            want = want[:-1]
+            sizes = [dims[int(size[1:])] if isinstance(size, str) else size for size in want]
+            if want and self.random.integers(0, 2):  # one axis, or several from there on, is what is left
+                at = int(self.random.integers(0, len(want)))
+                if isinstance(want[at], int) or not self.random.integers(0, 2):
+                    want, sizes = [*want[:at], -1, *want[at + 1:]], [*sizes[:at], -1, *sizes[at + 1:]]
+            if not 0 < len(want) <= 8:
+                continue
+            message = f"seed {SEED}: {have} to {want}"
+            with self.subTest(message):
+                program = tenon.export(lambda x: x.reshape(*want), tenon.Shape(have, "i32"))
+                [got] = tenon.Session(program).forward(a)
+                self.same(got, a.reshape(sizes), message)
+                done += 1
+        self.assertGreater(done, 100)
+        program = tenon.export(lambda x: x.reshape(x.shape[0], x.shape[1], 3, 4).permute(0, 2, 1, 3), "f32[B, S, 12]")
+        self.assertIn("split_axis", str(program))
+
+    def test_functions_of_numpy(self):
+        a, b = self.array(3, 4), self.array(4)
+        x, y = tenon.array(a), tenon.array(b)
+        for call in (np.exp, np.tanh, np.abs, np.negative, np.sqrt, np.floor, np.isnan, np.sign, np.square, np.arctan,
+                     np.rint, np.log1p):
+            with np.errstate(invalid="ignore"):
+                for given in (x, x.to_host()):
+                    got = call(given)
+                    self.assertIsInstance(got, tenon.Buffer)
+                    self.same(got, call(a), call, 2e-6)
+        for call in (np.add, np.subtract, np.maximum, np.minimum, np.arctan2, np.less, np.multiply, np.matmul):
+            other = y if call is not np.matmul else tenon.array(self.array(4, 2))
+            self.same(call(x, other), call(a, other.numpy()), call, 2e-6)
+            self.same(call(a, other), call(a, other.numpy()), call, 2e-6)
+        for call in (np.sum, np.mean, np.prod, np.max, np.min, np.std, np.var, np.any, np.all, np.argmax, np.argmin,
+                     np.cumsum):
+            for axis in (None, 0, 1, -1):
+                self.same(call(x, axis=axis), call(a, axis=axis), (call, axis), 1e-5)
+        self.same(np.sum(x, axis=1, keepdims=True), a.sum(1, keepdims=True), tolerance=1e-5)
+        self.same(np.clip(x, -0.5, 0.5), np.clip(a, -0.5, 0.5))
+        self.same(np.round(x, 2), np.round(a, 2), tolerance=1e-6)
+        self.same(np.argsort(-x), np.argsort(-a))
+        self.same(np.transpose(x), a.T)
+        self.same(np.squeeze(x[:1]), a[0])
+        self.same(np.logaddexp(x, y), np.logaddexp(a, b), tolerance=1e-6)  # numpy's own
+        self.same(np.add.reduce(x, 0), np.add.reduce(a, 0), tolerance=1e-6)
+        self.same(np.exp(tenon.array([1, 2])), np.exp(np.array([1, 2], "f4")), tolerance=1e-6)
+        program = tenon.export(lambda x: np.exp(x) * np.float32(2), "f32[N]")
+        self.same(tenon.Session(program).forward(b)[0], np.exp(b) * 2, tolerance=1e-6)
+        for wrong in (np.logaddexp, np.nextafter):
+            with self.assertRaisesRegex(TypeError, "no value while it is recorded"):
+                tenon.export(lambda x: wrong(x, x), "f32[N]")
+
+    def test_methods(self):
+        a = self.array(3, 1, 4)
+        x = tenon.array(a)
+        for name, arguments in (
+                ("squeeze", ()), ("squeeze", (1,)), ("std", ()), ("std", (0,)), ("var", (-1, )), ("ravel", ()),
+                ("swapaxes", (0, 2)), ("argmax", ()), ("argmin", (0,)), ("clip", (-0.5, 0.5)), ("clip", (0, None)),
+                ("round", (1,)), ("cumsum", (None,)), ("flatten", ()), ("transpose", ()), ("copy", ()), ("tolist", ()),
+                ("mean", ((0, 2),)), ("astype", ("float64",))):
+            for given in (x, x.to_host()):
+                self.same(getattr(given, name)(*arguments), getattr(a, name)(*arguments), name, 1e-5)
+        for name in ("T", "mT", "size", "ndim", "itemsize", "nbytes", "shape", "real", "imag"):
+            self.same(getattr(x, name), getattr(a, name), name)
+        self.same((x > 0).mean(), (a > 0).mean(), tolerance=1e-6)
+        self.same(tenon.array([1, 2, 4]).mean(), 7 / 3, tolerance=1e-6)
+        self.same(x.any(), True)
+        self.same(x.sum(1, keepdims=True), a.sum(1, keepdims=True))
+        self.same(x.argmax(0, keepdims=True), a.argmax(0, keepdims=True))
+        self.same(x.clamp(min=0.0), np.maximum(a, 0))
+        self.same(x.clip(tenon.array([0.0, 0.1, 0.2, 0.3])), np.maximum(a, np.array([0, 0.1, 0.2, 0.3], "f4")))
+        self.assertEqual([one.shape for one in x.chunk(2)], [(2, 1, 4), (1, 1, 4)])
+        self.assertEqual([one.shape for one in x], [(1, 4)] * 3)
+        self.assertEqual((+x).tolist(), a.tolist())
+        self.assertEqual(f"{x[0, 0, 0]:.3f} {tenon.array(2)}", f"{a[0, 0, 0]:.3f} 2")
+        for wrong in (iter, len):
+            with self.assertRaises(TypeError):
+                wrong(tenon.array(1.0))
+            with self.assertRaisesRegex(TypeError, "known"):
+                tenon.export(lambda x: wrong(x), "f32[N, 2]")
+        self.assertEqual(str(tenon.export(lambda x: tuple(x), "f32[2, 3]")).count("= slice("), 2)
+
+    def test_numbers(self):
+        self.assertEqual(tenon.array(np.array(2**64 - 3, "u8")).item(), 2**64 - 3)
+        z = tenon.array([1 + 2j, 3])
+        self.assertEqual((z[0].item(), complex(z[0]), complex(tenon.array(2.0))), (1 + 2j, 1 + 2j, 2 + 0j))
+        for kind in (float, int):
+            with self.assertRaisesRegex(TypeError, "complex"):
+                kind(z[0])
+        self.assertEqual((float(tenon.array([2.5])), int(tenon.array(7).to_host())), (2.5, 7))
+        for what in (float, int, complex, bool, np.asarray, lambda x: x.item(), lambda x: x.numpy(), lambda x: x.tolist(),
+                     lambda x: "abc"[x]):
+            with self.assertRaisesRegex(TypeError, "no value while"):
+                tenon.export(what, "f32[]")
+
+    def test_types(self):
+        x = tenon.array(self.array(2))
+        for same in (np.float32, np.dtype("f4"), "float32", "f32", tenon.f32):
+            self.assertTrue(x.dtype == same, same)
+        for other in (np.float64, "f16", None, 5, int, object(), "nothing"):
+            self.assertFalse(x.dtype == other, other)
+        self.assertEqual(np.dtype(x.dtype), np.dtype("f4"))
+        self.assertEqual(np.zeros(2, x.dtype).dtype, np.dtype("f4"))
+        self.assertEqual(x.to("f16").dtype, "f16")
+        self.assertEqual(x.to_host().to(np.float64).dtype, "f64")
+        self.assertEqual(x.to("cpu").dtype, "f32")
+        with self.assertRaisesRegex(TypeError, "no device"):
+            x.to(5)
+
+    def test_what_is_no_array(self):
+        for wrong, message in ((None, "None is no array"), ({"a": 1}, "dict"), ([[1, 2], [3]], "inhomogeneous"),
+                               ("text", "str"), (object(), "object"), ([1, None], "list")):
+            with self.assertRaisesRegex(tenon.Error, message):
+                tenon.array(wrong)
+        a = self.array(2)
+        session = tenon.Session(tenon.export(lambda x, y: x + y, x="f32[N]", y="f32[N]"))
+        for given in (([a, None],), ({"x": a, "y": a},), ((a, a[:1]),)):
+            with self.assertRaisesRegex(tenon.ArgumentError, r"input 'x': .*one by one"):
+                session.forward(*given)
+        with self.assertRaisesRegex(tenon.ArgumentError, "input 'y': None is no array"):
+            session.forward(a, None)
+
+    def test_an_array_as_an_attribute(self):
+        """It has __index__, which raises TypeError."""
+        a = self.array(3)
+        for given in (a, tenon.array(a), [a], (1, (2, 3)), {"a": 1}):
+            with self.assertRaisesRegex(tenon.ArgumentError, "cannot be"):
+                ops.softmax(a, axis=given)
+            with self.assertRaisesRegex(tenon.ArgumentError, "cannot be"):
+                ops.conv2d(np.ones((1, 1, 3, 3), "f4"), np.ones((1, 1, 2, 2), "f4"), stride=given)
+
+        @tenon.op(beta=1.0)
+        def habits_scaled(x, beta):
+            return x * np.float32(beta)
+
+        with self.assertRaisesRegex(tenon.ArgumentError, "operands come before"):
+            habits_scaled(a, a)
+        self.same(habits_scaled(a, 2.0), a * 2)
+
+    def test_windows_and_edges(self):
+        a = self.array(1, 2, 6, 6)
+        w = self.array(3, 2, 3, 3)
+        self.same(ops.conv2d(a, w, stride=2, padding=1), ops.conv2d(a, w, stride=(2, 2), padding=(1, 1)))
+        self.same(ops.max_pool2d(a, 2), a.reshape(1, 2, 3, 2, 3, 2).max((3, 5)))
+        for width in (1, (1, 2), ((0, 0), (0, 1), (2, 1), (1, 0))):
+            self.same(ops.pad(a, width), np.pad(a, width), width)
+        self.same(ops.pad(a, (0, 0, 1, 2), (0, 0, 3, 4)), np.pad(a, ((0, 0), (0, 0), (1, 3), (2, 4))))
+
+    def test_decompositions(self):
+        a = self.array(2, 4, 3)
+        square = a @ a.swapaxes(-1, -2) + np.eye(4, dtype="f4")
+        values, vectors = ops.eigh(square)
+        self.same(values, np.linalg.eigh(square)[0], tolerance=1e-5)
+        self.same(square @ vectors, vectors * values[..., None, :], tolerance=1e-4)
+        u, s, v = ops.svd(a)
+        self.same(s, np.linalg.svd(a, compute_uv=False), tolerance=1e-5)
+        self.same((u * s[..., None, :]) @ v, a, tolerance=1e-5)
+        q, r = ops.qr(a)
+        self.same(q @ r, a, tolerance=1e-5)
+        self.same(q.mT @ q, np.broadcast_to(np.eye(3), (2, 3, 3)), tolerance=1e-5)
+        factors, rows = ops.lu(square)
+        lower, upper = np.tril(factors, -1) + np.eye(4), np.triu(factors)
+        self.same(np.take_along_axis(square, rows.numpy()[..., None], -2), lower @ upper, tolerance=1e-4)
+        for got, want in zip(ops.slogdet(square), np.linalg.slogdet(square)):
+            self.same(got, want, tolerance=1e-5)
+        self.same(ops.inverse(square), np.linalg.inv(square), tolerance=1e-3)
+        [first, _] = tenon.Session(tenon.export(lambda x: ops.eigh(x), "f32[2, 4, 4]")).forward(square)
+        self.same(first, values)
+
+    def test_classes(self):
+        logits, labels = self.array(5, 7), self.random.integers(0, 7, 5)
+        shifted = logits.astype("f8") - logits.max(1, keepdims=True)
+        log_p = shifted - np.log(np.exp(shifted).sum(1, keepdims=True))
+        self.same(ops.cross_entropy(logits, labels), -log_p[np.arange(5), labels].mean(), tolerance=1e-5)
+        self.same(ops.one_hot(labels, 7), np.eye(7)[labels])
+        self.same(ops.eye(3), np.eye(3))
+        self.same(ops.log10(np.array([0.01, 1000.0], "f4")), [-2, 3], tolerance=1e-6)
+
+    def test_a_sample_is_what_forward_takes(self):
+        x = self.array(4, 8)
+        program = tenon.export(lambda x: ops.linear(x, np.eye(8, dtype="f4")), x="f32[4, 8]")
+        tables = {tenon.calibrate(program, None, samples) for samples in ([[x]], [x], [{"x": x}])}
+        self.assertEqual(len(tables), 1)
+
+    def test_gradients_are_of_what_is_recorded(self):
+        with self.assertRaisesRegex(TypeError, "gradient"):
+            tenon.grad(tenon.array(1.0), [])
+
+    def test_threads(self):
+        a, failed = self.array(30, 20), []
+
+        def work():
+            try:
+                for _ in range(20):
+                    self.same(tenon.array(a)[[1, -1], [0, 3]] * 2 // 1, a[[1, -1], [0, 3]] * 2 // 1)
+            except BaseException as error:  # noqa: BLE001
+                failed.append(error)
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failed, [])
+
+
+if __name__ == "__main__":
+    print(f"TENON_TEST_SEED={SEED}")
+    unittest.main()

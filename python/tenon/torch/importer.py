@@ -15,6 +15,7 @@ from .records import (
     first_tensor,
     functional_name,
     is_in_place,
+    is_out,
     listed,
     name_of,
     needed,
@@ -127,11 +128,13 @@ class Importer(Signature, Views):
         n = Node(node.get("name") or (output_names(node) or ["?"])[0], target, trace_of(node), self,
                  [self.meta_or_none(scope, name) for name in output_names(node)],
                  [name in scope.wanted for name in output_names(node)], scope.metas.get(first_tensor(node)))
-        functional = functional_name(target)
+        functional = functional_name(target, HANDLERS)
         handler = HANDLERS.get(functional)
         if handler is None:
             raise unsupported(n.where, REFUSED.get(functional, "this op is not supported"))
         arguments = self.arguments(node, scope, n)
+        if is_out(target):
+            arguments.pop("out", None)
         if is_in_place(target):
             n.metas = [self.meta_or_none(scope, first_tensor(node))] + n.metas[1:]
         before, self.builder.graph.place = self.builder.graph.place, n.place

@@ -8,7 +8,7 @@ from .indexing import select_scatter, slice_scatter
 from .node import COPIES_OR_VIEWS, HANDLERS, SAME_IF_EQUAL, VIEWS, VIEWS_IF_DENSE, Node
 from .records import first_tensor, functional_name, is_in_place, output_names, target_of, trace_of
 from .shapes import parts, permuted
-from .strides import as_strided_scatter, by_places
+from .strides import as_strided_scatter, by_places, dense_strides
 
 PUTS = {}  # op: function(n, base, new, output, **arguments) that returns the new base
 
@@ -83,6 +83,11 @@ def as_strided(n, base, new, output, size, stride, storage_offset=None):
 @puts("_conj.default", "conj.default")
 def conjugate(n, base, new, output):
     return HANDLERS["aten._conj.default"](n, new)
+
+
+@puts("resize_.default")
+def resize(n, base, new, output, size, memory_format=None):
+    return as_strided_scatter(n, base, new, size, dense_strides(n, size))
 
 
 class Views:

@@ -28,17 +28,28 @@ def word(name):
     return f"v{made}" if made[:1].isdigit() or not made else f"{made}_" if keyword.iskeyword(made) else made
 
 
-def functional_name(target):
-    """aten.add_.Tensor as aten.add.Tensor."""
+def functional_name(target, known=()):
+    """aten.add_.Tensor as aten.add.Tensor; aten.add.out as the op of that name that is known."""
     if not is_in_place(target):
         return target
     domain, name, overload = target.split(".")
-    return f"{domain}.{name[:-1]}.{overload}"
+    if not is_out(target):
+        return f"{domain}.{name[:-1]}.{overload}"
+    overloads = [overload.removesuffix("_out")] if overload != "out" else ["default", "Tensor"]
+    return next((one for one in (f"{domain}.{name}.{end}" for end in overloads) if one in known), target)
 
 
 def is_in_place(target):
+    """Whether an op changes a tensor that it is given: its first argument, or `out`."""
     parts = target.split(".")
-    return len(parts) == 3 and parts[0] == "aten" and parts[1].endswith("_") and not parts[1].startswith("__")
+    return len(parts) == 3 and parts[0] == "aten" and not parts[1].startswith("__") and (
+        parts[1].endswith("_") and parts[1] != "resize_" or is_out(target))
+
+
+def is_out(target):
+    """Whether an op puts its result into the argument `out`."""
+    overload = target.rpartition(".")[2]
+    return target.startswith("aten.") and (overload == "out" or overload.endswith("_out"))
 
 
 def target_of(node, where):
@@ -53,8 +64,11 @@ def trace_of(node):
 
 
 def first_tensor(node):
-    """The name of a node's first argument, where that is a tensor."""
-    for one in node.get("inputs", [])[:1]:
+    """The name of a node's first argument, or of what an op puts its result into, where that is a tensor."""
+    inputs = node.get("inputs", [])
+    if is_out(str(node.get("target")).removeprefix("torch.ops.")):
+        inputs = [one for one in inputs if isinstance(one, dict) and one.get("name") == "out"]
+    for one in inputs[:1]:
         argument = one.get("arg") if isinstance(one, dict) else None
         if isinstance(argument, dict) and isinstance(argument.get("as_tensor"), dict):
             return argument["as_tensor"].get("name")

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..importing import sizes as sz
 from ..importing.types import check_computed
 from .archive import get
 from .indexing import put
@@ -19,6 +20,34 @@ def as_strided(n, self, size, stride, storage_offset=None):
     if np.array_equal(picked.reshape(-1), np.arange(first, first + picked.size)):
         return n.b.reshape_to(n.b.slice(flat, axis=0, begin=first, end=first + picked.size), picked.shape)
     return n.b.gather(flat, n.b.known(picked), axis=0)
+
+
+@op("resize_.default", view=True)
+def resize(n, self, size, memory_format=None):
+    """The first elements in memory under other sizes, which are dense. Of more elements the others have no value."""
+    if memory_format is not None:
+        raise n.error("with a memory format", "memory_format")
+    return as_strided(n, self, size, dense_strides(n, size), None)
+
+
+def dense_strides(n, size):
+    size = [n.integer(one, "size") for one in size]
+    return [math.prod(size[axis + 1:]) for axis in range(len(size))]
+
+
+@op("sym_is_contiguous.default", "is_contiguous.default")
+def is_contiguous(n, self, memory_format=None):
+    """Whether PyTorch had the elements in the order of the axes."""
+    if memory_format is not None:
+        raise n.error("with a memory format", "memory_format")
+    sizes, strides = ([n.importer.size(one, n.where) for one in get(n.source, field, list, n.where)]
+                      for field in ("sizes", "strides"))
+    dense = 1
+    for size, stride in reversed(list(zip(sizes, strides))):
+        if size != 1 and stride != dense:
+            return False
+        dense = sz.mul(dense, size)
+    return True
 
 
 @op("as_strided_scatter.default")

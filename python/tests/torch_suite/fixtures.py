@@ -98,6 +98,25 @@ class Strided(nn.Module):
         return windows, last, sums, torch.cond(x.sum() > 0, lambda x: self.layer(x), lambda x: x - 1, (x,))
 
 
+class Written(nn.Module):
+    """Results that are put into other values, views too, and values that are given other sizes."""
+
+    def forward(self, x, y):
+        z, wide = torch.zeros(3, 4), torch.zeros(3, 4, dtype=torch.float64)
+        torch.atan2(x, y, out=z)
+        torch.add(x, z, alpha=2, out=wide)
+        parts = torch.zeros(2, 3, 4)
+        torch.mul(x, y, out=parts[1])
+        y = y.clone()
+        torch.maximum(x, y, out=y)
+        first = (x * 2).resize_(2, 3)
+        first.add_(1)
+        kept = x * 3
+        kept.resize_(12)[1:3].zero_()
+        sign = 1 if torch.ops.aten.sym_is_contiguous(x) else -1
+        return z, wide, parts, y * sign, first, kept, torch.pow(x.abs(), y, out=torch.empty(3, 4))
+
+
 def encoder():
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
 
@@ -121,6 +140,7 @@ def modules():
                                 for n in (2, 1, 3)], ({0: few}, {0: few})),
         "strided": (Strided(), [((torch.randn(n, 4) + v, torch.randn(6, 6)), {}) for n, v in ((2, 3), (1, -3), (4, 3))],
                     ({0: few}, None)),
+        "written": (Written(), [((torch.randn(3, 4), torch.randn(3, 4)), {}) for _ in range(2)], None),
     }
 
 

@@ -440,11 +440,24 @@ std::vector<Buffer> to_buffers(nb::handle sequence) {
   return buffers;
 }
 
+std::vector<std::pair<std::string, nb::object>> named_items(nb::handle mapping) {
+  const auto fail = [&] {
+    throw Error(Errc::bad_argument, "arrays",
+                fmt::format("{} is no mapping from names to arrays", kind_of(mapping)));
+  };
+  if (mapping.is_none() || !nb::hasattr(mapping, "keys")) fail();
+  std::vector<std::pair<std::string, nb::object>> items;
+  for (const nb::handle key : mapping) {
+    std::string name;
+    if (!nb::try_cast(key, name)) fail();
+    items.emplace_back(std::move(name), mapping[key]);
+  }
+  return items;
+}
+
 std::map<std::string, Buffer> to_named_buffers(nb::handle mapping) {
   std::map<std::string, Buffer> named;
-  for (const nb::handle key : mapping) {
-    named.emplace(nb::cast<std::string>(key), to_buffer(mapping[key]));
-  }
+  for (const auto& [name, array] : named_items(mapping)) named.emplace(name, to_buffer(array));
   return named;
 }
 

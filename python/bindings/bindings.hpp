@@ -76,6 +76,8 @@ const PyType_Slot* operator_slots();
 
 std::vector<Buffer> to_buffers(nb::handle sequence);
 std::map<std::string, Buffer> to_named_buffers(nb::handle mapping);
+/// What a mapping from names has; Errc::bad_argument where it is none.
+std::vector<std::pair<std::string, nb::object>> named_items(nb::handle mapping);
 
 /// An attribute of an op: int, float, bool, str, a dtype, or a sequence of integers.
 AttributeValue to_attribute(nb::handle object);

@@ -14,6 +14,7 @@
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
@@ -145,8 +146,8 @@ io::Metadata to_metadata(const nb::dict& entries) {
 
 std::vector<io::NamedTensor> to_tensors(nb::handle mapping) {
   std::vector<io::NamedTensor> tensors;
-  for (const nb::handle key : mapping) {
-    tensors.push_back({nb::cast<std::string>(key), to_host_buffer(mapping[key])});
+  for (const auto& [name, array] : named_items(mapping)) {
+    tensors.push_back({name, to_host_buffer(array)});
   }
   return tensors;
 }
@@ -183,6 +184,21 @@ void bind_files(nb::module_& module) {
     return self.find(name) != nullptr;
   });
   file.def("__len__", [](const io::File& self) { return self.tensors().size(); });
+  file.def("values", [](const io::File& self) {
+    std::vector<HostBuffer> arrays;
+    for (const io::TensorEntry& entry : self.tensors()) arrays.push_back(entry.data());
+    return arrays;
+  });
+  file.def(
+      "items",
+      [](const io::File& self) {
+        std::vector<std::pair<std::string, HostBuffer>> items;
+        for (const io::TensorEntry& entry : self.tensors()) {
+          items.emplace_back(entry.name, entry.data());
+        }
+        return items;
+      },
+      "(name, array) of each tensor");
   file.def("__iter__", [](nb::handle self) { return nb::iter(self.attr("keys")()); });
   file.def(
       "weights",

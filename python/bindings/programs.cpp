@@ -212,8 +212,8 @@ void bind_programs(nb::module_& module) {
       [](const Program& self, const nb::handle weights, const std::filesystem::path& json,
          const std::filesystem::path& raw) {
         io::Network network{self, {}};
-        for (const nb::handle key : weights) {
-          network.weights.emplace(nb::cast<std::string>(key), to_host_buffer(weights[key]));
+        for (const auto& [name, array] : named_items(weights)) {
+          network.weights.emplace(name, to_host_buffer(array));
         }
         const nb::gil_scoped_release no_gil;
         io::save_network(network, json, raw);

@@ -31,9 +31,9 @@ bool is_collection(nb::handle object) {
 }
 
 /// One sample: arrays in order or by name, or the array of the only input.
-std::vector<HostBuffer> to_sample(const Program& program, nb::handle sample) {
+std::vector<Buffer> to_sample(const Program& program, nb::handle sample) {
   const Function& main = program.main();
-  std::vector<HostBuffer> inputs;
+  std::vector<Buffer> inputs;
   if (nb::isinstance<nb::dict>(sample)) {
     const auto named = nb::borrow<nb::dict>(sample);
     for (std::size_t i = 0; i < main.parameter_count; ++i) {
@@ -41,12 +41,12 @@ std::vector<HostBuffer> to_sample(const Program& program, nb::handle sample) {
       if (!named.contains(name.c_str())) {
         throw Error(Errc::bad_input, program.name, fmt::format("no array for input '{}'", name));
       }
-      inputs.push_back(to_host_buffer(named[name.c_str()]));
+      inputs.push_back(to_buffer(named[name.c_str()]));
     }
   } else if (nb::hasattr(sample, "shape") && main.parameter_count == 1) {
-    inputs.push_back(to_host_buffer(sample));
+    inputs.push_back(to_buffer(sample));
   } else {
-    for (const nb::handle input : sample) inputs.push_back(to_host_buffer(input));
+    for (const nb::handle input : sample) inputs.push_back(to_buffer(input));
   }
   return inputs;
 }
@@ -56,6 +56,23 @@ class Inputs {
  public:
   /// Positional arrays, or arrays by the names of the entry function's parameters.
   Inputs(const Program& program, const nb::args& positional, const nb::kwargs& named) {
+    try {
+      take(program, positional, named);
+    } catch (...) {
+      give_back();
+      throw;
+    }
+  }
+
+  /// What was donated is given back: the call has thrown. Under the interpreter's lock.
+  void give_back() {
+    for (const auto& [i, owner] : donors_) nb::cast<Buffer&>(owner) = std::move(arrays[i]);
+  }
+
+  std::vector<Buffer> arrays;
+
+ private:
+  void take(const Program& program, const nb::args& positional, const nb::kwargs& named) {
     const Function& main = program.main();
     for (const nb::handle array : positional) add(array, main);
     if (named.size() == 0) return;
@@ -74,18 +91,16 @@ class Inputs {
     }
   }
 
-  /// What was donated is given back: the call has thrown. Under the interpreter's lock.
-  void give_back() {
-    for (const auto& [i, owner] : donors_) nb::cast<Buffer&>(owner) = std::move(arrays[i]);
-  }
-
-  std::vector<Buffer> arrays;
-
- private:
   void add(nb::handle array, const Function& main) {
     const std::size_t i = arrays.size();
     if (nb::isinstance<Donated>(array)) {
       const nb::object& owner = nb::cast<const Donated&>(array).owner;
+      for (const auto& [other, known] : donors_) {
+        if (known.is(owner)) {
+          throw Error(Errc::bad_input, "forward",
+                      fmt::format("inputs {} and {} are one array, donated twice", other, i));
+        }
+      }
       donors_.emplace_back(i, owner);
       arrays.push_back(std::exchange(nb::cast<Buffer&>(owner), Buffer()));
       return;
@@ -460,7 +475,9 @@ void bind_sessions(nb::module_& module) {
       [](const Program& program, nb::handle arrays, nb::handle samples, bool per_channel) {
         std::vector<std::vector<HostBuffer>> all;
         for (const nb::handle sample : samples) {
-          all.push_back(to_sample(program, sample));
+          std::vector<HostBuffer> inputs;
+          for (const Buffer& input : to_sample(program, sample)) inputs.push_back(input.to_host());
+          all.push_back(std::move(inputs));
         }
         const std::shared_ptr<const WeightSet> set =
             arrays.is_none() ? std::make_shared<const WeightSet>(std::map<std::string, Buffer>())
@@ -477,7 +494,7 @@ void bind_sessions(nb::module_& module) {
   module.def(
       "record_activations",
       [](const Session& self, nb::handle inputs, const std::vector<std::string>& names) {
-        const std::vector<Buffer> buffers = to_buffers(inputs);
+        const std::vector<Buffer> buffers = to_sample(self.program(), inputs);
         RecordedValues recorded;
         {
           const nb::gil_scoped_release no_gil;
@@ -494,10 +511,10 @@ void bind_sessions(nb::module_& module) {
       "compare_activations",
       [](const Session& self, nb::handle inputs, nb::handle recorded, double relative,
          double absolute) {
-        const std::vector<Buffer> buffers = to_buffers(inputs);
+        const std::vector<Buffer> buffers = to_sample(self.program(), inputs);
         RecordedValues wanted;
-        for (const nb::handle key : recorded) {
-          wanted.emplace(nb::cast<std::string>(key), to_host_buffer(recorded[key]));
+        for (const auto& [name, array] : named_items(recorded)) {
+          wanted.emplace(name, to_host_buffer(array));
         }
         Comparison comparison;
         {

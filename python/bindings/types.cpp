@@ -236,21 +236,6 @@ void bind_types(nb::module_& module) {
         return !other.is_none() && find_dtype_of(other) == self.dtype;
       },
       nb::arg("other").none(), "Also of numpy's types, and of words");
-  dtype.def_prop_ro(
-      "dtype",
-      [](Type self) {
-        const char* const known = numpy_name(self.dtype);
-        if (*known == '\0') {
-          throw nb::attribute_error(
-              fmt::format("numpy has no type for blocks of {}", name(self.dtype)).c_str());
-        }
-        const bool is_narrow = self.dtype == DType::bf16 || self.dtype == DType::f8_e4m3 ||
-                               self.dtype == DType::f8_e5m2;
-        const nb::module_ numpy = nb::module_::import_("numpy");
-        if (!is_narrow) return numpy.attr("dtype")(known);
-        return numpy.attr("dtype")(nb::module_::import_("ml_dtypes").attr(known));
-      },
-      "numpy's type of it, so that numpy.dtype(x.dtype) is that");
   dtype.def("__reduce__", [](Type self) {
     return nb::make_tuple(nb::type<ElementType>(), nb::make_tuple(std::string(name(self.dtype))));
   });

@@ -237,8 +237,8 @@ def _reshape_open(x, dims):
     given = x
 
     def fail():
-        raise ValueError(f"reshape: {given.type!r} to {dims}: axes that are next to each other are merged, and those of "
-                         "known sizes split; words stay in their order")
+        raise ValueError(f"reshape: {given.type!r} to {dims}: axes that are next to each other are merged, and those "
+                         "of known sizes split; words stay in their order")
 
     wanted = [size for size in dims if size != 1]  # axes of 1 come last
     whole = x = squeeze(x)
@@ -544,6 +544,8 @@ def _from_front(one, size, axis):
 def full(dims, value, dtype="f32"):
     """An array of one value."""
     dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    if isinstance(value, int) and abs(value) > 2**53:  # the op has it as a real number
+        return _ops["broadcast_to"](Buffer(value).astype(dtype), dims=dims)
     return _ops["full"](value=float(value), dims=dims, dtype=dtype)
 
 
@@ -589,6 +591,57 @@ def one_hot(indices, count, dtype="f32"):
     """1 at each index along a new last axis of `count`, else 0."""
     indices = _like(indices)
     return _cast(indices[..., None] == _ops["iota"](size=count, dtype=indices.dtype), dtype)
+
+
+@_public
+def flip(x, axis=None):
+    """x backwards along one axis, several, or all (None)."""
+    x = _like(x)
+    for one in _axes(x, axis):
+        x = slice_axis(x, one, None, None, -1)
+    return x
+
+
+@_public
+def tril(x, diagonal=0):
+    """The lower triangle of each matrix, up to a diagonal above the main one, or below it; 0 elsewhere."""
+    return _triangle(x, diagonal, _ops["le"])
+
+
+@_public
+def triu(x, diagonal=0):
+    """The upper triangle, from a diagonal on."""
+    return _triangle(x, diagonal, _ops["ge"])
+
+
+def _triangle(x, diagonal, kept):
+    x = _like(x)
+    rows, columns = (_ops["iota"](x, axis=axis, dtype="i64") for axis in (x.ndim - 2, x.ndim - 1))
+    return _ops["where"](kept(columns - rows[:, None], diagonal), x, zeros_like(x))
+
+
+@_public
+def logsumexp(x, axis=None, keep_dims=False, *, keepdims=None):
+    """log(sum(exp(x))) without overflow."""
+    x = _as_real(_like(x))
+    axes = _axes(x, axis)
+    high = functions["max"](x, axes, True)
+    high = _ops["where"](_ops["is_finite"](high), high, 0.0)
+    made = _ops["log"](functions["sum"](_ops["exp"](x - high), axes, True)) + high
+    return made if _keeps(keep_dims, keepdims) else squeeze(made, axes)
+
+
+@_public
+def linspace(start, stop, count, dtype="f32"):
+    """`count` numbers from start to stop, which is the last one."""
+    step = (stop - start) / (count - 1) if count > 1 else 0.0
+    return _ops["iota"](size=count, dtype=dtype) * float(step) + float(start)
+
+
+@_public
+def mse_loss(x, target):
+    """The mean of (x - target)^2."""
+    return functions["mean"](_ops["square"](_like(x) - target))
 
 
 @_public
@@ -728,7 +781,7 @@ def clip(x, low=None, high=None, *, min=None, max=None, out=None):
     """x within [low, high], which `min` and `max` spell, too; None is no limit. Limits may be arrays."""
     _no_out("clip", out)
     x, low, high = _like(x), low if min is None else min, high if max is None else max
-    if isinstance(low, (int, float)) and isinstance(high, (int, float)):
+    if all(isinstance(one, float) or isinstance(one, int) and abs(one) <= 2**53 for one in (low, high)):
         return _ops["clamp"](x, min=float(low), max=float(high))
     if low is not None:
         x = _ops["maximum"](x, low)
@@ -948,6 +1001,7 @@ def install():
         kind.matmul = lambda self, other: self @ other
         for name in plain:
             setattr(kind, name, (lambda op: lambda self, **attributes: op(_like(self), **attributes))(_ops[name]))
+    _tenon.Op.__doc__ = property(_op_doc)
     for kind in (Buffer, HostBuffer):
         kind.__contains__ = lambda self, value: (self == value).any().item()
         kind.__index__ = _as_index
@@ -960,6 +1014,16 @@ def install():
     Tensor.__len__ = _length
     for name in ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__"):
         setattr(Tensor, name, _no_value({"__array__": "numpy.asarray"}.get(name, name.strip("_"))))
+
+
+def _op_doc(op):
+    """How an op is called, and what it computes."""
+    try:
+        from ._op_docs import DOCS
+    except ImportError:  # a build of which the stubs have not been written
+        DOCS = {}
+    called = repr(op)
+    return called + "\n\n" + DOCS[op.name] if op.name in DOCS else called
 
 
 def _as_index(array):

@@ -9,6 +9,7 @@
 #include <tenon/snapshot.hpp>
 #include <tenon/version.hpp>
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <utility>
@@ -82,6 +83,7 @@ class Session::Saver {
         document_(Json::object()) {}
 
   void save() {
+    require_plans();
     write_facts();
     writer_.add("program", print(session_.shared_->program));
     write_folded();
@@ -95,6 +97,18 @@ class Session::Saver {
 
  private:
   Json& manifest() { return document_.root(); }
+
+  /// The weights that no plan needs are left out: without plans that would be all of them.
+  void require_plans() const {
+    const bool has_weights =
+        std::ranges::any_of(session_.bound_->weights->all(),
+                            [](const auto& one) { return one.second.shape().bytes() > 0; });
+    if (options_.weights == SavedWeights::needed && has_weights &&
+        session_.shared_->plans().empty()) {
+      throw Error(Errc::call_order, "Session::save",
+                  "no plan needs any of the weights yet: prepare(), or a run, comes first");
+    }
+  }
 
   std::shared_ptr<const BoundPlan> bound(const std::shared_ptr<const Plan>& plan) {
     return saves_prepared_ ? session_.bound_->bind(*session_.shared_, plan)

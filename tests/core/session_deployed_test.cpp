@@ -112,6 +112,8 @@ TEST_CASE("deployed session: it has what the CPU packed, and the weights read as
   std::vector<float> want;
   {
     Session session = images.session(on_cpu());
+    CHECK(expect_error(Errc::call_order, [&] { session.save(path, deployed); }).find("prepare") !=
+          std::string::npos);  // no plan needs a weight yet
     session.prepare(images.shapes());
     session.save(path, deployed);
     want = images.result(session);

@@ -111,18 +111,28 @@ class Model:
         self.options = options
         held = {one.name for one in self.proto.graph.initializer}
         self.inputs = [one.name for one in self.proto.graph.input if one.name not in held]
+        self.ranks = {one.name: len(one.type.tensor_type.shape.dim) for one in self.proto.graph.input
+                      if one.type.tensor_type.HasField("shape")}
         self.outputs = [one.name for one in self.proto.graph.output]
         self.fixed = set()     # names of inputs whose values are part of the programs
         self._programs = {}
 
     def run(self, inputs):
-        """The results, as numpy arrays, for inputs by name or in order."""
+        """The results, as numpy arrays, for inputs by name, in order, or for the only one."""
         arrays = self._arrays(inputs)
         session, names = self.session(arrays)
         return [np.asarray(one.numpy()) for one in session.forward(*(arrays[name] for name in names))]
 
+    def __call__(self, *arrays, **named):
+        """As run(), for arrays in order, or by name."""
+        if arrays and named:
+            raise wrong_call("Model", "arrays are given in order or by name, not both")
+        return self.run(named or arrays)
+
     def _arrays(self, inputs):
         if not isinstance(inputs, dict):
+            if hasattr(inputs, "shape") and len(self.inputs) == 1:
+                inputs = [inputs]
             if len(inputs) != len(self.inputs):
                 raise wrong_call("Model.run", f"{len(inputs)} arrays for {len(self.inputs)} inputs")
             inputs = dict(zip(self.inputs, inputs))
@@ -132,6 +142,9 @@ class Model:
         for name, one in arrays.items():
             if type_of_or_none(one) is None:
                 raise wrong_call("Model.run", f"input '{name}': {one.dtype} is no type of Tenon")
+            if self.ranks.get(name, one.ndim) != one.ndim:
+                raise wrong_call("Model.run", f"input '{name}' has {one.ndim} axes, {one.shape}, where the model "
+                                 f"declares {self.ranks[name]}")
         return arrays
 
     def session(self, arrays):

@@ -72,7 +72,7 @@ class Model:
         self.state = dict(self._first)
 
     def __call__(self, *args, **kwargs):
-        leaves = self._in.flatten((args, kwargs))
+        leaves = self._in.flatten(self._in_order(args, kwargs))
         arrays = self._arrays(leaves)
         arrays.update((self._states_in[name], array) for name, array in self.state.items())
         results = [np.asarray(one.numpy()) for one in self.session.forward(**arrays)]
@@ -81,6 +81,19 @@ class Model:
         self._change_inputs(leaves, results)
         made = [one[0] if isinstance(one, list) else results[one] for one in self._leaves]
         return self._out.unflatten(iter(made))
+
+    def _in_order(self, args, kwargs):
+        """Arguments as they were exported: those by position may be given by name, too, where each is one array."""
+        names = [one.name for one in self._users]
+        tuples, words = self._in.parts if len(self._in.parts) == 2 else (None, None)
+        if tuples is None or words.keys or any(one.kind != "leaf" for one in tuples.parts) or \
+                len(names) != len(tuples.parts):
+            return args, kwargs
+        if len(args) > len(names) or set(kwargs) != set(names[len(args):]):
+            given = [f"{len(args)} in order"] * bool(args) + sorted(kwargs)
+            raise wrong_call("Model", f"arguments {', '.join(given) or 'none'}, where the module has "
+                                      f"{', '.join(names)}")
+        return (*args, *(kwargs[name] for name in names[len(args):])), {}
 
     def structure(self, leaves):
         """(args, kwargs) of a call, of leaves in order."""

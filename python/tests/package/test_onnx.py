@@ -239,6 +239,15 @@ class Calls(unittest.TestCase):
             read.run([np.zeros((3, 4), "f")])
         with self.assertRaises(tenon.ArgumentError):
             tenon.onnx.load(self.reshape(), values={"shape": np.array([1.5])})
+        model, _ = networks.unet()
+        read = tenon.onnx.Model(model)
+        [name] = read.inputs
+        x = np.ones((1, 2, 8, 8), "f")
+        [want] = read.run({name: x})
+        for got in (read.run(x), read.run([x]), read(x), read(**{name: x})):
+            np.testing.assert_array_equal(got[0], want)
+        with self.assertRaisesRegex(tenon.ArgumentError, f"'{name}' has 3 axes, .*declares 4"):
+            read.run(x[0])
 
     def test_without_the_package(self):
         code = "import sys; sys.modules['onnx'] = None; import tenon; tenon.onnx"

@@ -153,6 +153,17 @@ class Refused(unittest.TestCase):
         with self.assertRaisesRegex(tenon.ArgumentError, "1 to 8"):
             tenon.torch.load(FOLDER / "convolutions.pt2", shapes={"image": (9, 3, 16, 16)})
 
+    def test_arguments_by_name(self):
+        model = tenon.torch.Model(FOLDER / "written.pt2")
+        x, y = (np.full((3, 4), value, np.float32) for value in (1, 2))
+        want = model(x, y)
+        for got in (model(x, y=y), model(y=y, x=x)):
+            for one, other in zip(got, want):
+                np.testing.assert_array_equal(one, other)
+        for args, words in (((), {}), ((x,), {}), ((x, y, x), {}), ((x,), {"x": x}), ((x,), {"z": y})):
+            with self.assertRaisesRegex(tenon.ArgumentError, "where the module has x, y"):
+                model(*args, **words)
+
     def test_wrong_arguments_of_load(self):
         path = FOLDER / "convolutions.pt2"
         for options, word in (({"shapes": {"picture": 1}}, "picture"), ({"values": {"picture": 1}}, "picture"),

@@ -1,6 +1,6 @@
 #include "ops/filled.hpp"
-#include "ops/filter_gradient.hpp"
 #include "ops/gradient.hpp"
+#include "ops/open_sizes.hpp"
 #include "ops/positions.hpp"
 #include "ops/rows.hpp"
 
@@ -271,17 +271,29 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
     if (!op.has_table) return plain(x);
     return merge_axes(gather(plain(x).with_tags({}), in[op.table_index()].with_tags({}), 0), 1, 2);
   };
-  for (const Tensor& operand : in.first(2))
-    require_known_sizes(Attention::name, operand.shape(), 2);
   const Tensor every_key = rows_of(in[1]);  // [B, T, Hkv, D]
-  const std::int64_t groups = in[1].dim(2), shared = groups == 0 ? 1 : in[0].dim(2) / groups;
+  const std::int64_t groups = in[1].dim(2), heads = in[0].dim(2);
   const std::int64_t queries = in[0].dim(1), keys = every_key.dim(1);
-  const Tensor q = split_axis(heads_first(plain(in[0])), 1, {groups, shared});  // [B, Hkv, n, S, D]
-  const Tensor k = unsqueeze(heads_first(every_key), 2);
-  const Tensor v = unsqueeze(heads_first(rows_of(in[2])), 2);
-  const double depth = static_cast<double>(in[0].dim(3));
-  const double scale = op.scale != 0 ? op.scale : 1 / std::sqrt(depth);
-  Tensor scores = merge_axes(matmul(q * scale, transpose(k, 3, 4)), 1, 2);  // [B, Hq, S, T]
+  // Heads that share keys as one more axis; where their number is not known, each with keys of its
+  // own.
+  const bool shares = is_static(groups) && is_static(heads);
+  const std::int64_t shared = !shares || groups == 0 ? 1 : heads / groups;
+  const auto of_groups = [&](const Tensor& x) {
+    const Tensor first = heads_first(x);
+    return shares ? unsqueeze(first, 2) : of_each_member(first, 1, in[0], 2);
+  };
+  const auto grouped = [&](const Tensor& x) {  // [B, Hkv, n, ..]
+    return shares ? split_axis(x, 1, {groups, shared}) : x;
+  };
+  const auto ungrouped = [&](const Tensor& x) { return shares ? merge_axes(x, 1, 2) : x; };
+  const Tensor k = of_groups(every_key), v = of_groups(rows_of(in[2]));
+  Tensor q = grouped(heads_first(plain(in[0])));
+  if (op.scale == 0 && !is_static(in[0].dim(3))) {
+    q = q / sqrt(size_along(in[0], 3, dtype));
+  } else {
+    q = q * (op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(in[0].dim(3))));
+  }
+  Tensor scores = ungrouped(matmul(q, transpose(k, -2, -1)));  // [B, Hq, S, T]
   if (op.softcap != 0) scores = op.softcap * tanh(scores * (1 / op.softcap));
 
   const Tensor key = iota(every_key, 1, i32).with_tags({});
@@ -306,8 +318,7 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
   Tensor weights = softmax(scores, 3);
   if (op.has_sinks && keys != 0) {
     // w / (1 + e^(sink - lse)) is w * sigmoid(lse - sink).
-    const Tensor sink =
-        split_axis(cast(in[op.sinks_index()], dtype).with_tags({}), 0, {in[0].dim(2), 1, 1});
+    const Tensor sink = split_axis(cast(in[op.sinks_index()], dtype).with_tags({}), 0, {-1, 1, 1});
     weights = weights * sigmoid(logsumexp(scores, 3, true) - sink);
   }
   if (keys != 0) {
@@ -316,8 +327,8 @@ Tensor compose(const Attention& op, std::span<const Tensor> in) {
         is_static(keys) ? gt(max(scores, 3, true), limit) : any(gt(scores, limit), 3, true);
     weights = weights * cast(sees_one, dtype);
   }
-  const Tensor mixed = matmul(split_axis(weights, 1, {groups, shared}), v);  // [B, Hkv, n, S, Dv]
-  return cast(permute(merge_axes(mixed, 1, 2), {0, 2, 1, 3}), in[0].dtype());
+  const Tensor mixed = ungrouped(matmul(grouped(weights), v));  // [B, Hq, S, Dv]
+  return cast(permute(mixed, {0, 2, 1, 3}), in[0].dtype());
 }
 
 }  // namespace

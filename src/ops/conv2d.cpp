@@ -1,6 +1,7 @@
 #include "ops/builder.hpp"
 #include "ops/convolved.hpp"
 #include "ops/filter_gradient.hpp"
+#include "ops/open_sizes.hpp"
 #include "ops/rows.hpp"
 
 #include <tenon/ops/axes.hpp>
@@ -94,16 +95,31 @@ Tensor image_gradient(const Conv2d& op, const Window& window, const Backward& at
     const Tensor filter = merge_axes(permute(grouped, {0, 2, 1, 3, 4}), 0, 1);
     return conv2d(at.upstream, flip(filter, {2, 3}), {}, turned);
   }
-  require_known_sizes(Conv2d::name, x.shape(), 2);
-  require_known_sizes(Conv2d::name, at.upstream.shape(), 2);
-  ConvTranspose2d back{
-      .stride = op.stride, .padding = op.padding, .dilation = op.dilation, .groups = op.groups};
+  ConvTranspose2d back{.stride = op.stride,
+                       .padding = {},
+                       .output_padding = {},
+                       .dilation = op.dilation,
+                       .groups = op.groups};
+  const auto is_open = [&](int axis) {
+    return !is_static(x.dim(axis)) || !is_static(at.upstream.dim(axis));
+  };
   for (int i = 0; i < 2; ++i) {
     const WindowAxis& axis = window[static_cast<std::size_t>(i)];
-    back.output_padding.push_back(x.dim(2 + i) + axis.before + axis.after - axis.extent() -
-                                  (at.upstream.dim(2 + i) - 1) * axis.stride);
+    // Elements that no window reaches, of which there are less than a stride. Where their number is
+    // not known: all that there can be, and padding as well, to choose from.
+    back.output_padding.push_back(is_open(2 + i)
+                                      ? axis.stride - 1
+                                      : x.dim(2 + i) + axis.before + axis.after - axis.extent() -
+                                            (at.upstream.dim(2 + i) - 1) * axis.stride);
+    back.padding.push_back(is_open(2 + i) ? 0 : axis.before);
+    back.padding.push_back(is_open(2 + i) ? 0 : axis.after);
   }
-  return conv_transpose2d(at.upstream, w, {}, back);
+  Tensor dx = conv_transpose2d(at.upstream, w, {}, back);
+  for (int i = 0; i < 2; ++i) {
+    const WindowAxis& axis = window[static_cast<std::size_t>(i)];
+    if (is_open(2 + i)) dx = elements_like(dx, 2 + i, axis.before, x);
+  }
+  return dx;
 }
 
 }  // namespace
@@ -181,15 +197,21 @@ void Conv2dFilterBackward::reference(std::span<const HostView> in, const HostVie
 /// Both on an image that is padded so far that every window lies in it.
 std::vector<Tensor> Conv2dFilterBackward::gradient(const Backward& at) const {
   const Tensor &x = at.inputs[0], &upstream = at.inputs[1], &filter = at.upstream;
-  require_known_sizes(name, x.shape(), 2);
-  require_known_sizes(name, upstream.shape(), 2);
   const Window window = read_window_lists(name, {kernel[0], kernel[1]}, stride, padding, dilation);
+  const auto is_open = [&](int axis) {
+    return !is_static(x.dim(axis)) || !is_static(upstream.dim(axis));
+  };
   Tensor image = x;
   Tensor dx = conv_transpose2d(upstream, filter, {},
                                {.stride = stride, .dilation = dilation, .groups = groups});
   for (int i = 0; i < 2; ++i) {
     const int axis = 2 + i;
     const WindowAxis& w = window[static_cast<std::size_t>(i)];
+    if (is_open(axis)) {
+      image = elements_like(image, axis, -w.before, dx);
+      dx = elements_like(dx, axis, w.before, x);
+      continue;
+    }
     const std::int64_t seen = (upstream.dim(axis) - 1) * w.stride + w.extent();
     const std::int64_t size = std::max(w.before + x.dim(axis), seen);
     image = pad(image, axis, w.before, size - w.before - x.dim(axis));
@@ -197,7 +219,9 @@ std::vector<Tensor> Conv2dFilterBackward::gradient(const Backward& at) const {
   }
   Tensor given =
       conv2d(image, filter, {}, {.stride = stride, .dilation = dilation, .groups = groups});
-  for (int axis = 2; axis < 4; ++axis) given = slice(given, axis, 0, upstream.dim(axis));
+  for (int axis = 2; axis < 4; ++axis) {
+    if (!is_open(axis)) given = slice(given, axis, 0, upstream.dim(axis));
+  }
   return {dx, given};
 }
 

@@ -157,7 +157,6 @@ void ConvTranspose2d::reference(std::span<const HostView> in, const HostView& ou
 
 std::vector<Tensor> ConvTranspose2d::gradient(const Backward& at) const {
   const Tensor &x = at.inputs[0], &w = at.inputs[1], &upstream = at.upstream;
-  require_known_sizes(name, x.shape(), 2);
   require_known_sizes(name, w.shape(), 2);
   const auto [window, added] = transposed_window(*this, w.shape());
   Conv2d forward{.stride = stride, .padding = {}, .dilation = dilation, .groups = groups};
@@ -172,11 +171,12 @@ std::vector<Tensor> ConvTranspose2d::gradient(const Backward& at) const {
     forward.padding = padding;
   }
   Tensor dx = conv2d(image, w, {}, forward);
-  // Added rows may hold one window more.
-  for (int axis = 2; axis < 4; ++axis) {
-    if (dx.dim(axis) != x.dim(axis)) dx = slice(dx, axis, 0, x.dim(axis));
+  // Added rows may hold windows more.
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::int64_t windows = added[i] / window[i].stride;
+    if (windows > 0) dx = slice(dx, 2 + static_cast<int>(i), 0, -windows);
   }
-  std::vector<Tensor> result{dx, filter_gradient(name, upstream, x, window, groups)};
+  std::vector<Tensor> result{dx, filter_gradient(name, upstream, x, window, groups, added)};
   if (has_bias) result.push_back(sum(upstream, {0, 2, 3}));
   return result;
 }
@@ -270,7 +270,8 @@ void require_known_sizes(std::string_view op, const Shape& shape, int first) {
 }
 
 Tensor filter_gradient(std::string_view op, const Tensor& image, const Tensor& outputs,
-                       const Window& window, std::int64_t groups) {
+                       const Window& window, std::int64_t groups,
+                       std::array<std::int64_t, 2> unused) {
   const auto& [rows, columns] = window;
   for (const WindowAxis& axis : window) {
     if (!is_static(axis.taps)) fail(Errc::unsupported, op, "needs the sizes of its filter");
@@ -285,21 +286,23 @@ Tensor filter_gradient(std::string_view op, const Tensor& image, const Tensor& o
          .dilation = {rows.dilation, columns.dilation},
          .groups = groups});
   }
-  require_known_sizes(op, outputs.shape(), 2);
-  require_known_sizes(op, image.shape(), 1);
-  const std::int64_t height = outputs.dim(2), width = outputs.dim(3);
   const bool is_padded = rows.before + rows.after + columns.before + columns.after > 0;
   const Tensor padded =
       is_padded ? pad(image, {0, 0, rows.before, columns.before}, {0, 0, rows.after, columns.after})
                 : image;
+  // What tap `tap` of every window sees; counted from the end, as sizes may be symbolic.
+  const auto seen_by = [&](const Tensor& x, int axis, std::int64_t tap) {
+    const WindowAxis& along = window[static_cast<std::size_t>(axis - 2)];
+    const std::int64_t first = tap * along.dilation;
+    const std::int64_t behind =
+        along.extent() - 1 - first + unused[static_cast<std::size_t>(axis - 2)];
+    return slice(x, axis, first, behind == 0 ? to_end : -behind, along.stride);
+  };
   std::vector<Tensor> taps;
   for (std::int64_t r = 0; r < rows.taps; ++r) {
-    const Tensor band = slice(padded, 2, r * rows.dilation,
-                              r * rows.dilation + (height - 1) * rows.stride + 1, rows.stride);
+    const Tensor band = seen_by(padded, 2, r);
     for (std::int64_t s = 0; s < columns.taps; ++s) {
-      const std::int64_t first = s * columns.dilation;
-      const Tensor seen =
-          slice(band, 3, first, first + (width - 1) * columns.stride + 1, columns.stride);
+      const Tensor seen = seen_by(band, 3, s);
       taps.push_back(unsqueeze(sum(mul(outputs, seen), {0, 2, 3}), -1));  // [groups, 1]
     }
   }

@@ -109,7 +109,8 @@ std::vector<Tensor> GroupedLinear::gradient(const Backward& at) const {
   std::vector<Tensor> result{sum_to(of_choices, x.shape()), Tensor(), Tensor()};
   const auto rows = [&](const Tensor& t) { return merge_axes(t, 0, last - 1); };
   const Tensor flat = last == 1 ? group : merge_axes(group, 0, last - 1);
-  const Tensor chosen = permute(one_hot(flat, w.shape()[0], x.dtype()), {1, 0});  // [G, M]
+  const Tensor numbers = iota(w, 0, flat.dtype()).with_tags({});
+  const Tensor chosen = cast(eq(unsqueeze(numbers, 1), flat), x.dtype());  // [G, M]
   if (!is_block(w.dtype())) {
     const Tensor all = rows(broadcast_like(x, of_choices));           // [M, K]
     const Tensor own = unsqueeze(chosen, 2) * unsqueeze(rows(g), 0);  // [G, M, N]

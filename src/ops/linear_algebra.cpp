@@ -118,18 +118,18 @@ double cube_of(const Shape& shape) {
   return static_cast<double>(shape.elements()) * n;
 }
 
-/// n by n: 1 where the row minus the column is >= least, else 0.
-Tensor lower_mask(const Tensor& like, std::int64_t n, std::int64_t least) {
-  const auto where = std::source_location::current();
-  const Iota rows{.size = n, .start = -least, .dtype = i64}, columns{.size = n, .dtype = i64};
-  const Tensor row = unsqueeze(record_beside(like, op_def<Iota>(), &rows, where), 1);
-  const Tensor column = record_beside(like, op_def<Iota>(), &columns, where);
-  return cast(ge(row, column), like.dtype());
+/// A matrix of as many rows and columns as `like` has columns, which may be symbolic: 1 where the row
+/// minus the column is >= least, else 0.
+Tensor lower_mask(const Tensor& like, std::int64_t least) {
+  const std::int64_t n = like.dim(like.rank() - 1);
+  const auto from = [&](std::int64_t start) {
+    if (!is_static(n)) return iota(like, -1, i64, start).with_tags({});
+    const Iota op{.size = n, .start = start, .dtype = i64};
+    return record_beside(like, op_def<Iota>(), &op, std::source_location::current());
+  };
+  return cast(ge(unsqueeze(from(-least), 1), from(0)), like.dtype());
 }
-Tensor identity(const Tensor& like, std::int64_t n) {
-  return lower_mask(like, n, 0) - lower_mask(like, n, 1);
-}
-std::int64_t order_of(const Tensor& a) { return a.shape()[a.rank() - 1]; }
+Tensor identity(const Tensor& like) { return lower_mask(like, 0) - lower_mask(like, 1); }
 
 Tensor turned(const Tensor& x) { return transpose(x); }
 
@@ -147,9 +147,8 @@ void Cholesky::reference(std::span<const HostView> in, const HostView& out) cons
 // With P the lower triangle of L^T dL, its diagonal halved: the symmetric part of L^-T P L^-1.
 std::vector<Tensor> Cholesky::gradient(const Backward& at) const {
   const Tensor& l = at.output;
-  const std::int64_t n = order_of(l);
-  const Tensor below = lower_mask(l, n, 0);
-  const Tensor p = matmul(turned(l), at.upstream * below) * (below - identity(l, n) * 0.5);
+  const Tensor below = lower_mask(l, 0);
+  const Tensor p = matmul(turned(l), at.upstream * below) * (below - identity(l) * 0.5);
   const TriangularSolve back{.transposed = true};
   const Tensor s = triangular_solve(l, turned(triangular_solve(l, p, back)), back);
   return {(s + turned(s)) * 0.5};
@@ -169,8 +168,8 @@ std::vector<Tensor> TriangularSolve::gradient(const Backward& at) const {
   const Tensor& a = at.inputs[0];
   const Tensor b = triangular_solve(a, at.upstream, other);
   const Tensor product = transposed ? matmul(at.output, turned(b)) : matmul(b, turned(at.output));
-  const std::int64_t n = order_of(a), least = unit ? 1 : 0;
-  const Tensor mask = lower ? lower_mask(a, n, least) : turned(lower_mask(a, n, least));
+  const std::int64_t least = unit ? 1 : 0;
+  const Tensor mask = lower ? lower_mask(a, least) : turned(lower_mask(a, least));
   return {-(product * mask), b};
 }
 
@@ -239,10 +238,9 @@ void Eigh::reference(std::span<const HostView> in, const HostView& out) const {
 
 // V (diag(dw) + F o (V^T dV)) V^T, F_ij = 1 / (w_j - w_i) off the diagonal; its symmetric part.
 std::vector<Tensor> Eigh::gradient(const Backward& at) const {
-  const std::int64_t n = order_of(at.output);
   const Tensor w = slice(at.output, -2, 0, 1), v = slice(at.output, -2, 1);
   const Tensor dw = slice(at.upstream, -2, 0, 1), dv = slice(at.upstream, -2, 1);
-  const Tensor one = identity(at.output, n);
+  const Tensor one = identity(at.output);
   const Tensor f = (1.0 - one) / (w - turned(w) + one);
   const Tensor inner = one * dw + f * matmul(turned(v), dv);
   const Tensor g = matmul(matmul(v, inner), turned(v));
@@ -273,7 +271,7 @@ std::vector<Tensor> Svd::gradient(const Backward& at) const {
   };
   const auto [u, s, v] = parts(at.output);
   const auto [du, ds, dv] = parts(at.upstream);
-  const Tensor row = turned(s), one = identity(s, k);
+  const Tensor row = turned(s), one = identity(row);
   const Tensor e = square(row) - square(s) + one;
   const auto skew = [&](const Tensor& x, const Tensor& dx) {
     const Tensor product = matmul(x, turned(dx));
@@ -308,9 +306,8 @@ namespace {
 /// The gradient of a by those of the factors, packed: with a permuted as the rows say,
 /// L^-T (the strict lower triangle of L^T dL + the upper one of dU U^T) U^-T, and rows put back.
 Tensor lu_gradient(const Tensor& packed, const Tensor& rows, const Tensor& upstream) {
-  const std::int64_t n = order_of(packed);
-  const Tensor below = lower_mask(packed, n, 1), above = 1.0 - below;
-  const Tensor l = packed * below + identity(packed, n), u = packed * above;
+  const Tensor below = lower_mask(packed, 1), above = 1.0 - below;
+  const Tensor l = packed * below + identity(packed), u = packed * above;
   const Tensor inner =
       matmul(turned(l), upstream * below) * below + matmul(upstream * above, turned(u)) * above;
   const Tensor left =
@@ -347,8 +344,7 @@ namespace {
 /// to the upper one.
 Tensor qr_gradient(const Tensor& q, const Tensor& r, const Tensor& dq, const Tensor& dr) {
   const Tensor inner = matmul(r, turned(dr)) - matmul(turned(dq), q);
-  const std::int64_t n = order_of(r);
-  const Tensor lower = inner * lower_mask(r, n, 0), below = inner * lower_mask(r, n, 1);
+  const Tensor lower = inner * lower_mask(r, 0), below = inner * lower_mask(r, 1);
   const Tensor left = dq + matmul(q, lower + turned(below));
   return turned(triangular_solve(r, turned(left), {.lower = false}));
 }
@@ -390,13 +386,8 @@ Tensor solve(const Tensor& a, const Tensor& b, const std::source_location& where
 
 Tensor inverse(const Tensor& a, const std::source_location& where) {
   const Shape& shape = a.shape(where);
-  if (!shape.is_static()) {
-    fail_at(where, Errc::bad_argument, "inverse",
-            fmt::format("needs known sizes, got {}", to_string(shape)));
-  }
   located(where, "inverse", [&] { require_square("inverse", shape); });
-  const Tensor one = identity(a, shape[shape.rank() - 1]);
-  return solve(a, shape.rank() == 2 ? one : broadcast_to(one, shape.dims(), where), where);
+  return solve(a, broadcast_like(identity(a), a, where), where);
 }
 
 Tensor det(const Tensor& a, const std::source_location& where) { return record(Det{}, {a}, where); }
@@ -431,12 +422,8 @@ Tensor lu_solve(const LuFactors& factors, const Tensor& b, const std::source_loc
   located(where, "lu_solve", [&] {
     const std::array shapes{packed, right};
     infer_solution("lu_solve", shapes);
-    if (!right.is_static()) {
-      fail(Errc::bad_argument, "lu_solve",
-           fmt::format("needs known sizes, got {}", to_string(right)));
-    }
   });
-  const Tensor rows = broadcast_to(unsqueeze(factors.rows, -1, {}, where), right.dims(), where);
+  const Tensor rows = broadcast_like(unsqueeze(factors.rows, -1, {}, where), b, where);
   const Tensor permuted = take_along(b.with_tags({}), rows, -2, where);
   const Tensor below = triangular_solve(factors.packed, permuted, {.unit = true}, where);
   return triangular_solve(factors.packed, below, {.lower = false}, where);

@@ -1,6 +1,7 @@
 // Shared by recurrences over the steps of a sequence, whose result is y with the last state behind it.
 #pragma once
 
+#include "ops/builder.hpp"
 #include "ops/rows.hpp"
 
 #include <tenon/ops/slice.hpp>

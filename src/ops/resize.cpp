@@ -1,5 +1,11 @@
+#include "ops/filled.hpp"
 #include "ops/support.hpp"
 
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/cast.hpp>
+#include <tenon/ops/compare.hpp>
+#include <tenon/ops/matmul.hpp>
+#include <tenon/ops/permute.hpp>
 #include <tenon/ops/resize.hpp>
 
 #include <algorithm>
@@ -208,19 +214,41 @@ void Resize::reference(std::span<const HostView> in, const HostView& out) const 
   });
 }
 
+namespace {
+
+/// The gradient of resize along one axis whose size is not known: a product by the matrix of its
+/// weights, which is what resize makes of the identity.
+Tensor resized_back(const Resize& op, std::size_t at, const Tensor& x, int axis,
+                    const Tensor& upstream) {
+  Resize along = op;
+  along.sizes = {op.sizes[at]};
+  const Tensor place = iota(x, axis, i64).with_tags({});
+  const Tensor one = cast(eq(unsqueeze(place, 1), place), x.dtype());  // [H, H]
+  const Tensor weights = resize(one, along);                           // [H, outputs]
+  const int last = upstream.rank() - 1;
+  const Tensor rows = axis == last ? upstream : transpose(upstream, axis, last);
+  const Tensor back = matmul(unsqueeze(rows, -2), transpose(weights, 0, 1));  // [.., 1, H]
+  const Tensor result = squeeze(back, last);
+  return axis == last ? result : transpose(result, axis, last);
+}
+
+}  // namespace
+
 std::vector<Tensor> Resize::gradient(const Backward& at) const {
   const Shape& x = at.inputs[0].shape();
+  const int lead = x.rank() - static_cast<int>(sizes.size());
+  if (!std::ranges::all_of(x.dims().subspan(static_cast<std::size_t>(lead)), is_static)) {
+    Tensor dx = at.upstream;
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      dx = resized_back(*this, i, at.inputs[0], lead + static_cast<int>(i), dx);
+    return {dx};
+  }
   ResizeBackward back{.sizes = {},
                       .mode = mode,
                       .coordinates = coordinates,
                       .rounding = rounding,
                       .cubic_coefficient = cubic_coefficient};
-  for (int i = x.rank() - static_cast<int>(sizes.size()); i < x.rank(); ++i) {
-    if (!is_static(x[i])) {
-      fail(Errc::unsupported, name, fmt::format("needs the sizes of {}", to_string(x)));
-    }
-    back.sizes.push_back(x[i]);
-  }
+  for (int i = lead; i < x.rank(); ++i) back.sizes.push_back(x[i]);
   return {resize_backward(at.upstream, back)};
 }
 
@@ -251,8 +279,8 @@ void ResizeBackward::reference(std::span<const HostView> in, const HostView& out
 
 std::vector<Tensor> ResizeBackward::gradient(const Backward& at) const {
   const Shape& upstream = at.inputs[0].shape();
-  for (const std::int64_t size : upstream.dims()) {
-    if (!is_static(size)) {
+  for (std::size_t i = 0; i < sizes.size(); ++i) {
+    if (!is_static(upstream[upstream.rank() - 1 - static_cast<int>(i)])) {
       fail(Errc::unsupported, name, fmt::format("needs the sizes of {}", to_string(upstream)));
     }
   }

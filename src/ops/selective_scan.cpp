@@ -1,11 +1,10 @@
 #include "ops/checks.hpp"
-#include "ops/filled.hpp"
 #include "ops/gradient.hpp"
+#include "ops/open_sizes.hpp"
 #include "ops/recurrence.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/broadcast_to.hpp>
-#include <tenon/ops/concat.hpp>
 #include <tenon/ops/selective_scan.hpp>
 #include <tenon/ops/unary.hpp>
 #include <tenon/ops/wkv7.hpp>
@@ -102,18 +101,14 @@ std::vector<Tensor> SelectiveScan::gradient(const Backward& at) const {
   return gradient_of_composition(at, [&](std::span<const Tensor> in) {
     const Tensor dt = unsqueeze(in[dt_at], 3);  // [B, S, J, 1]
     const auto of_heads = [&](const Tensor& of_groups) {
-      return repeat_interleave(of_groups, in[x_at].shape()[2] / of_groups.shape()[2], 2);
+      return of_each_member(of_groups, 2, in[x_at], 2);
     };
     const Tensor keys = of_heads(in[in_at]), none = filled_like(keys, 0);
-    const auto [y, last] =
-        wkv7({.r = of_heads(in[out_at]),
-              .w = exp(dt * in[a_at] + none),  // [B, S, J, N]: `a` may have one column
-              .k = keys,
-              .v = dt * in[x_at],
-              .a = none,
-              .b = none},
-             in[state_at], has_lengths ? in[lengths_at] : Tensor());
-    return concat({y, last}, 1);
+    const Tensor decays = exp(dt * in[a_at] + none);  // [B, S, J, N]: `a` may have one column
+    return record_untagged(
+        Wkv7{.has_lengths = has_lengths},
+        {of_heads(in[out_at]), decays, keys, dt * in[x_at], none, none, in[state_at]},
+        has_lengths ? in[lengths_at] : Tensor(), std::source_location::current());
   });
 }
 

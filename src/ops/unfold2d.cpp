@@ -1,7 +1,13 @@
+#include "ops/open_sizes.hpp"
 #include "ops/rows.hpp"
 #include "ops/support.hpp"
 #include "ops/window.hpp"
 
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/operators.hpp>
+#include <tenon/ops/reshape.hpp>
+#include <tenon/ops/scatter.hpp>
+#include <tenon/ops/slice.hpp>
 #include <tenon/ops/unfold2d.hpp>
 
 #include <array>
@@ -83,11 +89,27 @@ void Unfold2d::reference(std::span<const HostView> in, const HostView& out) cons
   }
 }
 
+namespace {
+
+/// The gradient of x where its height or width is not known. The windows of an image of numbers
+/// from 1 on say which element each of their elements was; 0 is padding.
+Tensor folded_like(const Unfold2d& op, const Tensor& x, const Tensor& upstream) {
+  const auto [rows, columns] = fold_window(op);
+  const Tensor row = iota(x, 2, f64).with_tags({}), column = iota(x, 3, f64, 1).with_tags({});
+  const Tensor numbers = unsqueeze(row, 1) * size_along(x, 3, f64) + column;  // [H, W]
+  const Tensor seen = unfold2d(unsqueeze(unsqueeze(numbers, 0), 0), op);      // [1, taps, L]
+  const Tensor places = cast(merge_axes(squeeze(seen, 0), 0, 1), i64);        // [taps * L]
+  const Tensor given =                                                        // [N, C, taps * L]
+      merge_axes(split_axis(upstream, 1, {-1, rows.taps * columns.taps}), 2, 3);
+  const Tensor none = pad(filled_like(merge_axes(x.with_tags({}), 2, 3), 0), 2, 1, 0);
+  return reshape_like(slice(index_add(none, places, given, 2), 2, 1), x);
+}
+
+}  // namespace
+
 std::vector<Tensor> Unfold2d::gradient(const Backward& at) const {
   const Shape& x = at.inputs[0].shape();
-  if (!is_static(x[2]) || !is_static(x[3])) {
-    fail(Errc::unsupported, name, fmt::format("needs the sizes of {}", to_string(x)));
-  }
+  if (!is_static(x[2]) || !is_static(x[3])) return {folded_like(*this, at.inputs[0], at.upstream)};
   return {fold2d(at.upstream, {.size = {x[2], x[3]},
                                .kernel = kernel,
                                .stride = stride,

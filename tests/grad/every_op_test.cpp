@@ -286,12 +286,8 @@ bool takes(const OpCase& op_case, const Declared& declared) {
   }
 }
 
-/// Ops whose gradients need some of the sizes: of windows, grids and matrices, of attention's heads,
-/// of a recurrence's states, and the number of grouped_linear's groups.
-constexpr std::string_view of_known_sizes =
-    " conv2d conv2d_filter_backward conv_transpose2d unfold2d resize resize_backward lu det "
-    "slogdet "
-    "triangular_solve cholesky eigh attention selective_scan grouped_linear ";
+/// Ops whose gradients need some of the sizes: those of filters, and of resize_backward's operand.
+constexpr std::string_view of_known_sizes = " conv2d conv_transpose2d resize_backward ";
 
 TEST_CASE("grad: with symbolic sizes as with the sizes themselves, or refused at the op's line") {
   Random random;

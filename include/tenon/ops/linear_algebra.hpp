@@ -249,7 +249,7 @@ Tensor triangular_solve(const Tensor& a, const Tensor& b, const TriangularSolve&
                         const std::source_location& where = std::source_location::current());
 Tensor solve(const Tensor& a, const Tensor& b,
              const std::source_location& where = std::source_location::current());
-/// solve(a, 1); the sizes of a must be known (Errc::bad_argument).
+/// solve(a, 1)
 Tensor inverse(const Tensor& a,
                const std::source_location& where = std::source_location::current());
 Tensor det(const Tensor& a, const std::source_location& where = std::source_location::current());
@@ -260,8 +260,7 @@ EigenPairs eigh(const Tensor& a,
 SingularValues svd(const Tensor& a,
                    const std::source_location& where = std::source_location::current());
 LuFactors lu(const Tensor& a, const std::source_location& where = std::source_location::current());
-/// x with a x = b, of lu(a): [.., n, k]. Errors as of solve; sizes of b must be known
-/// (Errc::bad_argument).
+/// x with a x = b, of lu(a): [.., n, k]. Errors as of solve.
 Tensor lu_solve(const LuFactors& factors, const Tensor& b,
                 const std::source_location& where = std::source_location::current());
 QrFactors qr(const Tensor& a, const std::source_location& where = std::source_location::current());

@@ -9,6 +9,7 @@ from math import log10 as _math_log10
 from math import prod as _prod
 
 from . import _tenon
+from .errors import Error
 
 _ops = _tenon.all_ops()
 functions = {}
@@ -492,11 +493,19 @@ def _picked(x, axis, at):
 
 def _gathered(x, arrays, to):
     """Elements at arrays of integers, [(axis, array), ...], which are broadcast; their axes stand at axis `to`."""
-    arrays = [(axis, _from_front(one, x.shape[axis], axis)) for axis, one in arrays]
     if len(arrays) == 1:
         axis, one = arrays[0]
-        made = _ops["gather"](x, one, axis=axis)
+        if isinstance(x, Tensor) or isinstance(one, Tensor):
+            made = _ops["gather"](x, _from_front(one, x.shape[axis], axis), axis=axis)
+        else:
+            try:  # most indices count from the front
+                made = _ops["gather"](x, one, axis=axis)
+            except Error as error:
+                if error.code != "OutOfRange":
+                    raise
+                made = _ops["gather"](x, _from_front(one, x.shape[axis], axis), axis=axis)
         return made if axis == to else _moved(made, axis, one.ndim, to)
+    arrays = [(axis, _from_front(one, x.shape[axis], axis)) for axis, one in arrays]
     first = arrays[0][0]
     order = [axis for axis, _ in arrays]
     rest = [axis for axis in range(x.ndim) if axis not in order]

@@ -343,19 +343,20 @@ Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
       complex64 value{};
       std::memcpy(&value, number.bytes(), sizeof(value));
       const Graph::Recording recording(graph);
-      return make_complex(full(value.real, Shape({}, f32)), full(value.imag, Shape({}, f32)));
+      return make_complex(full(value.real, Shape({}, f32), location()),
+                          full(value.imag, Shape({}, f32), location()), location());
     }
     const double value = load_as_double(dtype, number.bytes());
     const bool is_exact = !is_integer(dtype) || std::abs(value) < 9e15;
     if (is_exact) {
       const Graph::Recording recording(graph);
-      return full(value, Shape({}, dtype));
+      return full(value, Shape({}, dtype), location());
     }
   }
   // Arrays become constants of the program.
   const std::string name = fmt::format("captured{}", captured.size());
   captured.emplace(name, buffer.to_host());
-  return graph.constant(name, buffer.shape());
+  return graph.constant(name, buffer.shape(), location());
 }
 
 nb::object op_function(const OpDef& def) {
@@ -461,6 +462,18 @@ std::optional<DType> type_of_array(PyObject* object) {
 
 bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::boolean; }
 
+/// Whether an object of another library, or a list, may have integers or booleans.
+bool is_list_or_whole(PyObject* object) {
+  if (PyList_Check(object) || PyTuple_Check(object)) return true;
+  const nb::handle handle(object);
+  if (!nb::hasattr(handle, "dtype")) return false;
+  const nb::object dtype = handle.attr("dtype");
+  if (!nb::hasattr(dtype, "kind")) return true;  // not numpy's: the longer way finds out
+  const nb::object kind = dtype.attr("kind");
+  return nb::isinstance<nb::str>(kind) &&
+         std::string_view("biu").find(nb::borrow<nb::str>(kind).c_str()) != std::string_view::npos;
+}
+
 /// Whether an operator needs its operands of one type first (tenon._functions.common): beside arrays of integers or
 /// booleans, numbers that are none of those, and arrays of another type. Of floating types, one type is the caller's.
 bool is_mixed(PyObject* a, PyObject* b) {
@@ -471,7 +484,8 @@ bool is_mixed(PyObject* a, PyObject* b) {
   PyObject* const other = left ? b : a;
   if (PyFloat_Check(other)) return is_whole(type);
   if (PyLong_Check(other)) return type == DType::boolean && !PyBool_Check(other);
-  return PyComplex_Check(other) == 0 && is_whole(type);
+  if (PyComplex_Check(other) != 0) return false;
+  return is_whole(type) || is_list_or_whole(other);
 }
 
 /// Whether Python is to find another meaning of an operator: beside what is neither a number nor an array.

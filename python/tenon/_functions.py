@@ -119,8 +119,8 @@ def floor_divide(a, b):
     if all(isinstance(one, (bool, int)) or isinstance(one, (Tensor, Buffer)) and _is_whole(one) for one in (a, b)):
         return _ops["div"](rest, b)
     whole = _ops["round"](_ops["div"](rest, b))
-    if isinstance(b, (int, float)) and b != 0:
-        return whole
+    if isinstance(b, (int, float)):
+        return whole if b else _ops["div"](a, float(b))
     return _ops["where"](_ops["eq"](b, 0.0), _ops["div"](a, b), whole)
 
 
@@ -368,6 +368,8 @@ def chunk(x, count, axis=0):
     size = x.shape[axis]
     if not isinstance(size, int):
         raise ValueError(f"chunk: axis {axis} of {x.type!r} has a size that is not known")
+    if count < 1:
+        raise ValueError(f"chunk: {count} parts")
     step = max(-(-size // count), 1)
     return [slice_axis(x, axis, begin, begin + step) for begin in range(0, max(size, 1), step)]
 
@@ -470,6 +472,8 @@ def _indices(one):
         raise IndexError(f"{one!r} is no subscript: integers, slices, None, Ellipsis and arrays of integers are")
     is_empty_list = isinstance(one, (list, tuple)) and len(one) == 0
     one = functions["zeros"]((0,), "i64") if is_empty_list else _like(one)
+    if one.dtype == "bool" and not one.ndim:
+        raise IndexError("a bool without axes is no subscript")
     if one.dtype == "bool":
         if isinstance(one, Tensor):
             raise IndexError("a mask decides the result's size by its values, which are not known while a program is "
@@ -994,6 +998,7 @@ def install():
         kind.__invert__ = lambda self: _ops["logical_not" if self.dtype == "bool" else "bitwise_not"](self)
         kind.__divmod__ = lambda self, other: (self // other, self % other)
         kind.__rdivmod__ = lambda self, other: (other // self, other % self)
+        kind.__round__ = lambda self, decimals=0: functions["round"](self, decimals)
         kind.__getitem__ = index
         kind.__setitem__ = _set_item
         kind.__iter__ = _rows

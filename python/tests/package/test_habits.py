@@ -59,7 +59,8 @@ class Habits(unittest.TestCase):
             for got, want in zip(divmod(x, y), np.divmod(a, b)):
                 self.same(got, want, f"seed {SEED} {dtype}")
         self.same(tenon.array([1.0, -1.0, 0.0, 7.5]) // 0.1, np.array([1, -1, 0, 7.5], "f4") // np.float32(0.1))
-        self.same(tenon.array([1.0, -2.0]) // tenon.array([0.0, 0.0]), [np.inf, -np.inf])
+        for zero in (tenon.array([0.0, 0.0]), 0, 0.0):
+            self.same(tenon.array([1.0, -2.0]) // zero, [np.inf, -np.inf])
 
     def test_operators_of_two_types(self):
         """The wider integer, and the floating one of an integer and a floating type, as torch.promote_types says."""
@@ -77,6 +78,13 @@ class Habits(unittest.TestCase):
         self.assertEqual((np.int64(2) * x["f4"]).dtype, "f32")
         self.assertEqual((x["f2"] * np.float32(0.5)).dtype, "f16")
         self.same(tenon.array([1, 2]) == np.array([1, 3], "i4"), [True, False])
+        for other in ([1, 2, 3], (1, 2, 3), np.arange(3), np.array([True, False, True]), np.arange(3, dtype="u1")):
+            self.assertEqual((x["f4"] + other).dtype, "f32")
+            self.same(other * x["f4"], np.asarray(other) * x["f4"].numpy())
+        program = tenon.export(lambda x: x + [1, 2, 3], "f32[3]")
+        self.same(tenon.Session(program).forward(x["f4"])[0], x["f4"].numpy() + [1, 2, 3])
+        with self.assertRaisesRegex(tenon.ArgumentError, r"test_habits.py:\d+: mul: .*captured0', test_habits.py:"):
+            tenon.export(lambda x: x * np.array(2.0), "f32[3]")
         with self.assertRaisesRegex(tenon.ArgumentError, "f32.* f64|f64.* f32"):
             x["f4"] + x["f8"]
         self.assertFalse(x["f4"] == None)  # noqa: E711
@@ -132,7 +140,7 @@ class Habits(unittest.TestCase):
             self.same(got, want)
         with self.assertRaisesRegex(tenon.Error, "outside"):
             session.forward(a, i, j + 2)  # 5 of axis 1 is not the 1 of the next row
-        for wrong in (5, [0, -4], [[0], [3]], (0, 0, 9), "a", 1.5, (0, 0, 0, 0), np.array([0.5])):
+        for wrong in (5, [0, -4], [[0], [3]], (0, 0, 9), "a", 1.5, True, np.True_, (0, 0, 0, 0), np.array([0.5])):
             with self.assertRaises(IndexError, msg=wrong):
                 tenon.array(a)[wrong]
         with self.assertRaisesRegex(IndexError, "a mask"):
@@ -233,6 +241,7 @@ class Habits(unittest.TestCase):
         self.assertEqual([one.shape for one in x.chunk(2)], [(2, 1, 4), (1, 1, 4)])
         self.assertEqual([one.shape for one in x], [(1, 4)] * 3)
         self.assertEqual((+x).tolist(), a.tolist())
+        self.same(round(x, 1), a.round(1), tolerance=1e-6)
         self.assertEqual(f"{x[0, 0, 0]:.3f} {tenon.array(2)}", f"{a[0, 0, 0]:.3f} 2")
         for wrong in (iter, len):
             with self.assertRaises(TypeError):

@@ -4,6 +4,7 @@
 #include "support/fake_device.hpp"
 #include "temp_folder.hpp"
 
+#include <tenon/io/convert.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/io/save.hpp>
@@ -68,6 +69,12 @@ struct Fixture {
     }
     return model;
   }
+};
+
+template <class T = Tensor>
+struct Matrices {
+  T blocks, odd, row, kept, absent;
+  TENON_FIELDS(blocks, odd, row, kept, absent)
 };
 
 constexpr std::uint64_t all_bytes = (6 * 4 + 3 * 16 + 2 * 4) * 4;
@@ -162,6 +169,36 @@ TEST_CASE("load_async: what goes wrong arrives with the future") {
   model.embedding = big.view().tensor("embedding");
   expect_error(Errc::out_of_device_memory,
                [&] { io::load(model, big, std::make_shared<FakeDevice>()); });
+}
+
+TEST_CASE("load_as: matrices whose rows are whole blocks become blocks, others stay") {
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "model.safetensors";
+  const std::vector<io::NamedTensor> tensors{{"blocks", numbered(-32, {2, 32})},
+                                             {"odd", numbered(0, {2, 33})},
+                                             {"row", numbered(0, {32})},
+                                             {"kept", numbered(0, {2, 32})}};
+  io::save_safetensors(path, tensors);
+  const io::File file = io::open(path);
+  const WeightsView view = io::declare_as(
+      file, DType::q8_0, [](const io::TensorEntry& entry) { return entry.name != "kept"; });
+  const Matrices<> model{
+      view.tensor("blocks"), view.tensor("odd"), view.tensor("row"), view.tensor("kept"), {}};
+  CHECK(model.blocks.shape() == Shape({2, 32}, DType::q8_0));
+  const auto loaded = io::load_as(model, file, cpu_device());
+  CHECK(loaded.blocks.shape().dtype() == DType::q8_0);
+  for (const Buffer* other : {&loaded.odd, &loaded.row, &loaded.kept}) {
+    CHECK(other->shape().dtype() == f32);
+  }
+  CHECK(!loaded.absent.has_data());
+  // Half a step, 32 / 127 for the row of largest magnitude, and the scale's own rounding.
+  const HostBuffer values = loaded.blocks.to_host().to(f32);
+  for (std::size_t i = 0; i < 64; ++i) {
+    CHECK(values.values<float>()[i] == Approx(static_cast<double>(i) - 32).margin(0.15));
+  }
+  CHECK(io::convert(loaded.row, f16, cpu_device()).shape() == Shape({32}, f16));
+  const Buffer halves = io::convert(loaded.kept, f16, cpu_device());
+  CHECK(io::convert(halves, DType::q8_0, cpu_device()).shape().dtype() == DType::q8_0);
 }
 
 }  // namespace tenon::testing

@@ -1,4 +1,4 @@
-// Parts of tokenizer.json, each alone: what Hugging Face's `tokenizers` 0.x makes of a text.
+// Parts of tokenizer.json, each alone: what Hugging Face's `tokenizers` 0.23 makes of a text.
 #include "support/expect_error.hpp"
 
 #include <tenon/text/tokenizer.hpp>

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""coverage_table.py ROOT: reads llvm-cov's summary (JSON) from standard input and prints a table of the sources below ROOT.
+"""coverage_table.py ROOT: prints a table of the sources below ROOT from llvm-cov's summary (JSON) on stdin.
 
-Least covered first; sources whose every line and branch is reached are counted in the total alone. Sources for instruction sets
-that this machine does not have are named, and not counted.
+Least covered first; sources whose every line and branch is reached are counted in the total alone. Sources for
+instruction sets that this machine does not have are named, and not counted.
 """
 import json
 import os
@@ -45,10 +45,11 @@ def main():
             not_counted.setdefault(needed, {})[name] = sources.pop(name)[0]
 
     print("lines covered      branches covered   source")
-    for name, (lines, lines_covered, branches, branches_covered) in sorted(
-            sources.items(), key=lambda item: (item[1][0] - item[1][1], item[1][2] - item[1][3], item[0]), reverse=True):
-        if lines > lines_covered or branches > branches_covered:
-            print(row(name, lines, lines_covered, branches, branches_covered))
+    missed = {name: (lines - lines_covered, branches - branches_covered, name)
+              for name, (lines, lines_covered, branches, branches_covered) in sources.items()}
+    for name in sorted(sources, key=missed.get, reverse=True):
+        if any(missed[name][:2]):
+            print(row(name, *sources[name]))
     print(row("all", *map(sum, zip(*sources.values()))))
     for needed, names in not_counted.items():
         print(f"not counted, this machine has no {needed}: {', '.join(names)}: {sum(names.values())} lines")

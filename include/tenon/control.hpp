@@ -3,12 +3,12 @@
 #include <tenon/error.hpp>
 #include <tenon/fields.hpp>
 #include <tenon/graph.hpp>
-#include <tenon/ops/fill.hpp>
 #include <tenon/ops/logical.hpp>
 #include <tenon/repeat.hpp>
 #include <tenon/tensor.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -67,12 +67,12 @@ Carry while_loop(Carry carry, Condition&& condition, Body&& body,
 
 /// What one of two functions makes: `yes()` where the predicate, a bool[], is true, else `no()`. Only
 /// that one is computed when the program runs. Both return a tensor, or a struct, tuple or array of
-/// tensors, of the same types and static sizes.
+/// tensors, of the same types; sizes may be symbolic. A size that no symbol stands for (such as that of
+/// a slice of a symbolic axis) is read from what `yes()` makes, which is then always computed.
 ///
 /// A gradient computes both and chooses (`where`).
 ///
-/// Errors: bad_type (a predicate that is not bool[]), bad_argument (sizes that are not known),
-/// shape_mismatch.
+/// Errors: bad_type (a predicate that is not bool[]), shape_mismatch.
 template <class Yes, class No>
 auto cond(const Tensor& predicate, Yes&& yes, No&& no,
           const std::source_location& where = std::source_location::current()) {
@@ -81,11 +81,7 @@ auto cond(const Tensor& predicate, Yes&& yes, No&& no,
   const Result example = yes();  // nothing uses what this records but for the types
   Result empty;
   transform_fields(example, empty, [&](const std::string&, const Tensor& like, Tensor& to) {
-    if (!like.shape(where).is_static()) {
-      throw Error(Errc::bad_argument, where,
-                  "cond: a result of sizes that are not known, " + to_string(like.shape(where)));
-    }
-    to = full_like(like, 0, where);
+    to = detail::zeros_of_type(like, std::nullopt, where);
   });
   const Both after_yes = detail::repeat_while(
       1, Both(predicate, empty),

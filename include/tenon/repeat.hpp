@@ -8,6 +8,7 @@
 #include <tenon/tensor.hpp>
 
 #include <cstdint>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <string>
@@ -48,14 +49,10 @@ inline Tensor first_index(const Tensor& beside, const std::source_location& wher
   return record_beside(beside, op_def<Full>(), &zero, where);
 }
 
-/// Zeros [count, sizes of x].
-inline Tensor zeros_stacked(const Tensor& x, std::int64_t count,
-                            const std::source_location& where) {
-  Full zeros{.value = 0, .dims = {}, .dtype = x.dtype(where)};
-  zeros.dims.push_back(count);
-  for (const std::int64_t size : x.shape(where).dims()) zeros.dims.push_back(size);
-  return record_beside(x, op_def<Full>(), &zeros, where);
-}
+/// Zeros of the type of x, or [count, sizes of x]. Symbolic sizes are read from inputs that have
+/// them, so that x is not computed for its sizes; one that no symbol stands for is read from x.
+Tensor zeros_of_type(const Tensor& x, std::optional<std::int64_t> count,
+                     const std::source_location& where);
 
 }  // namespace detail
 
@@ -102,9 +99,10 @@ struct Scanned {
 
 /// A loop over the first axis of `inputs`: {carry, output} = body(carry, input) for each of their
 /// slices in order. `inputs` and the outputs are tensors, or structs, tuples or arrays of tensors.
-/// The number of steps is static. The body is called twice: once to learn the outputs' types.
-/// Errc::bad_argument when `inputs` are empty or have no static first axis of one size, and for an
-/// output of sizes that are not known.
+/// The number of steps is static; other sizes may be symbolic. The body is called twice: once to
+/// learn the outputs' types. Where an output has a size that no symbol stands for (such as that of a
+/// slice of a symbolic axis), one step is computed once more when the program runs.
+/// Errc::bad_argument when `inputs` are empty or have no static first axis of one size.
 template <class Carry, class Inputs, class Body>
 auto scan(Carry carry, const Inputs& inputs, Body&& body,
           const std::source_location& where = std::source_location::current()) {
@@ -128,11 +126,7 @@ auto scan(Carry carry, const Inputs& inputs, Body&& body,
   const Outputs example = step(detail::first_index(stacks[0], where), carry).second;
   Outputs empty;
   transform_fields(example, empty, [&](const std::string&, const Tensor& output, Tensor& to) {
-    if (!output.shape(where).is_static()) {
-      throw Error(Errc::bad_argument, where,
-                  "scan: an output of sizes that are not known, " + to_string(output.shape(where)));
-    }
-    to = detail::zeros_stacked(output, steps, where);
+    to = detail::zeros_of_type(output, steps, where);
   });
 
   auto [last, outputs] = repeat(

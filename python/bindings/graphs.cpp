@@ -3,9 +3,11 @@
 #include <tenon/error.hpp>
 #include <tenon/grad.hpp>
 #include <tenon/program.hpp>
+#include <tenon/repeat.hpp>
 
 #include <bit>
 #include <map>
+#include <optional>
 #include <source_location>
 
 #include <fmt/format.h>
@@ -202,6 +204,13 @@ void bind_graphs(nb::module_& module) {
   layers.def("end", &Layers::end, nb::arg("results"), nb::arg("times") = 1,
              nb::arg("condition") = -1);
   layers.def("finish", &Layers::finish);
+  module.def(
+      "_zeros_of_type",
+      [](const Traced& x, std::optional<std::int64_t> count) {
+        const Graph::Recording recording(x.recorder->graph);
+        return Traced{detail::zeros_of_type(x.tensor, count, x.recorder->location()), x.recorder};
+      },
+      nb::arg("x"), nb::arg("count") = nb::none());
 
   module.def(
       "grad",

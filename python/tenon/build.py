@@ -114,14 +114,15 @@ def while_loop(condition, body, carry, limit=2**20):
 def cond(predicate, yes, no, empty=None):
     """yes() where the predicate, a bool[], is true, else no(): only that one is computed in a run.
 
-    Both return a tensor, or a tuple of them, of the same types and of sizes that are known; or `empty` is a tuple of
-    tensors of these types. Of a predicate that is known, True or an array, one is called.
+    Both return a tensor, or a tuple of them, of the same types; `empty` may be a tuple of tensors of these types to
+    begin with. Where a size has no symbol, what `yes` makes is always computed, for its size. Of a predicate that is
+    known, True or an array, one is called.
     """
     if _are_arrays([predicate]):
         return yes() if predicate else no()
     example = yes()
     if empty is None:
-        empty = tuple(ops.full(one.shape, 0, one.dtype) for one in _tuple(example))
+        empty = tuple(_tenon._zeros_of_type(one) for one in _tuple(example))
     after_yes = _loop((predicate, *empty), lambda _, chosen, *values: (chosen, *_tuple(yes())), 1, 0)
     otherwise = (ops.logical_not(predicate), *after_yes[1:])
     last = _loop(otherwise, lambda _, chosen, *values: (chosen, *_tuple(no())), 1, 0)[1:]
@@ -150,7 +151,7 @@ def scan(body, carry, inputs):
     if steps and _are_arrays((*_tuple(carry), *stacks)):
         return _scanned(step, _tuple(carry), steps, single)
     example = step(ops.full((), 0, "i64"), _tuple(carry))[1]
-    empty = tuple(ops.full((steps, *one.shape), 0, one.dtype) for one in _tuple(example))
+    empty = tuple(_tenon._zeros_of_type(one, steps) for one in _tuple(example))
 
     def whole(index, *values):
         now, outputs = step(index, values[:held])

@@ -3,6 +3,7 @@
 #include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
 #include "support/literals.hpp"
+#include "support/op_testing.hpp"
 
 #include <tenon/control.hpp>
 #include <tenon/exe.hpp>
@@ -17,6 +18,7 @@
 #include <cmath>
 #include <cstdint>
 #include <functional>
+#include <random>
 #include <span>
 #include <string>
 #include <utility>
@@ -321,6 +323,116 @@ TEST_CASE("control: a step of a session is a whole loop with a condition") {
   Session profiled(program, {.backends = backends("cpu", 2)});
   profiled.enable_time_profile(true);
   CHECK(profiled.forward({device(number(27))}).at(0).to_host().at({}) == 222);
+}
+
+/// A program that branches and scans over values of `rows` x `columns`, made of draws of a seed.
+std::vector<Tensor> branches_and_scans(std::span<const Tensor> in, std::uint64_t seed) {
+  std::mt19937_64 engine(seed);
+  const auto draw = [&](int most) { return std::uniform_int_distribution<int>(0, most)(engine); };
+  const Tensor &goes = in[0], &x = in[1], &steps = in[2];  // bool[], f64[R, C], f64[3, R, C]
+  const int way = draw(4), inner = draw(3);
+  const auto of_branch = [&](const Tensor& value, int which) {
+    switch (which) {
+      case 0:
+        return tanh(value) * x;
+      case 1:
+        return cumsum(value, 0) - mean(x, {0}, true);
+      case 2:
+        return softmax(value + x, 1);
+      default:
+        return where(gt(value, x), value, x * 0.5);
+    }
+  };
+  const auto branch = [&](const Tensor& value) {
+    return cond(
+        goes, [&] { return of_branch(value, inner); },
+        [&] { return of_branch(value * 0.5, (inner + 1) % 4); });
+  };
+  const auto scanned = [&](const auto& body) {
+    return scan(x, steps, [&](const Tensor& now, const Tensor& slice) {
+      const Tensor next = body(now * 0.5 + slice);
+      return std::pair(next, std::pair(sum(next, {1}), next - now));
+    });
+  };
+  if (way == 0) return {branch(x)};
+  if (way == 1) {  // sizes without a symbol
+    const Tensor rest = slice(x, 0, 1);
+    return {cond(goes, [&] { return tanh(rest); }, [&] { return rest * 2.0; })};
+  }
+  if (way == 2) {
+    const auto [last, outputs] = scanned([&](const Tensor& value) { return tanh(value); });
+    return {last, outputs.first, outputs.second};
+  }
+  if (way == 3) {
+    const auto [last, outputs] = scanned(branch);
+    return {last, outputs.first, outputs.second};
+  }
+  const Tensor looped = repeat(std::int64_t{2}, x, [&](const Tensor&, const Tensor& now) {
+    const auto [last, outputs] =
+        scan(now, transpose(steps, 1, 2), [&](const Tensor& carry, const Tensor& slice) {
+          const Tensor next = of_branch(carry * 0.5 + transpose(slice, 0, 1), inner);
+          return std::pair(next, sum(next));
+        });
+    return last + sum(outputs) * 0.01;
+  });
+  return {looped};
+}
+
+TEST_CASE("cond and scan: symbolic sizes, as with the sizes themselves; gradients, too") {
+  std::random_device device_of_seeds;
+  const std::uint64_t first = device_of_seeds();
+  const Axis rows = symbol("R"), columns = symbol("C");
+  const auto types = [](std::int64_t r, std::int64_t c) {
+    return std::vector{Shape({}, boolean), Shape({r, c}, f64), Shape({3, r, c}, f64)};
+  };
+  for (std::uint64_t seed = first; seed < first + 15; ++seed) {
+    INFO("seed " << seed);
+    for (const bool differentiates : {false, true}) {
+      const auto make = [&](std::span<const Tensor> in) {
+        std::vector<Tensor> results = branches_and_scans(in, seed);
+        if (!differentiates) return results;
+        Tensor loss = sum(square(results[0])) + sum(in[2]) * 0.1;
+        for (std::size_t i = 1; i < results.size(); ++i) loss = loss + sum(results[i]);
+        return grad(loss, std::span(in).subspan(1, seed % 5 == 0 ? 2 : 1));
+      };
+      const std::int64_t width = seed % 3 == 0 ? 4 : columns.size;
+      const Program open = program_of(types(rows.size, width), make);
+      INFO(print(open));
+      CHECK(print(open) == print(parse(print(open))));
+      Session session(open, {.backends = backends("cpu", 2)});
+      std::mt19937_64 engine(seed);
+      for (const std::int64_t r : {3, 1, 5, 3}) {
+        const std::int64_t c = is_static(width) ? width : 2 + r % 3;
+        const std::vector<Shape> shapes = types(r, c);
+        std::vector<HostBuffer> inputs{HostBuffer::of<bool>(shapes[0], {engine() % 2 == 0})};
+        for (std::size_t i = 1; i < 3; ++i) {
+          inputs.push_back(HostBuffer::uninitialized(shapes[i]));
+          for (double& value : inputs.back().mutable_values<double>())
+            value = std::uniform_real_distribution<double>(-1, 1)(engine);
+        }
+        const auto given = [&] {
+          std::vector<Buffer> buffers;
+          for (const HostBuffer& input : inputs) buffers.push_back(device(input));
+          return buffers;
+        };
+        Session closed(program_of(shapes, make), {.backends = backends("reference")});
+        const std::vector<Buffer> want = closed.forward(given()), got = session.forward(given());
+        for (std::size_t i = 0; i < want.size(); ++i)
+          expect_close(got[i].to_host(), want[i].to_host(), 1e-12, 1e-12);
+        if (r == 5) run(open, inputs);  // on every backend
+      }
+    }
+  }
+}
+
+TEST_CASE("cond: what a branch makes is not computed for its sizes") {
+  const Axis rows = symbol("R");
+  const Program program =
+      program_of({Shape({}, boolean), Shape({rows, 2}, f32)}, [](std::span<const Tensor> in) {
+        return std::vector{cond(in[0], [&] { return exp(in[1]); }, [&] { return in[1]; })};
+      });
+  for (const Instruction& instruction : program.main().body)
+    CHECK(instruction.op.def() != &op_def<Exp>());
 }
 
 }  // namespace

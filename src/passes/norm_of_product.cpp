@@ -4,6 +4,7 @@
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/cast.hpp>
 #include <tenon/ops/conv2d.hpp>
 #include <tenon/ops/conv_transpose2d.hpp>
 #include <tenon/ops/fill.hpp>
@@ -69,11 +70,11 @@ std::optional<Product> product(const FunctionEditor& editor, ValueId id) {
 }
 
 /// Whether instruction i is a batch_norm whose statistics and weights are constants, of a product
-/// whose weights are: in f32 and f64, as rounding the scaled weights to less shows in results.
+/// whose weights are.
 bool matches(const FunctionEditor& editor, std::size_t i, const Product& product) {
   const std::vector<ValueId>& in = editor.at(i).operands;
   const std::optional<Shape>& y = editor.type(editor.at(i).result);
-  if (!y || (y->dtype() != f32 && y->dtype() != f64)) return false;
+  if (!y) return false;
   const auto is_fixed = [&](ValueId id) { return is_constant(editor, id); };
   const std::optional<Shape>& weights = editor.type(product.operands[1]);
   return weights && weights->dtype() == y->dtype() && editor.movable(product.operands[0]) &&
@@ -81,16 +82,28 @@ bool matches(const FunctionEditor& editor, std::size_t i, const Product& product
          std::ranges::all_of(product.operands.begin() + 1, product.operands.end(), is_fixed);
 }
 
-/// Computes instruction i, a batch_norm, and returns how many were inserted before it.
+/// Computes instruction i, a batch_norm, and returns how many were inserted before it. Of 16-bit
+/// types the scaled weights and the bias are computed in f32 and rounded once: errors of results are
+/// then those of the product and the norm by themselves (rms 0.4 to 1.2 times as large on random
+/// layers; rounded in each op, up to 3 times).
 std::size_t rewrite(FunctionEditor& editor, std::size_t i, const Product& product) {
   const std::size_t first = i;
   const auto insert = [&](std::string_view name, OpInstance op, std::vector<ValueId> operands) {
     return editor.insert(i++, name, std::move(op), std::move(operands));
   };
-  const std::vector<ValueId> norm = editor.at(i).operands;
   const DType dtype = editor.type(editor.at(i).result)->dtype();
+  const bool is_narrow = dtype != f32 && dtype != f64;
+  const DType wide_type = is_narrow ? f32 : dtype;
+  const auto wide = [&](ValueId id) {
+    return is_narrow ? insert("wide", OpInstance(Cast{.dtype = f32}), {id}) : id;
+  };
+  const auto rounded = [&](ValueId id) {
+    return is_narrow ? insert("rounded", OpInstance(Cast{.dtype = dtype}), {id}) : id;
+  };
   const double eps = editor.at(i).op.as<BatchNorm>()->eps;
-  const ValueId tiny = insert("eps", OpInstance(Full{.value = eps, .dtype = dtype}), {});
+  std::vector<ValueId> norm{editor.at(i).operands};
+  for (std::size_t k = 1; k < norm.size(); ++k) norm[k] = wide(norm[k]);
+  const ValueId tiny = insert("eps", OpInstance(Full{.value = eps, .dtype = wide_type}), {});
   const ValueId above = insert("above", OpInstance(Add{}), {norm[2], tiny});
   ValueId scale = insert("scale", OpInstance(Rsqrt{}), {above});
   if (norm.size() > 3) scale = insert("scale", OpInstance(Mul{}), {scale, norm[3]});
@@ -99,15 +112,16 @@ std::size_t rewrite(FunctionEditor& editor, std::size_t i, const Product& produc
   for (int axis = 1; axis <= product.axes_behind; ++axis) {
     rows = insert("rows", OpInstance(Unsqueeze{.axis = axis}), {rows});
   }
-  const ValueId weights = insert("scaled", OpInstance(Mul{}), {product.operands[1], rows});
+  const ValueId weights =
+      rounded(insert("scaled", OpInstance(Mul{}), {wide(product.operands[1]), rows}));
 
   ValueId bias = insert("centre", OpInstance(Neg{}), {norm[1]});
   if (product.operands.size() > 2) {
-    bias = insert("centre", OpInstance(Add{}), {product.operands[2], bias});
+    bias = insert("centre", OpInstance(Add{}), {wide(product.operands[2]), bias});
   }
   bias = insert("bias", OpInstance(Mul{}), {bias, scale});
   if (norm.size() > 4) bias = insert("bias", OpInstance(Add{}), {bias, norm[4]});
-  const std::vector<ValueId> operands{product.operands[0], weights, bias};
+  const std::vector<ValueId> operands{product.operands[0], weights, rounded(bias)};
   if (product.view.def() == nullptr) {
     editor.replace(i, product.with_bias, operands);
   } else {

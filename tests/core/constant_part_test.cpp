@@ -278,4 +278,56 @@ TEST_CASE("constant part: a batch norm becomes a part of the convolution before 
   }
 }
 
+/// The root of the mean square of differences.
+double distance(const HostBuffer& a, const HostBuffer& b) {
+  const std::vector<double> left = elements(a), right = elements(b);
+  double sum = 0;
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    sum += (left[i] - right[i]) * (left[i] - right[i]);
+  }
+  return std::sqrt(sum / static_cast<double>(left.size()));
+}
+
+TEST_CASE("constant part: a batch norm in a convolution of 16 bits is as accurate as after it") {
+  Random random;
+  for (const DType dtype : {f16, bf16}) {
+    for (int round = 0; round < 3; ++round) {
+      const std::int64_t channels = random.integer(2, 24), outputs = random.integer(8, 20);
+      const Shape row({outputs}, dtype);
+      const std::map<std::string, HostBuffer> arrays{
+          {"x", random.uniform(Shape({1, channels, 7, 9}, dtype), 0, 2)},
+          {"w", random.uniform(Shape({outputs, channels, 3, 3}, dtype), -0.3, 0.3)},
+          {"mean", random.uniform(row, -0.5, 0.5)},
+          {"variance", random.uniform(row, 0.3, 2.5)},
+          {"weight", random.uniform(row, 0.3, 1.5)},
+          {"bias", random.uniform(row, -0.5, 0.5)}};
+      // In f64 the numbers are exact beside those of 16 bits.
+      const auto result = [&](DType type, bool optimizes) {
+        std::string text = "def forward(x: " + to_string(arrays.at("x").shape().with_dtype(type));
+        text += "):\n";
+        std::map<std::string, Buffer> weights;
+        for (const auto& [name, array] : arrays) {
+          if (name == "x") continue;
+          weights[name] = device(array.to(type));
+          text += "    " + name + ": " + to_string(array.shape().with_dtype(type)) + " = const(\"";
+          text += name + "\")\n";
+        }
+        text +=
+            "    c = conv2d(x, w, padding=[1, 1])\n"
+            "    y = batch_norm(c, mean, variance, weight, bias)\n    return y\n";
+        Program program = program_of(text);
+        if (optimizes) optimize(program);
+        CHECK((print(program).find("batch_norm") == std::string::npos) == optimizes);
+        return session(program, weights).forward({device(arrays.at("x").to(type))})[0].to_host();
+      };
+      const HostBuffer truth = result(f64, false);
+      const double apart = distance(result(dtype, false), truth);
+      const double fused = distance(result(dtype, true), truth);
+      INFO(to_string(arrays.at("w").shape()) << ": " << fused << " beside " << apart);
+      CHECK(fused > 0);
+      CHECK(fused < 1.7 * apart);
+    }
+  }
+}
+
 }  // namespace tenon

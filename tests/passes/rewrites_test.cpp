@@ -419,13 +419,37 @@ def forward(x: f32[N, 3], w: f32[4, 3]):
     y = batch_norm(p, m, v)
     return y
 )");
-  expect_unchanged("norm_of_product", R"(
-def forward(x: f16[N, 3]):
-    w: f16[4, 3] = const("w")
-    m: f16[4] = const("m")
-    v: f16[4] = const("v")
-    p = linear(x, w)
+  expect("norm_of_product", R"(
+def forward(x: bf16[N, 3]):
+    w: bf16[4, 3] = const("w")
+    c: bf16[4] = const("c")
+    m: bf16[4] = const("m")
+    v: bf16[4] = const("v")
+    p = linear(x, w, c, has_bias=True)
     y = batch_norm(p, m, v)
+    return y
+)",
+         R"(
+def forward(x: bf16[N, 3]):
+    w: bf16[4, 3] = const("w")
+    c: bf16[4] = const("c")
+    m: bf16[4] = const("m")
+    v: bf16[4] = const("v")
+    wide = cast(m)
+    wide0 = cast(v)
+    eps = full(value=1e-05)
+    above = add(wide0, eps)
+    scale = rsqrt(above)
+    rows = unsqueeze(scale, axis=1)
+    wide1 = cast(w)
+    scaled = mul(wide1, rows)
+    rounded = cast(scaled, dtype="bf16")
+    centre = neg(wide)
+    wide2 = cast(c)
+    centre0 = add(wide2, centre)
+    bias = mul(centre0, scale)
+    rounded0 = cast(bias, dtype="bf16")
+    y = linear(x, rounded, rounded0, has_bias=True)
     return y
 )");
   expect_unchanged("norm_of_product", R"(

@@ -220,8 +220,8 @@ class Session {
   void apply();
 
   /// From now on, a call ends with Errc::cancelled or Errc::timeout once the interrupt is due. It
-  /// is checked between steps, within steps of the CPU's backend, and while waiting for a device or
-  /// for an input that is not ready.
+  /// is checked between steps, within steps of the CPU's backend, and while waiting for a device, for
+  /// an input that is not ready, or for the runs that were submitted before.
   /// May be changed at any time between calls.
   void set_interrupt(Interrupt interrupt);
 

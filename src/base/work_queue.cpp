@@ -6,6 +6,7 @@
 #include <tenon/process_number.hpp>
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -15,6 +16,10 @@
 #include <utility>
 
 namespace tenon {
+
+namespace {
+constexpr std::chrono::milliseconds interrupt_interval{1};
+}
 
 struct WorkQueue::State {
   struct Entry {
@@ -116,7 +121,7 @@ void WorkQueue::push(Job&& job, EventSource&& ended) {
   state_->changed.notify_all();
 }
 
-void WorkQueue::drain() {
+void WorkQueue::drain(const Interrupt& interrupt, std::string_view where) {
   std::shared_ptr<State> state;
   {
     const std::scoped_lock lock(mutex_);
@@ -125,7 +130,13 @@ void WorkQueue::drain() {
   }
   if (state == nullptr || state->thread.get_id() == std::this_thread::get_id()) return;
   std::unique_lock lock(state->mutex);
-  state->changed.wait(lock, [&] { return state->is_drained(); });
+  const auto is_drained = [&] { return state->is_drained(); };
+  if (!interrupt.is_set()) {
+    state->changed.wait(lock, is_drained);
+    return;
+  }
+  // Nobody notifies the condition of a stop request.
+  while (!state->changed.wait_for(lock, interrupt_interval, is_drained)) interrupt.check(where);
 }
 
 }  // namespace tenon

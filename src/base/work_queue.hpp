@@ -3,9 +3,11 @@
 
 #include <tenon/event.hpp>
 #include <tenon/fork_aware_mutex.hpp>
+#include <tenon/interrupt.hpp>
 
 #include <functional>
 #include <memory>
+#include <string_view>
 
 namespace tenon {
 
@@ -27,8 +29,9 @@ class WorkQueue {
   /// `job` and `ended` are as they were.
   void push(Job&& job, EventSource&& ended);
   /// Returns when all jobs have ended and their events have happened; at once inside of a job.
-  /// Errc::forked_process as above.
-  void drain();
+  /// Errc::forked_process as above; Errc::cancelled or Errc::timeout, at `where`, once the interrupt
+  /// is due before that.
+  void drain(const Interrupt& interrupt = {}, std::string_view where = {});
 
  private:
   struct State;

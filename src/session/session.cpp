@@ -364,12 +364,12 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
   return bound;
 }
 
-Activations::Lock::Lock(Activations& activations, bool waits) : held_(activations) {
-  if (waits) {
-    activations.running_.lock();
-    return;
-  }
-  activations.queue().drain();
+Activations::Lock::Lock(Activations& activations) : held_(activations) {
+  activations.running_.lock();
+}
+
+Activations::Lock::Lock(Activations& activations, const Interrupt& interrupt) : held_(activations) {
+  activations.queue().drain(interrupt, "forward");
   if (activations.running_.try_lock()) return;
   if (activations.running_.is_lost()) {
     throw Error(Errc::forked_process, "Session::forward",
@@ -534,7 +534,7 @@ std::shared_ptr<const BoundPlan> Session::plan_of(std::span<const Buffer> inputs
 
 std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given) {
   auto bound = plan_of(inputs, !given.empty());
-  const Activations::Lock lock(*state_->activations);
+  const Activations::Lock lock(*state_->activations, state_->interrupt);
   state_->applied = true;
   state_->stepping.reset();
   const auto begin = Trace::Clock::now();
@@ -566,7 +566,7 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
       std::exception_ptr error;
       try {
         for (const Event& event : after) run->await(event);
-        const Activations::Lock lock(*state->activations, true);
+        const Activations::Lock lock(*state->activations);
         const auto begin = Trace::Clock::now();
         with_memory_errors("Session::submit", [&] { run->run(); });
         state->total = Trace::Clock::now() - begin;
@@ -611,7 +611,7 @@ Buffer Session::step_to(std::string_view value, std::vector<Buffer> inputs) {
 }
 
 Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
-  const Activations::Lock lock(*state_->activations);
+  const Activations::Lock lock(*state_->activations, state_->interrupt);
   state_->applied = true;
   auto& run = state_->stepping;
   if (run == nullptr) {

@@ -93,10 +93,12 @@ namespace sessions {
 class Activations {
  public:
   /// Held while somebody runs; Errc::busy when somebody does, Errc::forked_process when that was
-  /// another thread of the parent process. A submitted run waits instead.
+  /// another thread of the parent process. Waits for submitted runs until the interrupt is due. A
+  /// submitted run itself waits for whoever runs.
   class Lock {
    public:
-    explicit Lock(Activations& activations, bool waits = false);
+    explicit Lock(Activations& activations);
+    Lock(Activations& activations, const Interrupt& interrupt);
     ~Lock() { held_.running_.unlock(); }
     Lock(const Lock&) = delete;
     Lock& operator=(const Lock&) = delete;

@@ -331,4 +331,28 @@ TEST_CASE("set_interrupt: ends the wait for an input that is not ready") {
   CHECK(values(run.forward({ready})[0]) == std::vector<float>{-1, -1});
 }
 
+TEST_CASE("set_interrupt: ends the wait for runs that were submitted before") {
+  Held held(doubled());
+  const Buffer first = held.session.submit({own({1, 2, 3, 4})})[0];
+  std::stop_source source;
+  source.request_stop();
+  for (const auto& [interrupt, code] :
+       {std::pair(Interrupt{.deadline = std::chrono::steady_clock::now()}, Errc::timeout),
+        std::pair(Interrupt{.cancel = source.get_token()}, Errc::cancelled)}) {
+    held.session.set_interrupt(interrupt);
+    std::vector<Buffer> inputs{own({5, 6, 7, 8})};
+    expect_error(code, [&] { held.session.forward(std::move(inputs)); });
+    CHECK(inputs.at(0).has_data());
+    expect_error(code, [&] { held.session.step_to("y", {own({5, 6, 7, 8})}); });
+  }
+  CHECK(!first.is_ready());
+  held.session.set_interrupt({});
+  held.release();
+  CHECK(values(first) == std::vector<float>{2, 4, 6, 8});
+  expect_error(Errc::timeout, [&] {  // also where nobody waits
+    held.session.set_interrupt({.deadline = std::chrono::steady_clock::now()});
+    held.session.forward({own({5, 6, 7, 8})});
+  });
+}
+
 }  // namespace tenon

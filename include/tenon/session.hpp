@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -62,7 +63,7 @@ class WeightSet {
 struct SessionOptions {
   /// In order of priority: a step runs on the first backend that does not refuse it. Empty: all
   /// registered backends, "reference" last.
-  std::vector<BackendPtr> backends;
+  std::vector<BackendPtr> backends{};
   /// Maximal number of cached plans; the least recently used one is evicted.
   std::size_t plan_limit = 32;
   /// A step that the first backend refuses makes planning throw Errc::unsupported, with the reason.
@@ -187,7 +188,10 @@ class Session {
   /// Each op runs on the backend of the view that has it. Errc::bad_argument, naming the ops,
   /// unless every op is in exactly one view; Errc::unsupported, with the reason, where the backend
   /// refuses an op.
-  Session(Program program, const std::vector<BoundView>& views);
+  Session(Program program, std::span<const BoundView> views);
+  /// The same for views that are written out; `{}` are no options. (No overload takes a vector:
+  /// GCC 12 would try to make one of `{.plan_limit = 4}`, as it ignores the names.)
+  Session(Program program, std::initializer_list<BoundView> views);
 
   const Program& program() const;
   const std::vector<BackendPtr>& backends() const;

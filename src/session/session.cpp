@@ -25,8 +25,7 @@ using namespace sessions;
 namespace {
 
 /// Which backend each op goes to, and the backends in the order of their views.
-std::map<std::string, std::size_t> assign(const Program& program,
-                                          const std::vector<BoundView>& views,
+std::map<std::string, std::size_t> assign(const Program& program, std::span<const BoundView> views,
                                           std::vector<BackendPtr>& backends) {
   std::map<std::string, std::size_t> chosen;
   std::vector<std::string> twice, unknown, without;
@@ -433,7 +432,13 @@ Session::Session(Program program, SessionOptions options) {
   });
 }
 
-Session::Session(Program program, const std::vector<BoundView>& views) {
+Session::Session(Program program, std::initializer_list<BoundView> views) {
+  *this = views.size() == 0 ? Session(std::move(program), SessionOptions())
+                            : Session(std::move(program),
+                                      std::span<const BoundView>(views.begin(), views.size()));
+}
+
+Session::Session(Program program, std::span<const BoundView> views) {
   with_memory_errors("Session", [&] {
     *this = Session(std::make_shared<Shared>());
     verify(program);

@@ -525,4 +525,23 @@ def forward(c: f32[1, 1, 1, 2, 2], x: f32[1, 1, 1, 2], pos: i32):
   expect_error(Errc::alias, [&] { steps.forward(inputs); });
 }
 
+// It compiles: GCC 12 took {.plan_limit = 0} for a vector of views as well.
+TEST_CASE("Session: options and views by name, written out, or in a vector") {
+  const Program program = program_of("def forward(x: f32[2]):\n    y = neg(x)\n    return y\n");
+  const BackendPtr backend = backends("reference").front();
+  const BoundView all{backend, view(program, 0, 1)};
+  const std::vector<BoundView> views{all};
+  const Session sessions[] = {Session(program, {.plan_limit = 0}),
+                              Session(program, {.backends = {backend}, .plan_limit = 1}),
+                              Session(program, {.forbid_fallback = true}),
+                              Session(program, {}),
+                              Session(program),
+                              Session(program, SessionOptions{.plan_limit = 3}),
+                              Session(program, {BoundView{backend, view(program, 0, 1)}}),
+                              Session(program, {all}),
+                              Session(program, views),
+                              Session(program, std::vector<BoundView>{all})};
+  for (const Session& session : sessions) CHECK(!session.backends().empty());
+}
+
 }  // namespace tenon

@@ -71,6 +71,14 @@ class SelectiveScanTask final : public Task {
   std::int64_t channels_of_group() const noexcept { return heads() / groups() * channels(); }
   std::int64_t all_channels() const noexcept { return heads() * channels(); }
 
+  struct Lane {
+    std::int64_t head, channel;
+  };
+  /// Those of one of the channels that are computed together.
+  Lane lane(const Channels& part, std::int64_t i) const noexcept {
+    return {(part.first + i) / channels(), (part.first + i) % channels()};
+  }
+
   /// Channels that are computed together: a vector, whose states stay in registers from step to step;
   /// of a single step as many as are read well in a row, in at least two parts for each thread.
   std::int64_t width_for(std::int64_t threads) const noexcept {
@@ -99,9 +107,9 @@ class SelectiveScanTask final : public Task {
     memory.decay = memory.added + Block::steps_at_once * width_;
     memory.sums = memory.decay + Block::steps_at_once * width_;
     for (std::int64_t i = 0; i < part.lanes; ++i) {
-      const std::int64_t j = (part.first + i) / channels(), p = (part.first + i) % channels();
-      memory.x_places[i] = j * element_stride(x_, 2) + p * element_stride(x_, 3);
-      memory.dt_places[i] = j * element_stride(dt_, 2);
+      const auto [head, channel] = lane(part, i);
+      memory.x_places[i] = head * element_stride(x_, 2) + channel * element_stride(x_, 3);
+      memory.dt_places[i] = head * element_stride(dt_, 2);
     }
     return memory;
   }
@@ -211,8 +219,8 @@ class SelectiveScanTask final : public Task {
         continue;
       }
       for (std::int64_t i = 0; i < part.lanes; ++i) {
-        const std::int64_t j = (part.first + i) / channels();
-        to[n * step + i] = from[n * element_stride(a_, 1) + j * element_stride(a_, 0)];
+        const std::int64_t head = lane(part, i).head;
+        to[n * step + i] = from[n * element_stride(a_, 1) + head * element_stride(a_, 0)];
       }
     }
   }
@@ -225,8 +233,9 @@ class SelectiveScanTask final : public Task {
         continue;
       }
       for (std::int64_t i = 0; i < part.lanes; ++i) {
-        const std::int64_t j = (part.first + i) / channels(), p = (part.first + i) % channels();
-        h[n * vector + i] = row[j * element_stride(state_, 2) + p * element_stride(state_, 3)];
+        const auto [head, channel] = lane(part, i);
+        h[n * vector + i] =
+            row[head * element_stride(state_, 2) + channel * element_stride(state_, 3)];
       }
     }
   }

@@ -29,7 +29,7 @@ std::vector<BackendPtr> backends(int threads) {
 }
 
 /// On 1, 2 and 7 threads: the same bits, close to the reference.
-void check(const OpInstance& op, std::vector<HostBuffer> inputs) {
+void check_windows(const OpInstance& op, std::vector<HostBuffer> inputs) {
   static const std::vector<std::vector<BackendPtr>> pools{backends(1), backends(2), backends(7)};
   OpCase made;
   made.op = op;
@@ -68,9 +68,9 @@ void check_conv(Random& random, const Sizes& sizes, const Conv2d& options) {
             f32),
       -0.2, 0.2);
   op.has_bias = false;
-  check(OpInstance(op), {x, w});
+  check_windows(OpInstance(op), {x, w});
   op.has_bias = true;
-  check(OpInstance(op), {x, w, random.uniform(Shape({sizes.outputs}, f32))});
+  check_windows(OpInstance(op), {x, w, random.uniform(Shape({sizes.outputs}, f32))});
 }
 
 TEST_CASE("conv2d: paths of the CPU backend's kernel", "[every_path]") {
@@ -133,9 +133,10 @@ TEST_CASE("conv2d_filter_backward: paths of the CPU backend's kernel", "[every_p
             .padding = {sizes.kernel_rows / 2 * dilation, sizes.kernel_columns / 2 * dilation},
             .dilation = {dilation, dilation},
             .groups = sizes.groups};
-        check(OpInstance(op),
-              {random.uniform(Shape({2, sizes.channels, sizes.rows, sizes.columns}, f32), -1, 1),
-               random.uniform(Shape({2, sizes.outputs, rows, columns}, f32), -0.1, 0.1)});
+        check_windows(
+            OpInstance(op),
+            {random.uniform(Shape({2, sizes.channels, sizes.rows, sizes.columns}, f32), -1, 1),
+             random.uniform(Shape({2, sizes.outputs, rows, columns}, f32), -0.1, 0.1)});
       }
     }
   }
@@ -186,7 +187,7 @@ TEST_CASE("conv2d: nothing outside the image takes part, not even a NaN beside a
   }
   Conv2d op;
   op.padding = {1, 1};
-  check(OpInstance(op), {x, random.uniform(Shape({3, 2, 3, 3}, f32))});
+  check_windows(OpInstance(op), {x, random.uniform(Shape({3, 2, 3, 3}, f32))});
 }
 
 TEST_CASE("pools: paths of the CPU backend's kernel", "[every_path]") {
@@ -200,14 +201,14 @@ TEST_CASE("pools: paths of the CPU backend's kernel", "[every_path]") {
           max.kernel = {kernel, kernel};
           max.stride = {stride, stride};
           max.padding = {padding, padding};
-          check(OpInstance(max), {x});
+          check_windows(OpInstance(max), {x});
           AvgPool2d mean;
           mean.kernel = max.kernel;
           mean.stride = max.stride;
           mean.padding = max.padding;
           for (const bool all_taps : {false, true}) {
             mean.count_include_pad = all_taps;
-            check(OpInstance(mean), {x});
+            check_windows(OpInstance(mean), {x});
           }
         }
       }
@@ -221,12 +222,12 @@ TEST_CASE("pools: paths of the CPU backend's kernel", "[every_path]") {
       max.kernel = {2, kernel};
       max.stride = {1, stride};
       max.padding = {1, 1};
-      check(OpInstance(max), {wide});
+      check_windows(OpInstance(max), {wide});
       AvgPool2d mean;
       mean.kernel = max.kernel;
       mean.stride = max.stride;
       mean.padding = max.padding;
-      check(OpInstance(mean), {wide});
+      check_windows(OpInstance(mean), {wide});
     }
   }
   MaxPool2d dilated;
@@ -234,9 +235,9 @@ TEST_CASE("pools: paths of the CPU backend's kernel", "[every_path]") {
   dilated.dilation = {3, 2};
   dilated.padding = {0, 1, 2, 0};
   const HostBuffer x = random.uniform(Shape({1, 2, 9, 40}, f32));
-  check(OpInstance(dilated), {x});
+  check_windows(OpInstance(dilated), {x});
   x.view().as<float>()[100] = std::numeric_limits<float>::quiet_NaN();
-  check(OpInstance(dilated), {x});
+  check_windows(OpInstance(dilated), {x});
 }
 
 TEST_CASE("conv_transpose2d, fold2d: blocks of the CPU backend's kernels", "[every_path]") {
@@ -248,13 +249,14 @@ TEST_CASE("conv_transpose2d, fold2d: blocks of the CPU backend's kernels", "[eve
     ConvTranspose2d op = options;
     op.groups = sizes.groups;
     op.has_bias = true;
-    check(OpInstance(op),
-          {random.uniform(Shape({2, sizes.channels, sizes.rows, sizes.columns}, f32), -1, 1),
-           random.uniform(Shape({sizes.channels, sizes.outputs / sizes.groups, sizes.kernel_rows,
-                                 sizes.kernel_columns},
-                                f32),
-                          -0.2, 0.2),
-           random.uniform(Shape({sizes.outputs}, f32))});
+    check_windows(
+        OpInstance(op),
+        {random.uniform(Shape({2, sizes.channels, sizes.rows, sizes.columns}, f32), -1, 1),
+         random.uniform(Shape({sizes.channels, sizes.outputs / sizes.groups, sizes.kernel_rows,
+                               sizes.kernel_columns},
+                              f32),
+                        -0.2, 0.2),
+         random.uniform(Shape({sizes.outputs}, f32))});
   };
   transposed({5, 40, 1, 60, 70, 3, 3}, {.padding = {1, 1}});
   transposed({7, 37, 1, 45, 53, 4, 4}, {.stride = {2, 2}, .padding = {1, 1}});
@@ -267,10 +269,10 @@ TEST_CASE("conv_transpose2d, fold2d: blocks of the CPU backend's kernels", "[eve
   transposed({6, 4, 2, 5, 19, 8, 17}, {.stride = {4, 8}, .padding = {3, 9}});
   transposed({5, 4, 1, 3, 21, 4, 7}, {.stride = {4, 3}, .dilation = {1, 2}});
   transposed({2, 3, 1, 30, 3, 19, 1}, {.padding = {4, 0}});
-  check(OpInstance(Fold2d{.size = {40, 21}, .kernel = {19, 3}, .padding = {3, 1}}),
-        {random.uniform(Shape({1, 2 * 57, 28 * 21}, f32), -1, 1)});
-  check(OpInstance(Unfold2d{.kernel = {3, 2}, .stride = {2, 3}, .padding = {2, 1, 0, 3}}),
-        {random.uniform(Shape({2, 5, 31, 40}, f32))});
+  check_windows(OpInstance(Fold2d{.size = {40, 21}, .kernel = {19, 3}, .padding = {3, 1}}),
+                {random.uniform(Shape({1, 2 * 57, 28 * 21}, f32), -1, 1)});
+  check_windows(OpInstance(Unfold2d{.kernel = {3, 2}, .stride = {2, 3}, .padding = {2, 1, 0, 3}}),
+                {random.uniform(Shape({2, 5, 31, 40}, f32))});
 }
 
 TEST_CASE("resize, norms, gradients of pools: larger than a vector") {
@@ -278,19 +280,20 @@ TEST_CASE("resize, norms, gradients of pools: larger than a vector") {
   const HostBuffer image = random.uniform(Shape({2, 3, 37, 53}, f32));
   for (const char* mode : {"nearest", "linear", "cubic"}) {
     INFO(mode);
-    check(OpInstance(Resize{.sizes = {80, 31}, .mode = mode}), {image});
-    check(OpInstance(Resize{.sizes = {20, 107}, .mode = mode, .coordinates = "align_corners"}),
-          {image});
-    check(OpInstance(Resize{.sizes = {5, 50, 53}, .mode = mode}), {image});
-    check(OpInstance(ResizeBackward{.sizes = {19, 90}, .mode = mode}), {image});
+    check_windows(OpInstance(Resize{.sizes = {80, 31}, .mode = mode}), {image});
+    check_windows(
+        OpInstance(Resize{.sizes = {20, 107}, .mode = mode, .coordinates = "align_corners"}),
+        {image});
+    check_windows(OpInstance(Resize{.sizes = {5, 50, 53}, .mode = mode}), {image});
+    check_windows(OpInstance(ResizeBackward{.sizes = {19, 90}, .mode = mode}), {image});
   }
   const HostBuffer wide = random.uniform(Shape({2, 12, 40, 41}, f32), 3, 4);
   const HostBuffer weight = random.uniform(Shape({12}, f32)),
                    bias = random.uniform(Shape({12}, f32));
-  check(OpInstance(GroupNorm{.groups = 3}), {wide, weight, bias});
-  check(OpInstance(BatchNorm{}), {wide, weight, random.uniform(Shape({12}, f32), 0.5, 2)});
+  check_windows(OpInstance(GroupNorm{.groups = 3}), {wide, weight, bias});
+  check_windows(OpInstance(BatchNorm{}), {wide, weight, random.uniform(Shape({12}, f32), 0.5, 2)});
   const MaxPool2dBackward pool{.kernel = {3, 3}, .stride = {2, 2}, .padding = {1, 1}};
-  check(OpInstance(pool), {image, random.uniform(Shape({2, 3, 19, 27}, f32))});
+  check_windows(OpInstance(pool), {image, random.uniform(Shape({2, 3, 19, 27}, f32))});
 }
 
 }  // namespace

@@ -214,7 +214,8 @@ TEST_CASE("nn: recurrent layers begin with zeros, for any number of rows") {
     return device(random.uniform(t.shape(), -1, 1));
   });
   auto run = compile<&FromZeros<>::forward>(
-                 model, {Shape({steps, 1, in}, f32), Shape({1, width}, f32)}, CompileOptions{})
+                 model, {Shape({steps, symbol("B"), in}, f32), Shape({symbol("B"), width}, f32)},
+                 CompileOptions{})
                  .bind(weights);
   for (const std::int64_t batch : {1, 5}) {
     const auto y = run(device(random.uniform(Shape({steps, batch, in}, f32))),

@@ -1,5 +1,6 @@
 // Gradients of random convolutional networks whose batch, height and width are symbolic, first and
 // second ones, beside those of the same networks recorded for known sizes.
+#include "grad/run_session.hpp"
 #include "support/op_testing.hpp"
 #include "support/rounds.hpp"
 
@@ -17,7 +18,7 @@ namespace {
 constexpr std::int64_t channels = 4;
 
 /// One layer, whose numbers were drawn before: recorded twice, it is the same.
-struct Layer {
+struct ImageLayer {
   enum class Kind : std::uint8_t { conv, transposed, pool, norm, unfold, resize };
   Kind kind = Kind::conv;
   std::int64_t groups = 1;
@@ -31,7 +32,7 @@ struct Layer {
 IntList list(std::array<std::int64_t, 2> values) { return {values[0], values[1]}; }
 
 struct Network {
-  std::vector<Layer> layers;
+  std::vector<ImageLayer> layers;
   bool is_second = false;  ///< the gradients of a gradient
 
   /// Layers that take every height and width from 9 on.
@@ -40,11 +41,13 @@ struct Network {
     net.is_second = random.integer(0, 2) == 0;
     const std::int64_t count = random.integer(1, 3);
     for (std::int64_t i = 0; i < count; ++i) {
-      Layer layer;
-      layer.kind = static_cast<Layer::Kind>(random.integer(0, 5));
+      ImageLayer layer;
+      layer.kind = static_cast<ImageLayer::Kind>(random.integer(0, 5));
       // Sizes that resize makes are small, and so is what unfold2d leaves for others.
-      if (layer.kind >= Layer::Kind::unfold && i + 1 < count) layer.kind = Layer::Kind::conv;
-      if (net.is_second && layer.kind == Layer::Kind::resize) layer.kind = Layer::Kind::conv;
+      if (layer.kind >= ImageLayer::Kind::unfold && i + 1 < count)
+        layer.kind = ImageLayer::Kind::conv;
+      if (net.is_second && layer.kind == ImageLayer::Kind::resize)
+        layer.kind = ImageLayer::Kind::conv;
       layer.groups = std::array<std::int64_t, 4>{1, 2, 4, 4}[std::size_t(random.integer(0, 3))];
       for (std::size_t axis = 0; axis < 2; ++axis) {
         layer.stride[axis] = i == 0 ? random.integer(1, 3) : 1;
@@ -60,37 +63,37 @@ struct Network {
     return net;
   }
 
-  Tensor apply(const Layer& layer, const Tensor& x, const Tensor& w) const {
+  Tensor apply(const ImageLayer& layer, const Tensor& x, const Tensor& w) const {
     const IntList padding{layer.padding[0], layer.padding[0], layer.padding[1], layer.padding[1]};
     const std::array<std::int64_t, 2> half{layer.kernel[0] / 2, layer.kernel[1] / 2};
     switch (layer.kind) {
-      case Layer::Kind::conv:
+      case ImageLayer::Kind::conv:
         return conv2d(x, w, {},
                       {.stride = list(layer.stride),
                        .padding = padding,
                        .dilation = list(layer.dilation),
                        .groups = layer.groups});
-      case Layer::Kind::transposed:
+      case ImageLayer::Kind::transposed:
         return conv_transpose2d(x, w, {},
                                 {.stride = list(layer.stride),
                                  .padding = {},
                                  .output_padding = list(layer.added),
                                  .dilation = list(layer.dilation),
                                  .groups = layer.groups});
-      case Layer::Kind::pool:
+      case ImageLayer::Kind::pool:
         return avg_pool2d(x, {.kernel = list(layer.kernel),
                               .stride = list(layer.stride),
                               .padding = {half[0], half[0], half[1], half[1]}}) *
                mean(w);
-      case Layer::Kind::norm:
+      case ImageLayer::Kind::norm:
         return batch_norm_training(x).y * mean(w);
-      case Layer::Kind::unfold:
+      case ImageLayer::Kind::unfold:
         return unfold2d(x, {.kernel = list(layer.kernel),
                             .stride = list(layer.stride),
                             .padding = padding,
                             .dilation = list(layer.dilation)}) *
                mean(w);
-      case Layer::Kind::resize:
+      case ImageLayer::Kind::resize:
         return resize(x, {.sizes = {5, 7}}) * mean(w);
     }
     return x;
@@ -103,7 +106,7 @@ struct Network {
     std::vector<Tensor> parameters{
         graph.input("x", Shape({batch, channels, height, width}, dtype))};
     Tensor y = parameters[0];
-    for (const Layer& layer : layers) {
+    for (const ImageLayer& layer : layers) {
       parameters.push_back(
           graph.input("w" + std::to_string(parameters.size()), layer.weights(dtype)));
       y = tanh(apply(layer, y, parameters.back()));
@@ -118,15 +121,6 @@ struct Network {
     return graph.program(results);
   }
 };
-
-std::vector<HostBuffer> run(Session& session, const std::vector<HostBuffer>& arrays) {
-  std::vector<Buffer> inputs;
-  for (const HostBuffer& array : arrays) inputs.push_back(array.to_device(cpu_device()));
-  std::vector<HostBuffer> results;
-  for (const Buffer& result : session.forward(std::move(inputs)))
-    results.push_back(result.to_host());
-  return results;
-}
 
 TEST_CASE("grad: random convolutional networks of symbolic batch, height and width") {
   register_cpu_backend();
@@ -154,7 +148,7 @@ TEST_CASE("grad: random convolutional networks of symbolic batch, height and wid
           dtype);
       INFO(to_string(x));
       std::vector<HostBuffer> arrays{random.uniform(x, -1, 1)};
-      for (const Layer& layer : net.layers)
+      for (const ImageLayer& layer : net.layers)
         arrays.push_back(random.uniform(layer.weights(dtype), -0.7, 0.7));
       Session closed(net.program(x[0], x[2], x[3], dtype), {.backends = reference});
       const std::vector<HostBuffer> want = run(closed, arrays), got = run(session, arrays);

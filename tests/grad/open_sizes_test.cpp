@@ -1,6 +1,7 @@
 // Gradients of a program whose sizes are open are right for whatever sizes it is bound to: builders
 // of several ops, and what happens where an open size turns out to broadcast. `every_op_test.cpp` has
 // the ops.
+#include "grad/run_session.hpp"
 #include "support/op_testing.hpp"
 
 #include <tenon/tenon.hpp>
@@ -85,15 +86,6 @@ Program program_of(const Loss& loss, std::int64_t rows, std::int64_t steps) {
   std::vector<Tensor> results = grad(value, both);
   results.insert(results.begin(), value);
   return graph.program(results);
-}
-
-std::vector<HostBuffer> run(Session& session, const std::vector<HostBuffer>& arrays) {
-  std::vector<Buffer> inputs;
-  for (const HostBuffer& array : arrays) inputs.push_back(array.to_device(cpu_device()));
-  std::vector<HostBuffer> results;
-  for (const Buffer& result : session.forward(std::move(inputs)))
-    results.push_back(result.to_host());
-  return results;
 }
 
 TEST_CASE("grad: one program for every batch and length") {

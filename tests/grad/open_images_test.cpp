@@ -151,7 +151,8 @@ TEST_CASE("grad: random convolutional networks of symbolic batch, height and wid
       for (const ImageLayer& layer : net.layers)
         arrays.push_back(random.uniform(layer.weights(dtype), -0.7, 0.7));
       Session closed(net.program(x[0], x[2], x[3], dtype), {.backends = reference});
-      const std::vector<HostBuffer> want = run(closed, arrays), got = run(session, arrays);
+      const std::vector<HostBuffer> want = run_session(closed, arrays),
+                                    got = run_session(session, arrays);
       for (std::size_t i = 0; i < want.size(); ++i) {
         double largest = 1;
         for (const double value : elements(want[i])) largest = std::max(largest, std::fabs(value));
@@ -195,7 +196,8 @@ TEST_CASE("grad: training steps of a convolutional network with a symbolic batch
                                    random.uniform(Shape({rows}, i32), 0, 10)};
     arrays.insert(arrays.end(), net.begin(), net.end());
     Session closed(step(rows), {.backends = {backends[1]}});
-    const std::vector<HostBuffer> want = run(closed, arrays), got = run(open, arrays);
+    const std::vector<HostBuffer> want = run_session(closed, arrays),
+                                  got = run_session(open, arrays);
     for (std::size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i], 1e-5, 1e-4);
     net.assign(got.begin(), got.begin() + 3);
   }

@@ -103,7 +103,8 @@ TEST_CASE("grad: one program for every batch and length") {
       const HostBuffer labels = random.uniform(Shape({rows, steps}, i32), 0, width);
       const std::vector<HostBuffer> arrays{random.uniform(sizes), random.uniform(sizes), labels};
       Session closed(program_of(loss, rows, steps), {.backends = reference});
-      const std::vector<HostBuffer> want = run(closed, arrays), got = run(open, arrays);
+      const std::vector<HostBuffer> want = run_session(closed, arrays),
+                                    got = run_session(open, arrays);
       for (std::size_t i = 0; i < want.size(); ++i) expect_close(got[i], want[i], 1e-9, 1e-9);
     }
   }
@@ -122,8 +123,8 @@ TEST_CASE("grad: an open size that turns out to broadcast is refused when it is 
     std::ranges::fill(made.mutable_values<double>(), 3.0);
     return made;
   };
-  expect_equal(run(session, {array(2), array(2)}).at(0), {3, 3, 3, 3});
-  expect_error(Errc::shape_mismatch, [&] { run(session, {array(1), array(2)}); });
+  expect_equal(run_session(session, {array(2), array(2)}).at(0), {3, 3, 3, 3});
+  expect_error(Errc::shape_mismatch, [&] { run_session(session, {array(1), array(2)}); });
 }
 
 TEST_CASE("grad: what needs a size says so at the op's line") {

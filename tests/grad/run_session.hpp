@@ -10,7 +10,8 @@
 namespace tenon::testing {
 
 /// One run of the session, from host arrays to host arrays.
-inline std::vector<HostBuffer> run(Session& session, const std::vector<HostBuffer>& arrays) {
+inline std::vector<HostBuffer> run_session(Session& session,
+                                           const std::vector<HostBuffer>& arrays) {
   std::vector<Buffer> inputs;
   for (const HostBuffer& array : arrays) inputs.push_back(array.to_device(cpu_device()));
   std::vector<HostBuffer> results;

@@ -1,0 +1,101 @@
+"""Arrays from sizes and values."""
+
+from math import ceil as _ceil
+
+from .operands import Buffer, _cast, _like, _ops, _public
+
+
+@_public
+def full(dims, value, dtype="f32"):
+    """An array of one value."""
+    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    if isinstance(value, int) and abs(value) > 2**53:  # the op has it as a real number
+        return _ops["broadcast_to"](Buffer(value).astype(dtype), dims=dims)
+    return _ops["full"](value=float(value), dims=dims, dtype=dtype)
+
+
+@_public
+def zeros(dims, dtype="f32"):
+    return full(dims, 0, dtype)
+
+
+@_public
+def ones(dims, dtype="f32"):
+    return full(dims, 1, dtype)
+
+
+@_public
+def full_like(x, value, dtype=None):
+    """An array of one value with the sizes of x, also of those that are not known."""
+    x = _like(x)
+    dtype = dtype or x.dtype
+    if all(isinstance(size, int) for size in x.shape):
+        return full(x.shape, value, dtype)
+    return _ops["broadcast_to"](full((), value, dtype), x)
+
+
+@_public
+def zeros_like(x, dtype=None):
+    return full_like(x, 0, dtype)
+
+
+@_public
+def ones_like(x, dtype=None):
+    return full_like(x, 1, dtype)
+
+
+@_public
+def eye(size, dtype="f32"):
+    """The matrix with ones on its diagonal."""
+    places = arange(size)
+    return _cast(places[:, None] == places, dtype)
+
+
+@_public
+def one_hot(indices, count, dtype="f32"):
+    """1 at each index along a new last axis of `count`, else 0."""
+    indices = _like(indices)
+    return _cast(indices[..., None] == _ops["iota"](size=count, dtype=indices.dtype), dtype)
+
+
+@_public
+def tril(x, diagonal=0):
+    """The lower triangle of each matrix, up to a diagonal above the main one, or below it; 0 elsewhere."""
+    return _triangle(x, diagonal, _ops["le"])
+
+
+@_public
+def triu(x, diagonal=0):
+    """The upper triangle, from a diagonal on."""
+    return _triangle(x, diagonal, _ops["ge"])
+
+
+def _triangle(x, diagonal, kept):
+    x = _like(x)
+    rows, columns = (_ops["iota"](x, axis=axis, dtype="i64") for axis in (x.ndim - 2, x.ndim - 1))
+    return _ops["where"](kept(columns - rows[:, None], diagonal), x, zeros_like(x))
+
+
+@_public
+def linspace(start, stop, count, dtype="f32"):
+    """`count` numbers from start to stop, which is the last one."""
+    step = (stop - start) / (count - 1) if count > 1 else 0.0
+    return _ops["iota"](size=count, dtype=dtype) * float(step) + float(start)
+
+
+@_public
+def arange(start, stop=None, step=1, dtype=None):
+    """start, start + step, ... before stop; i64, or f32 where a number is not whole."""
+    if stop is None:
+        start, stop = 0, start
+    if isinstance(stop, str) or isinstance(start, str):
+        raise TypeError(f"arange: the size {stop!r} is known in a run only: ops.iota(x, axis=...) counts along an axis")
+    if _all_whole(start, stop, step):
+        size = len(range(start, stop, step))
+        return _ops["iota"](size=size, start=start, step=step, dtype=dtype or "i64")
+    size = max(_ceil((stop - start) / step), 0)
+    return _ops["iota"](size=size, dtype=dtype or "f32") * float(step) + float(start)
+
+
+def _all_whole(*numbers):
+    return all(isinstance(one, int) for one in numbers)

@@ -1,0 +1,79 @@
+"""Functions of elements, layers and losses that are more than one op or read better with other arguments."""
+
+from math import log10 as _math_log10
+
+from .operands import _like, _ops, _public, functions
+from .reductions import _no_out
+from .shaping import unsqueeze
+
+
+@_public
+def mse_loss(x, target):
+    """The mean of (x - target)^2."""
+    return functions["mean"](_ops["square"](_like(x) - target))
+
+
+@_public
+def cross_entropy(logits, labels):
+    """The mean of -log softmax(logits)[label], of logits [.., classes] and labels [..], integers in [0, classes)."""
+    chosen = _ops["take_along"](functions["log_softmax"](logits), unsqueeze(labels, -1), axis=-1)
+    return -functions["mean"](chosen)
+
+
+@_public
+def linear(x, w, bias=None, residual=None):
+    """x times the transpose of w, of [N, K]: y[..., n] = sum_k x[..., k] * w[n, k] + bias[n] + residual[..., n]."""
+    return _ops["linear"](_like(x), _like(w), bias=bias, residual=residual)
+
+
+@_public
+def gelu(x, approximate=False):
+    return _ops["gelu_tanh" if approximate else "gelu"](_like(x))
+
+
+@_public
+def swiglu(x, y):
+    """silu(x) * y."""
+    return _ops["silu"](x) * y
+
+
+@_public
+def clip(x, low=None, high=None, *, min=None, max=None, out=None):
+    """x within [low, high], which `min` and `max` spell, too; None is no limit. Limits may be arrays."""
+    _no_out("clip", out)
+    x, low, high = _like(x), low if min is None else min, high if max is None else max
+    if all(isinstance(one, float) or isinstance(one, int) and abs(one) <= 2**53 for one in (low, high)):
+        return _ops["clamp"](x, min=float(low), max=float(high))
+    if low is not None:
+        x = _ops["maximum"](x, low)
+    return x if high is None else _ops["minimum"](x, high)
+
+
+@_public
+def round(x, decimals=0, out=None):
+    """The nearest integer, or multiple of 10^-decimals; halves go to the even one."""
+    _no_out("round", out)
+    x = _like(x)
+    if decimals and x.dtype.is_floating:
+        return _ops["round"](x * 10.0**decimals) / 10.0**decimals
+    return _ops["round"](x) if x.dtype.is_floating else x
+
+
+@_public
+def log10(x):
+    """The logarithm to base 10."""
+    return _ops["log2"](_like(x)) * _math_log10(2)
+
+
+@_public
+def pad(x, before=(), after=(), value=0.0, mode=""):
+    """Elements around x: how many before and after each axis, as two tuples or as numpy has them, one pair for each
+    axis, one for all, or a number for all."""
+    x = _like(x)
+    if isinstance(before, int) and after == ():
+        before = ((before, before),) * x.ndim
+    if len(before) == 2 and after == () and all(isinstance(one, int) for one in before):
+        before = (tuple(before),) * x.ndim
+    if after == () and before and all(isinstance(one, (tuple, list)) and len(one) == 2 for one in before):
+        before, after = tuple(zip(*before))
+    return _ops["pad"](x, before=tuple(before), after=tuple(after), value=float(value), mode=mode)

@@ -1,0 +1,163 @@
+"""Methods and operators of arrays and tensors, and what numpy asks of them."""
+
+from math import prod as _prod
+
+from .. import _tenon
+from .complex_numbers import imag, real
+from .indexing import index
+from .mathematics import clip
+from .operands import Buffer, HostBuffer, Tensor, _as_real, _cast, _like, _operand, _ops, common, functions
+from .shaping import flatten, swapaxes, transpose
+
+_PLAIN = ("exp exp2 expm1 log log2 log1p sqrt sin cos tan sinh cosh tanh floor ceil trunc reciprocal").split()
+_UFUNCS = {
+    **{name: (lambda op: lambda x: op(_as_real(_like(x))))(_ops[name]) for name in _PLAIN},
+    **{ours.replace("a", "arc", 1): (lambda op: lambda x: op(_as_real(_like(x))))(_ops[ours])
+       for ours in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    "absolute": abs, "fabs": abs, "negative": lambda x: -x, "positive": lambda x: +x, "square": _ops["square"],
+    "sign": _ops["sign"], "rint": lambda x: functions["round"](x), "log10": lambda x: functions["log10"](x),
+    "isnan": _ops["is_nan"], "isinf": _ops["is_inf"], "isfinite": _ops["is_finite"], "invert": lambda x: ~x,
+    "conjugate": lambda x: functions["conj"](x), "logical_not": lambda x: _ops["logical_not"](x != 0),
+    "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
+    "divide": lambda a, b: a / b, "true_divide": lambda a, b: a / b, "floor_divide": lambda a, b: a // b,
+    "remainder": lambda a, b: a % b, "power": lambda a, b: a**b, "matmul": lambda a, b: a @ b,
+    "equal": lambda a, b: a == b, "not_equal": lambda a, b: a != b, "less": lambda a, b: a < b,
+    "less_equal": lambda a, b: a <= b, "greater": lambda a, b: a > b, "greater_equal": lambda a, b: a >= b,
+    "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b,
+    "left_shift": lambda a, b: a << b, "right_shift": lambda a, b: a >> b,
+    **{name: (lambda op: lambda a, b: op(*common(a, b)))(_ops[ours])
+       for name, ours in (("maximum", "maximum"), ("minimum", "minimum"), ("fmod", "fmod"), ("arctan2", "atan2"),
+                          ("hypot", "hypot"))},
+    **{name: (lambda op: lambda a, b: op(_like(a) != 0, _like(b) != 0))(_ops[name])
+       for name in ("logical_and", "logical_or", "logical_xor")},
+}
+
+
+def _array_ufunc(self, ufunc, method, *inputs, **options):
+    """numpy.exp(x) and such: ours where there is one, which tensors of a graph need; numpy's otherwise."""
+    ours = _UFUNCS.get(ufunc.__name__)
+    if ours and method == "__call__" and not options:
+        return ours(*(_operand(one) for one in inputs))
+    if any(isinstance(one, Tensor) for one in inputs):
+        raise TypeError(f"numpy.{ufunc.__name__}: a tensor of a graph has no value while it is recorded: use tenon.ops")
+    return getattr(ufunc, method)(*(one.numpy() if isinstance(one, (Buffer, HostBuffer)) else one for one in inputs),
+                                  **options)
+
+
+def _no_value(what):
+    def refuse(self, *_, **__):
+        raise TypeError(f"{what}: {self.type!r} of a graph has no value while it is recorded")
+    return refuse
+
+
+def _length(x):
+    if x.ndim and isinstance(x.shape[0], int):
+        return x.shape[0]
+    raise TypeError(f"{x.type!r} has no length that is known")
+
+
+def _rows(x):
+    """x[0], x[1], ..."""
+    if not x.ndim:
+        raise TypeError(f"{x.type!r} has no axis to go along")
+    if not isinstance(x.shape[0], int):
+        raise TypeError(f"the first axis of {x.type!r} is known in a run only: use scan() or while_loop()")
+    return (x[i] for i in range(x.shape[0]))
+
+
+def _set_item(x, at, value):
+    raise TypeError("arrays and tensors do not change: x.numpy()[...] = value writes into memory of one's own; "
+                    "ops.where(), ops.update_slice() and ops.scatter() make another array")
+
+
+def _element_count(x):
+    if all(isinstance(size, int) for size in x.shape):
+        return _prod(x.shape)
+    raise TypeError(f"the number of elements of {x.type!r} is known in a run only")
+
+
+def install():
+    """Methods of arrays and tensors, functions of the same names, and the operators that the compiled part lacks."""
+
+    def reflected(op):
+        return lambda a, b: op(b, a)
+
+    methods = (
+        "reshape permute transpose flatten unsqueeze squeeze swapaxes chunk sum mean prod max min any all var std "
+        "softmax log_softmax cumsum cumprod sort argsort argmax argmin clip round variance gelu conj angle broadcast_to"
+    ).split()
+    plain = "abs neg sign square sqrt rsqrt exp log sin cos tanh sigmoid relu silu floor ceil".split()
+    for kind in (Tensor, Buffer, HostBuffer):
+        for name in ("and", "or", "xor"):
+            function = _logical(f"bitwise_{name}")
+            setattr(kind, f"__{name}__", function)
+            setattr(kind, f"__r{name}__", reflected(function))
+        kind.__hash__ = object.__hash__
+        kind.__invert__ = lambda self: _ops["logical_not" if self.dtype == "bool" else "bitwise_not"](self)
+        kind.__divmod__ = lambda self, other: (self // other, self % other)
+        kind.__rdivmod__ = lambda self, other: (other // self, other % self)
+        kind.__round__ = lambda self, decimals=0: functions["round"](self, decimals)
+        kind.__getitem__ = index
+        kind.__setitem__ = _set_item
+        kind.__iter__ = _rows
+        kind.__array_ufunc__ = _array_ufunc
+        kind.T = property(lambda self: transpose(self))
+        kind.mT = property(lambda self: swapaxes(self, -1, -2))
+        kind.real = property(real)
+        kind.imag = property(imag)
+        kind.size = property(_element_count)
+        kind.itemsize = property(lambda self: self.dtype.block_bytes)
+        for name in methods:
+            setattr(kind, name, functions[name])
+        kind.clamp, kind.ravel = clip, flatten
+        kind.matmul = lambda self, other: self @ other
+        for name in plain:
+            setattr(kind, name, (lambda op: lambda self, **attributes: op(_like(self), **attributes))(_ops[name]))
+    _tenon.Op.__doc__ = property(_op_doc)
+    for kind in (Buffer, HostBuffer):
+        kind.__contains__ = lambda self, value: (self == value).any().item()
+        kind.__index__ = _as_index
+        kind.__format__ = lambda self, spec: format(self.item() if spec or not self.ndim else str(self), spec)
+        kind.tolist = lambda self: self.numpy().tolist()
+        kind.copy = lambda self: self.astype(self.dtype)
+        kind._repr_html_ = _array_html
+    Tensor.cast = lambda self, dtype: _cast(self, dtype)
+    Tensor.astype = Tensor.cast
+    Tensor.__len__ = _length
+    for name in ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__"):
+        setattr(Tensor, name, _no_value({"__array__": "numpy.asarray"}.get(name, name.strip("_"))))
+
+
+def _op_doc(op):
+    """How an op is called, and what it computes."""
+    try:
+        from .._op_docs import DOCS
+    except ImportError:  # a build of which the stubs have not been written
+        DOCS = {}
+    called = repr(op)
+    return called + "\n\n" + DOCS[op.name] if op.name in DOCS else called
+
+
+def _as_index(array):
+    value = array.item()
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{array.type!r} is no integer")
+    return value
+
+
+def _array_html(array):
+    from ..pictures import array_html  # and numpy, which not every program needs
+
+    return array_html(array)
+
+
+def _logical(op):
+    of_booleans = _ops[{"bitwise_and": "logical_and", "bitwise_or": "logical_or", "bitwise_xor": "logical_xor"}[op]]
+    of_bits = _ops[op]
+
+    def logical(a, b):
+        a, b = common(a, b)
+        first = a if isinstance(a, (Tensor, Buffer)) else b
+        return (of_booleans if first.dtype == "bool" else of_bits)(a, b)
+
+    return logical

@@ -1,0 +1,126 @@
+"""Functions along axes: sums, extremes, sorts, statistics."""
+
+from math import prod as _prod
+
+from .operands import _as_real, _axes, _cast, _like, _ops, _public, functions
+from .shaping import flatten, reshape, squeeze
+
+
+def _keeps(keep_dims, keepdims):
+    return keep_dims if keepdims is None else keepdims
+
+
+def _no_out(name, out):
+    if out is not None:
+        raise TypeError(f"{name}: results are new arrays: no out=")
+
+
+def _reduction(name):
+    op = _ops[name]
+
+    def reduce(x, axis=None, keep_dims=False, *, keepdims=None, dtype=None, out=None):
+        _no_out(name, out)
+        x = _like(x)
+        if dtype is not None:
+            x = _cast(x, dtype)
+        elif name == "mean":
+            x = _as_real(x)
+        elif name in ("any", "all") and x.dtype != "bool":
+            x = x != 0
+        return op(x, axes=_axes(x, axis), keep_dims=_keeps(keep_dims, keepdims))
+
+    reduce.__name__ = reduce.__qualname__ = name
+    reduce.__doc__ = (f"`{name}` over one axis, several, or all (None), of x as `dtype` where that is given. "
+                      "`keepdims` is keep_dims, as numpy spells it.")
+    return reduce
+
+
+for _name in ("sum", "mean", "prod", "max", "min", "any", "all"):
+    functions[_name] = _reduction(_name)
+
+
+def _refuse_numpys(name, given, known):
+    """TypeError for words that numpy's functions give to methods, so that they find another way."""
+    for word in ("kind", "order", "stable", "out", "dtype"):
+        if word in given and word not in known:
+            raise TypeError(f"{name}() got an unexpected keyword argument {word!r}")
+
+
+def _along(name):
+    op = _ops[name]
+
+    def along(x, axis=-1, **attributes):
+        _refuse_numpys(name, attributes, op.attributes)
+        x = _like(x)
+        if axis is None:  # all elements, in order
+            x, axis = flatten(x), 0
+        return op(x, axis=axis, **attributes)
+
+    along.__name__ = along.__qualname__ = name
+    along.__doc__ = f"`{name}` along an axis, the last one by default, or of all elements in order (None): {op!r}."
+    return along
+
+
+for _name in ("softmax", "log_softmax", "cumsum", "cumprod", "cummax", "cummin", "sort", "argsort"):
+    functions[_name] = _along(_name)
+
+
+def _place(name):
+    op = _ops[name]
+
+    def place(x, axis=None, keep_dims=False, *, keepdims=None, dtype="i32", out=None):
+        _no_out(name, out)
+        x, keep = _like(x), _keeps(keep_dims, keepdims)
+        if axis is not None:
+            return op(x, axis=axis, keep_dims=keep, dtype=dtype)
+        made = op(flatten(x), axis=0, dtype=dtype)
+        return reshape(made, (1,) * x.ndim) if keep else made
+
+    place.__name__ = place.__qualname__ = name
+    place.__doc__ = f"`{name}` along an axis, or of all elements in order (None), as numpy has it: {op!r}."
+    return place
+
+
+for _name in ("argmax", "argmin"):
+    functions[_name] = _place(_name)
+
+
+@_public
+def logsumexp(x, axis=None, keep_dims=False, *, keepdims=None):
+    """log(sum(exp(x))) without overflow."""
+    x = _as_real(_like(x))
+    axes = _axes(x, axis)
+    high = functions["max"](x, axes, True)
+    high = _ops["where"](_ops["is_finite"](high), high, 0.0)
+    made = _ops["log"](functions["sum"](_ops["exp"](x - high), axes, True)) + high
+    return made if _keeps(keep_dims, keepdims) else squeeze(made, axes)
+
+
+@_public
+def variance(x, axis=None, correction=1, keep_dims=False):
+    """The mean of the squared distances from the mean, of n - correction; correction 0 is numpy's var."""
+    x = _like(x)
+    axes = _axes(x, axis)
+    difference = x - functions["mean"](x, axes, True)
+    squares = functions["mean"](difference * difference, axes, keep_dims)
+    if correction == 0:
+        return squares
+    sizes = [x.shape[a] for a in axes]
+    if not all(isinstance(size, int) for size in sizes):
+        raise ValueError(f"variance: correction {correction} over a size that is not known, of {x.type!r}")
+    count = _prod(sizes)
+    return squares * (count / (count - correction) if count != correction else float("nan"))
+
+
+@_public
+def var(x, axis=None, ddof=0, keep_dims=False, *, keepdims=None, dtype=None, out=None):
+    """The variance, as numpy has it: the squared distances from the mean by n - ddof. PyTorch's default is ddof=1."""
+    _no_out("var", out)
+    x = _as_real(_like(x)) if dtype is None else _cast(_like(x), dtype)
+    return variance(x, axis, ddof, _keeps(keep_dims, keepdims))
+
+
+@_public
+def std(x, axis=None, ddof=0, keep_dims=False, *, keepdims=None, dtype=None, out=None):
+    """The square root of var."""
+    return _ops["sqrt"](var(x, axis, ddof, keep_dims, keepdims=keepdims, dtype=dtype, out=out))

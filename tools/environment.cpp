@@ -16,6 +16,7 @@ constexpr std::string_view prefix = "TENON_";
 const std::vector<std::string_view> known = {
     "TENON_CPU_ISA",              // the library
     "TENON_CPU_MIN_SHARED_WORK",  // the library
+    "TENON_PYTHON",               // import and export
     // Scripts, tests and benchmarks.
     "TENON_BUILDS",
     "TENON_CACHE",

@@ -20,7 +20,7 @@ from harness import (
 )
 
 COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
-            "run", "check", "fmt", "diff", "codegen", "compare", "devices")
+            "run", "check", "fmt", "diff", "codegen", "import", "export", "compare", "devices")
 
 
 # What an answer of the tiny model needs to go on for minutes: the tokens that would end it are excluded.

@@ -165,6 +165,18 @@ class WrongMachine(Folder):
                 self.assertEqual(done.returncode, MACHINE)
                 self.assertIn(b"tenon: IoError: standard output: ", done.stderr)
 
+    def test_imports_without_python(self):
+        self.refused(UNSUPPORTED, "Unsupported", "import", LLAMA,
+                     says="GGUF and safetensors files are read as they are")
+        self.refused(UNSUPPORTED, "Unsupported", "export", "model.onnx", "-o", "x.onnx", says="(.tenon) is exported")
+        bare = self.folder / "python"
+        bare.write_text("#!/bin/sh\nexit 3\n")  # as one without the package answers
+        bare.chmod(0o755)
+        for python, says in ((self.folder / "none", b"cannot be run (No such file or directory)"),
+                             (bare, b"this Python has no package tenon: `pip install .`")):
+            done = self.tenon("import", "model.onnx", status=UNSUPPORTED, variables={"TENON_PYTHON": str(python)})
+            self.assertIn(says, done.stderr)
+
     def test_instruction_sets_that_are_none(self):
         call = ("generate", LLAMA, "--prompt", "a", "-n", "1")
         done = self.tenon(*call, status=WRONG_CALL, variables={"TENON_CPU_ISA": "nonsense"})

@@ -1,8 +1,19 @@
 """What the commands python -m tenon.onnx and python -m tenon.torch share."""
 
 import argparse
+import sys
 
-from .. import ir, save_safetensors
+from .. import errors, ir, save_safetensors
+
+# As the tool's: docs of `tenon --help`.
+_STATUS = ((errors.ArgumentError, 2), (errors.InputError, 3), (errors.UnsupportedError, 4), (errors.MachineError, 5),
+           (errors.EndedEarlyError, 6))
+
+
+def report(command, error):
+    """Prints the error; the exit status that tells whose fault it is."""
+    print(f"{command}: {error}", file=sys.stderr)
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 1)
 
 
 def to_text(program, target):

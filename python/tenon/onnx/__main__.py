@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 from .. import Error, ir, open, parse
-from ..importing.command import size, to_text
+from ..importing.command import report, size, to_text
 from . import load, save
 
 
@@ -35,8 +35,7 @@ def main(arguments=None):
             to_text(load(options.source, dict(options.shape)),
                     options.output or options.source.with_suffix(".tenon"))
     except Error as error:
-        print(f"tenon.onnx: {error}", file=sys.stderr)
-        return 1
+        return report("tenon.onnx", error)
     return 0
 
 

@@ -5,7 +5,7 @@ import pathlib
 import sys
 
 from .. import Error
-from ..importing.command import size, to_text
+from ..importing.command import report, size, to_text
 from . import load
 
 
@@ -19,8 +19,7 @@ def main(arguments=None):
     try:
         to_text(load(options.source, dict(options.shape)), options.output or options.source.with_suffix(".tenon"))
     except Error as error:
-        print(f"tenon.torch: {error}", file=sys.stderr)
-        return 1
+        return report("tenon.torch", error)
     return 0
 
 

@@ -7,8 +7,10 @@ import contextlib
 import importlib.util
 import io
 import json
+import os
 import pathlib
 import pickle
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -131,8 +133,34 @@ class Recorded(unittest.TestCase):
             [y] = tenon.Session(program, {name: file[name] for name in file}).forward(EXPECTED["convolutions.in2_0"])
             np.testing.assert_allclose(y.numpy(), EXPECTED["convolutions.out2_0"], rtol=1e-4, atol=1e-5)
             with contextlib.redirect_stderr(io.StringIO()) as printed:
-                self.assertEqual(main([str(pathlib.Path(folder, "none.pt2"))]), 1)
+                self.assertEqual(main([str(pathlib.Path(folder, "none.pt2"))]), 3)
             self.assertIn("no such file", printed.getvalue())
+
+    @unittest.skipUnless(os.environ.get("TENON_TOOL"), "SKIPPED: TENON_TOOL names no tool")
+    def test_the_tool_imports_and_exports(self):
+        variables = {**os.environ, "TENON_PYTHON": sys.executable}
+
+        def run(*arguments, status=0):
+            done = subprocess.run([os.environ["TENON_TOOL"], *map(str, arguments)], env=variables,
+                                  capture_output=True, text=True)
+            self.assertEqual(done.returncode, status, done.stderr)
+            return done
+
+        with tempfile.TemporaryDirectory() as folder:
+            target = pathlib.Path(folder, "model.tenon")
+            said = run("import", FOLDER / "convolutions.pt2", "-o", target, "--shape", "image=3,3,16,16", "--json")
+            self.assertEqual(json.loads(said.stdout), {"written": str(target)})
+            program, file = tenon.parse(target.read_text()), tenon.open(target.with_suffix(".safetensors"))
+            [y] = tenon.Session(program, {name: file[name] for name in file}).forward(EXPECTED["convolutions.in2_0"])
+            np.testing.assert_allclose(y.numpy(), EXPECTED["convolutions.out2_0"], rtol=1e-4, atol=1e-5)
+            self.assertIn("no such file", run("import", pathlib.Path(folder, "none.pt2"), status=3).stderr)
+            if importlib.util.find_spec("onnx"):
+                run("export", target, "-o", pathlib.Path(folder, "model.onnx"))
+                run("import", pathlib.Path(folder, "model.onnx"), "-o", pathlib.Path(folder, "again.tenon"))
+                again = tenon.parse(pathlib.Path(folder, "again.tenon").read_text())
+                file = tenon.open(pathlib.Path(folder, "again.safetensors"))
+                [y] = tenon.Session(again, {name: file[name] for name in file}).forward(EXPECTED["convolutions.in2_0"])
+                np.testing.assert_allclose(y.numpy(), EXPECTED["convolutions.out2_0"], rtol=1e-4, atol=1e-5)
 
 
 class Refused(unittest.TestCase):

@@ -2,12 +2,10 @@
 #include "support/op_testing.hpp"
 #include "support/valued_graph.hpp"
 
-#include <tenon/control.hpp>
 #include <tenon/ops.hpp>
 
 #include <limits>
 #include <string>
-#include <utility>
 
 namespace tenon::testing {
 namespace {
@@ -132,12 +130,6 @@ TEST_CASE("messages about sizes that are not known: their names, and what to do"
   expect_type(bincount(v, 3).shape(), "i64[3]");
   refused(Errc::bad_argument, "needs a known size", [&] { chunk(x, 2, 0); });
   refused(Errc::out_of_range, "is no range", [&] { slice(x, 0, to_end, 0, -1); });
-  refused(Errc::bad_argument, "scan: an output of sizes that are not known, f32[B, 4]", [&] {
-    scan(x, graph.input("steps", Shape({3, b, 4}, f32)),
-         [](const Tensor& carry, const Tensor& step) { return std::pair(carry + step, step); });
-  });
-  refused(Errc::bad_argument, "cond: a result of sizes that are not known, f32[B, 4]",
-          [&] { cond(full(1, Shape({}, boolean)), [&] { return x; }, [&] { return x; }); });
 }
 
 }  // namespace

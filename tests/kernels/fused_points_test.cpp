@@ -27,11 +27,11 @@ namespace {
 using testing::elements;
 
 /// The steps of what `body` records on x, a and b of [64, 8].
-struct Steps {
+struct FusedSteps {
   using Body =
       std::function<std::vector<Tensor>(const Tensor& x, const Tensor& a, const Tensor& b)>;
 
-  explicit Steps(const Body& body) {
+  explicit FusedSteps(const Body& body) {
     Graph graph;
     const Graph::Recording recording(graph);
     const std::vector<Shape> shapes(3, Shape({64, 8}, f32));
@@ -53,7 +53,7 @@ struct Steps {
 };
 
 TEST_CASE("fuse_points: a chain becomes one step that reads what the chain reads") {
-  const Steps fused([](auto& x, auto& a, auto& b) { return std::vector{relu(x * a + b)}; });
+  const FusedSteps fused([](auto& x, auto& a, auto& b) { return std::vector{relu(x * a + b)}; });
   REQUIRE(fused.steps.size() == 1);
   CHECK(fused.members(0) == 3);
   CHECK(fused.steps[0].inputs.size() == 3);
@@ -61,7 +61,7 @@ TEST_CASE("fuse_points: a chain becomes one step that reads what the chain reads
 }
 
 TEST_CASE("fuse_points: a value that several members read") {
-  const Steps fused([](auto& x, auto& a, auto&) {
+  const FusedSteps fused([](auto& x, auto& a, auto&) {
     const Tensor t = x + a;
     return std::vector{t * sigmoid(t) + x};
   });
@@ -70,13 +70,13 @@ TEST_CASE("fuse_points: a value that several members read") {
 }
 
 TEST_CASE("fuse_points: values that others read stay") {
-  const Steps result([](auto& x, auto& a, auto&) {
+  const FusedSteps result([](auto& x, auto& a, auto&) {
     const Tensor sum = x + a;
     return std::vector{relu(sum), sum};
   });
   CHECK(result.steps.size() == 2);
 
-  const Steps reduced([](auto& x, auto& a, auto&) {
+  const FusedSteps reduced([](auto& x, auto& a, auto&) {
     const Tensor sum = x + a;
     return std::vector{relu(sum) - max(sum, {1}, true)};
   });
@@ -85,7 +85,7 @@ TEST_CASE("fuse_points: values that others read stay") {
 }
 
 TEST_CASE("fuse_points: values of other sizes stay") {
-  const Steps fused([](auto& x, auto& a, auto&) {
+  const FusedSteps fused([](auto& x, auto& a, auto&) {
     const Tensor row = max(a, {0}, true);  // [1, 8]
     return std::vector{x + exp(-row)};
   });
@@ -95,7 +95,7 @@ TEST_CASE("fuse_points: values of other sizes stay") {
 }
 
 TEST_CASE("fuse_points: long chains in parts") {
-  const Steps fused([](Tensor x, auto& a, auto&) {
+  const FusedSteps fused([](Tensor x, auto& a, auto&) {
     for (std::size_t i = 0; i < 2 * PointGroup::max_members + 4; ++i) x = x + a;
     return std::vector{x};
   });
@@ -106,7 +106,7 @@ TEST_CASE("fuse_points: long chains in parts") {
 }
 
 TEST_CASE("fuse_points: nothing moves behind what overwrites its operands") {
-  const Steps chain([](auto& x, auto& a, auto& b) { return std::vector{relu(x * a + b)}; });
+  const FusedSteps chain([](auto& x, auto& a, auto& b) { return std::vector{relu(x * a + b)}; });
   std::vector<Step> steps = chain.lowered.steps;
   REQUIRE(steps.size() == 3);
   // Between the product and the sum, another step writes a's memory.

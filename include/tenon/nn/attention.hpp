@@ -37,7 +37,7 @@ struct Position {
 
 namespace detail {
 
-/// size / by. Errc::shape_mismatch, naming the weight, where that is no whole number above 0.
+/// rows / by. Errc::shape_mismatch, naming the weight, where that is no whole number above 0.
 std::int64_t part_of_rows(std::int64_t rows, std::int64_t by, const WeightsView& layer,
                           const std::source_location& where);
 

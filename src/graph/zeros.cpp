@@ -1,6 +1,5 @@
 // What cond and scan begin with: zeros in the sizes of results, which may be symbolic.
 #include "graph/graph_impl.hpp"
-#include "ops/builder.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
@@ -40,16 +39,13 @@ std::optional<SizedAxis> find_symbol(const Graph::Impl& graph, std::int64_t size
 Tensor zeros_of_type(const Tensor& x, std::optional<std::int64_t> count,
                      const std::source_location& where) {
   const Shape& shape = x.shape(where);
+  if (shape.is_static() && !count) return full_like(x, 0, where);
   std::vector<std::int64_t> sizes;
   if (count) sizes.push_back(*count);
   if (shape.is_static()) {
     sizes.insert(sizes.end(), shape.dims().begin(), shape.dims().end());
     const Full op{.value = 0, .dims = IntList(sizes), .dtype = shape.dtype()};
-    const Tensor zeros = record_beside(x, op_def<Full>(), &op, where);
-    if (count) return zeros;
-    std::vector<Axis> axes;
-    for (int i = 0; i < shape.rank(); ++i) axes.push_back(shape.axis_at(i));
-    return tagged(zeros, axes, Full::name, where);
+    return record_beside(x, op_def<Full>(), &op, where);
   }
 
   const Graph::Impl& graph = graph_of("zeros", {&x, 1}, where);

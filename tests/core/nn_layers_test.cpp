@@ -253,16 +253,14 @@ TEST_CASE("nn: Conv3d, ConvTranspose3d and ConvTranspose1d are their ops") {
   const Volumes<> model{nn::Conv3d<>::init(view["down"]),
                         nn::ConvTranspose3d<>::init(view["up"], {.stride = {2, 2, 2}}),
                         nn::ConvTranspose1d<>::init(view["line"], {.stride = 2})};
-  const auto ones = map_fields<Buffer>(model, [](const std::string&, const Tensor& t) {
-    return device(HostBuffer::of<float>(
-        t.shape(), std::vector<float>(static_cast<std::size_t>(t.shape().elements()), 1.0f)));
-  });
+  const auto one = [](const Shape& shape) {
+    const auto count = static_cast<std::size_t>(shape.elements());
+    return device(HostBuffer::of<float>(shape, std::vector<float>(count, 1.0f)));
+  };
+  const auto ones = map_fields<Buffer>(
+      model, [&](const std::string&, const Tensor& t) { return one(t.shape()); });
   const Shape volume({1, 2, 2, 2, 3}, f32), row({1, 2, 3}, f32);
   auto run = compile<&Volumes<>::forward>(model, {volume, row}, CompileOptions{}).bind(ones);
-  const auto one = [](const Shape& s) {
-    return device(
-        HostBuffer::of<float>(s, std::vector<float>(static_cast<std::size_t>(s.elements()), 1.0f)));
-  };
   const auto y = run(one(volume), one(row));
   CHECK(values(y[0]) == std::vector<float>(3 * 1 * 1 * 2, 2 * 8 + 1));  // 16 ones and the bias
   CHECK(values(y[1]) == std::vector<float>(1 * 4 * 4 * 6, 2));  // each element once per channel

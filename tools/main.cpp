@@ -13,6 +13,8 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/error.hpp>
 #include <tenon/log.hpp>
+#include <tenon/nn/objects.hpp>
+#include <tenon/text/objects.hpp>
 #include <tenon/version.hpp>
 
 #include <algorithm>
@@ -58,8 +60,10 @@ int report(const Tool& tool, const Error& error) {
   return exit_status(error.code());
 }
 
-/// What this program can run on.
-void register_devices() {
+/// What this program can run on, and the classes of objects in programs.
+void register_all() {
+  tenon::nn::register_objects();
+  tenon::text::register_objects();
   tenon::register_cpu_backend();
   tenon::register_reference_backend();
   tenon::register_npu_sim();
@@ -144,7 +148,7 @@ int main(int count, char** arguments) {
     tenon::set_log_sink([](tenon::LogLevel level, std::string_view message) {
       if (level >= tenon::LogLevel::warning) warn(message);
     });
-    register_devices();
+    register_all();
     tool.run();
     // On a full device, writing buffered output fails only here.
     if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {

@@ -4,6 +4,7 @@
 
 #include <tenon/error.hpp>
 #include <tenon/io/network.hpp>
+#include <tenon/object.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -294,6 +295,10 @@ std::vector<Buffer> program_inputs(const Program& program, const io::File& file,
     HostBuffer input = std::move(found->second);
     rest.erase(found);
     const std::optional<Shape>& type = main.values[i].shape;
+    if (type && is_object(type->dtype())) {
+      inputs.push_back(load_object(type->dtype(), input));
+      continue;
+    }
     if (type && input.shape().dtype() != type->dtype()) input = input.to(type->dtype());
     inputs.push_back(input.to_device(device));
   }

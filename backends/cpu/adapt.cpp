@@ -4,6 +4,7 @@
 #include "lower/memory_access.hpp"
 #include "matmul/pack_rows.hpp"
 #include "matmul/packed_weights.hpp"
+#include "registered_kernels.hpp"
 #include "task.hpp"
 
 #include <tenon/error.hpp>
@@ -37,7 +38,7 @@ constexpr std::int64_t copy_alignment = 64;
 std::optional<std::string> kernel_refuses(const Step& step) {
   if (step.kind == Step::Kind::copy) return std::nullopt;
   std::optional<std::string> why;
-  if (find_kernel("cpu", step, &why) != nullptr) return std::nullopt;
+  if (registered_kernel_for(step, &why) != nullptr) return std::nullopt;
   if (const Kernel* kernel = kernel_of(step.op.def())) return kernel->refuses(step);
   return why ? why : fmt::format("no kernel for {}", step.op.def()->name);
 }

@@ -1,5 +1,6 @@
 #include "registered_kernels.hpp"
 
+#include "base/immortal.hpp"
 #include "task.hpp"
 
 #include <array>
@@ -107,6 +108,20 @@ std::unique_ptr<Task> make(const Step& step, Compiler& compiler) {
 extern const Kernel registered_kernel;
 constinit const Kernel registered_kernel{op_def<Registered>, takes_everything, make};
 
+KernelPtr registered_kernel_for(const Step& step, std::optional<std::string>* why) {
+  if (step.kind != Step::Kind::op) return nullptr;
+  KernelPtr found = find_kernel("cpu", step, why);
+  const OpDef& def = *step.op.def();
+  if (found != nullptr || !def.traits.takes_objects || def.reference == nullptr) return found;
+  return process_wide([] {
+    KernelDef kernel;
+    kernel.run = [](const OpInstance& op, const KernelCall& call) {
+      if (call.thread == 0) op.def()->reference(op.attributes(), call.inputs, call.output);
+    };
+    return std::make_shared<const KernelDef>(std::move(kernel));
+  });
+}
+
 std::vector<std::unique_ptr<const RegisteredStep>> take_registered_steps(std::vector<Step>& steps) {
   std::vector<std::unique_ptr<const RegisteredStep>> taken;
   for (Step& step : steps) {
@@ -114,7 +129,7 @@ std::vector<std::unique_ptr<const RegisteredStep>> take_registered_steps(std::ve
       for (auto& inner : take_registered_steps(step.body)) taken.push_back(std::move(inner));
       continue;
     }
-    KernelPtr kernel = find_kernel("cpu", step);
+    KernelPtr kernel = registered_kernel_for(step);
     if (kernel == nullptr) continue;
     taken.push_back(std::make_unique<const RegisteredStep>(std::move(step.op), std::move(kernel)));
     step.op = OpInstance(Registered{taken.back().get()});

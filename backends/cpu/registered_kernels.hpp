@@ -5,6 +5,8 @@
 #include <tenon/lowered.hpp>
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -31,6 +33,10 @@ struct Registered {
 TENON_DECLARE_OP(Registered);
 
 namespace cpu {
+
+/// As find_kernel("cpu", ...); of an op on objects without a kernel, one that calls its reference on
+/// one thread: that is the class's own code, and no other backend would do it better.
+KernelPtr registered_kernel_for(const Step& step, std::optional<std::string>* why = nullptr);
 
 /// Puts Registered in the place of each op, in loops too, that a registered kernel computes. What
 /// they refer to is the caller's to keep.

@@ -58,14 +58,15 @@ inline constexpr int dtype_count = static_cast<int>(DType::c64) + 1;
 
 /// `stored`: types that are read, written, moved and converted, but that no kernel computes with.
 /// Builders record arithmetic of c64 and u64 as ops of other types (tenon/ops/bitcast.hpp); from
-/// 8-bit floating point, `cast` leads to others.
+/// 8-bit floating point, `cast` leads to others. `object`: classes (tenon/object.hpp).
 enum class DTypeKind : std::uint8_t {
   boolean,
   signed_integer,
   unsigned_integer,
   floating,
   block,
-  stored
+  stored,
+  object
 };
 
 struct DTypeFacts {
@@ -75,7 +76,7 @@ struct DTypeFacts {
   std::int32_t block_bytes;  ///< bytes per block
 };
 
-/// Properties of a type; `dtype` must be one of the enumerators.
+/// Properties of a type; `dtype` must be one of the enumerators or a registered class.
 const DTypeFacts& facts(DType dtype) noexcept;
 
 inline std::string_view name(DType dtype) noexcept { return facts(dtype).name; }
@@ -90,8 +91,11 @@ inline bool is_integer(DType dtype) noexcept {
 
 inline bool is_stored(DType dtype) noexcept { return facts(dtype).kind == DTypeKind::stored; }
 inline bool is_complex(DType dtype) noexcept { return dtype == DType::c64; }
+/// Whether elements are objects of a class that was registered (tenon/object.hpp). Such types have
+/// no enumerators: their numbers begin with 128, in the order in which this process registered them.
+inline bool is_object(DType dtype) noexcept { return static_cast<int>(dtype) >= 128; }
 
-/// The type spelled `name` ("f32", "q4_k"), if there is one.
+/// The type spelled `name` ("f32", "q4_k"), if there is one. Classes: find_object_type().
 std::optional<DType> find_dtype(std::string_view name) noexcept;
 
 // The plain types by their own names: Shape({8, 784}, f32).

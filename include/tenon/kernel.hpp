@@ -73,7 +73,7 @@ struct KernelDef {
 /// from now on use it where its constraint holds, before older kernels and the backend's own.
 /// "cpu" is the one of the library's backends that has room for them. The op need not be
 /// registered. Thread-safe. Errors: Errc::bad_argument without an op or `run`; Errc::unsupported
-/// for ops that are views or update an input in place.
+/// for ops that are views or update a tensor in place.
 void register_kernel(std::string_view backend, KernelDef kernel);
 template <OpStruct Op>
 void register_kernel(std::string_view backend, OpKernel<Op> kernel);

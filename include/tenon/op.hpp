@@ -37,6 +37,8 @@ struct OpTraits {
   /// Inputs (bit i: input i) of which only as many elements are read as the output has, chosen by
   /// other inputs.
   std::uint32_t picked_inputs = 0;
+  /// Takes objects (tenon/object.hpp), which every other op refuses.
+  bool takes_objects = false;
 };
 
 /// Where a view's elements are in its input's storage.
@@ -118,6 +120,11 @@ constexpr auto attribute_fields(std::index_sequence<I...>) noexcept {
       }}...};
 }
 
+/// Throws Errc::unsupported_dtype when an op without OpTraits::takes_objects is given one, or makes
+/// one, and Errc::bad_shape for an array of objects.
+void check_objects(std::string_view op, const OpTraits& traits, std::span<const Shape> inputs,
+                   const Shape* output);
+
 template <class Op>
 inline constexpr Op op_defaults{};
 
@@ -139,7 +146,11 @@ constexpr OpDef make_op_def() noexcept {
   def.defaults = &detail::op_defaults<Op>;
   def.fields = detail::op_fields<Op>;
   def.infer = [](const void* op, std::span<const Shape> in) {
-    return static_cast<const Op*>(op)->infer(in);
+    constexpr OpTraits traits = traits_of<Op>();
+    detail::check_objects(Op::name, traits, in, nullptr);
+    const Shape output = static_cast<const Op*>(op)->infer(in);
+    if (is_object(output.dtype())) detail::check_objects(Op::name, traits, in, &output);
+    return output;
   };
   if constexpr (requires(const Op& op, std::span<const HostView> in, HostView out) {
                   op.reference(in, out);

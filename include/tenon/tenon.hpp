@@ -25,6 +25,7 @@
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/nn.hpp>
+#include <tenon/object.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/optimize.hpp>
 #include <tenon/profile.hpp>
@@ -33,6 +34,7 @@
 #include <tenon/repeat.hpp>
 #include <tenon/session.hpp>
 #include <tenon/snapshot.hpp>
+#include <tenon/text/objects.hpp>
 #include <tenon/text/tokenizer.hpp>
 #include <tenon/train.hpp>
 #include <tenon/version.hpp>

@@ -1,3 +1,4 @@
+#include "array/object_slot.hpp"
 #include "array/storage.hpp"
 #include "memory/ledger.hpp"
 
@@ -117,6 +118,11 @@ Buffer Buffer::allocate(const Shape& shape, MemRegion& region) {
 }
 
 void Buffer::set_data(MemChunk chunk, std::uint64_t offset_bytes) {
+  if (is_object(shape_.dtype()) &&
+      (chunk.deleter().target<objects::FreeSlot>() == nullptr || shape_.rank() > 0)) {
+    throw Error(Errc::bad_argument, "Buffer",
+                fmt::format("object_buffer() makes a {}, not memory", to_string(shape_)));
+  }
   const auto need = static_cast<std::uint64_t>(shape_.bytes());
   const std::uint64_t have = chunk.size_bytes();
   if (offset_bytes > have || need > have - offset_bytes) {
@@ -129,6 +135,10 @@ void Buffer::set_data(MemChunk chunk, std::uint64_t offset_bytes) {
 }
 
 Buffer& Buffer::malloc_on(MemRegion& region) {
+  if (is_object(shape_.dtype())) {
+    set_data(objects::new_slot(shape_.dtype(), region));
+    return *this;
+  }
   // An array without elements gets memory, too, so that it has a region.
   set_data(region.malloc(static_cast<std::uint64_t>(std::max<std::int64_t>(shape_.bytes(), 1))));
   return *this;
@@ -153,7 +163,8 @@ MemRegion& Buffer::region() const {
 bool Buffer::is_on(const MemRegion& region) const noexcept { return chunk_.is_on(region); }
 
 bool Buffer::is_unique() const noexcept {
-  return chunk_ && chunk_.is_last_handle() && !chunk_.is_placed() && chunk_.auto_free();
+  const bool is_ours = chunk_ && (!chunk_.is_placed() || is_object(shape_.dtype()));
+  return is_ours && chunk_.is_last_handle() && chunk_.auto_free();
 }
 
 bool Buffer::is_ready() const { return readiness_ == nullptr || readiness_->poll(); }
@@ -257,6 +268,10 @@ Buffer Buffer::start_copy(MemRegion& region, std::shared_ptr<Trace> trace) const
 }
 
 Buffer Buffer::with_shape(const Shape& shape) const {
+  if (shape.dtype() != shape_.dtype() && (is_object(shape.dtype()) || is_object(shape_.dtype()))) {
+    throw Error(Errc::shape_mismatch, "Buffer",
+                fmt::format("{} is no {}", to_string(shape_), to_string(shape)));
+  }
   if (shape.bytes() != shape_.bytes()) {
     throw Error(Errc::shape_mismatch, "Buffer",
                 fmt::format("{} and {} differ in bytes", to_string(shape_), to_string(shape)));

@@ -105,6 +105,7 @@ void write_text(std::ostream& out, const HostBuffer& array) {
 }  // namespace
 
 void Buffer::dump(std::ostream& out, std::string_view format) const {
+  if (is_object(shape_.dtype())) refuse(shape_, format, "save_object() makes bytes of an object");
   const auto bytes_of = [](const HostBuffer& array) {
     return reinterpret_cast<const char*>(array.bytes());
   };

@@ -1,4 +1,5 @@
 #include "array/element.hpp"
+#include "array/object_slot.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -33,7 +34,11 @@ constexpr DTypeFacts dtype_facts[dtype_count] = {
 
 }  // namespace
 
-const DTypeFacts& facts(DType dtype) noexcept { return dtype_facts[static_cast<int>(dtype)]; }
+const DTypeFacts& facts(DType dtype) noexcept {
+  if (is_object(dtype)) [[unlikely]]
+    return objects::facts_of(dtype);
+  return dtype_facts[static_cast<int>(dtype)];
+}
 
 std::optional<DType> find_dtype(std::string_view name) noexcept {
   for (int i = 0; i < dtype_count; ++i) {

@@ -23,7 +23,14 @@ constexpr std::int64_t max_buffer_bytes = std::int64_t{1} << 47;
   throw Error(Errc::out_of_memory, "HostBuffer", fmt::format("no room for {}", to_string(shape)));
 }
 
+void refuse_objects(const Shape& shape) {
+  if (!is_object(shape.dtype())) return;
+  throw Error(Errc::unsupported_dtype, "HostBuffer",
+              fmt::format("object_buffer() makes a {}, not memory", to_string(shape)));
+}
+
 void check_address(const void* bytes, const Shape& shape) {
+  refuse_objects(shape);
   if (bytes == nullptr && shape.elements() > 0) {
     throw Error(Errc::bad_argument, "HostBuffer", fmt::format("null for {}", to_string(shape)));
   }
@@ -58,6 +65,7 @@ HostBuffer::HostBuffer(std::shared_ptr<const Storage> storage, const HostView& v
     : storage_(std::move(storage)), view_(view) {}
 
 HostBuffer HostBuffer::allocate(const Shape& shape, bool zeroed) try {
+  refuse_objects(shape);
   const std::int64_t bytes = shape.bytes();
   if (bytes > max_buffer_bytes) throw_no_memory(shape);
   // calloc over-allocates and aligns by hand: unlike aligned allocation followed by memset, it
@@ -108,6 +116,7 @@ HostBuffer HostBuffer::mapped(std::shared_ptr<const io::InputFile> file, std::ui
     throw Error(Errc::out_of_range, file->name(),
                 fmt::format("{} bytes from {} on of {} mapped ones", bytes, offset, all.size()));
   }
+  refuse_objects(shape);
   auto storage = std::make_shared<Storage>();
   storage->ownership = Ownership::mapped;
   storage->file = std::move(file);
@@ -167,6 +176,9 @@ void* HostBuffer::checked_mutable_values(DType dtype) {
 
 double HostBuffer::at(std::initializer_list<std::int64_t> index) const {
   require_array();
+  if (is_object(shape().dtype())) {
+    throw Error(Errc::unsupported_dtype, "HostBuffer", "an object is no number: object_of()");
+  }
   if (is_block(shape().dtype())) {
     throw Error(Errc::unsupported_dtype, "HostBuffer",
                 fmt::format("one element of {}: dequantise it first", to_string(shape())));
@@ -185,6 +197,7 @@ double HostBuffer::at(std::initializer_list<std::int64_t> index) const {
 
 HostBuffer HostBuffer::contiguous() const {
   require_array();
+  if (is_object(shape().dtype())) return *this;
   HostBuffer result = uninitialized(shape());
   copy_elements(view_, result.view_);
   return result;

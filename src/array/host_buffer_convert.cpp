@@ -55,6 +55,7 @@ HostBuffer HostBuffer::to(DType dtype) const {
   require_array();
   const DType from = shape().dtype();
   if (dtype == from) return contiguous();
+  if (is_object(from) || is_object(dtype)) refuse(from, dtype);
   if (is_complex(from) || (is_block(from) ? !is_floating(dtype) : is_block(dtype) && from != f32)) {
     refuse(from, dtype);
   }

@@ -33,6 +33,7 @@ double element_at(const HostView& view, Index index) {
 /// Floating types show 6 significant digits: this text is for readers, not for parsers.
 std::string element_text(const HostView& view, Index index) {
   const DType dtype = view.shape.dtype();
+  if (is_object(dtype)) return "an object";
   if (dtype == DType::boolean) return load_as_int64(dtype, view.at(index)) != 0 ? "true" : "false";
   if (dtype == DType::u64) {
     std::uint64_t value = 0;

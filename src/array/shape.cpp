@@ -226,6 +226,7 @@ bool operator==(const Shape& a, const Shape& b) noexcept {
 
 std::string to_string(const Shape& shape) {
   std::string text(name(shape.dtype()));
+  if (is_object(shape.dtype()) && shape.rank() == 0) return text;
   text += '[';
   for (int i = 0; i < shape.rank(); ++i) {
     if (i > 0) text += ", ";

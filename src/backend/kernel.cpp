@@ -49,7 +49,7 @@ void register_kernel(std::string_view backend, KernelDef kernel) {
     throw Error(Errc::bad_argument, "register_kernel", "a kernel needs an op and `run`");
   }
   const OpTraits& traits = kernel.op->traits;
-  if (traits.view || traits.updates_input >= 0) {
+  if (traits.view || (traits.updates_input >= 0 && !traits.takes_objects)) {
     throw Error(Errc::unsupported, "register_kernel",
                 fmt::format("{} {}: backends have their own ways with those", kernel.op->name,
                             traits.view ? "is a view" : "updates an input in place"));

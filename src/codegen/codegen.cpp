@@ -131,6 +131,10 @@ std::string op_literal(const OpInstance& op) {
 }
 
 std::string shape_literal(const Shape& shape) {
+  if (is_object(shape.dtype())) {
+    throw Error(Errc::unsupported, std::string(name(shape.dtype())),
+                "C++ is not written for programs on objects: run them in a session");
+  }
   std::vector<std::string> sizes;
   for (const std::int64_t dim : shape.dims()) {
     sizes.push_back(is_static(dim) ? integer_literal(dim)

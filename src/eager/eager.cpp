@@ -1,3 +1,4 @@
+#include "array/object_slot.hpp"
 #include "memory/kept_memory.hpp"
 #include "program/type_assertions.hpp"
 #include "session/plan.hpp"
@@ -198,7 +199,11 @@ EagerArray Eager::State::result_of(const OpDef& def, const void* attributes,
     if (updated < operands_.size() && !is_free(inputs, updated)) {
       const EagerArray& shared = *operands_[updated];
       own = Buffer::allocate(shared.shape_, memory_);
-      copy_elements(shared.view(), own.view());
+      if (is_object(shared.shape_.dtype())) {
+        objects::assign(shared.storage_, own.storage_, true);
+      } else {
+        copy_elements(shared.view(), own.view());
+      }
       copied_bytes += shared.shape_.bytes();
       operands_[updated] = &own;
     }

@@ -3,6 +3,8 @@
 #include "network_json.hpp"
 #include "program/limits.hpp"
 
+#include <tenon/object.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -42,7 +44,8 @@ void write_type(JsonWriter& json, const Shape& shape) {
 Shape read_type(const JsonValue& type, WordBudget& words) {
   type.check_keys({"dtype", "shape"});
   const JsonValue word = type["dtype"];
-  const std::optional<DType> dtype = find_dtype(word.text());
+  std::optional<DType> dtype = find_dtype(word.text());
+  if (!dtype) dtype = find_object_type(word.text());
   if (!dtype) {
     word.fail(Errc::unsupported_dtype,
               fmt::format("there is no element type {}", quote_name(word.text())));

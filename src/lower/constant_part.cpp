@@ -172,6 +172,7 @@ std::vector<ConstantSlot> make_constants(Flat& flat, const FlatStep& step,
     const bool is_constant = flat.storages[input.storage].kind == Place::Kind::constant;
     if (!is_constant && !flat.fills.contains(input.storage)) return {};
     if (decodes(input.shape.dtype(), step.output.shape.dtype())) return {};
+    if (is_object(input.shape.dtype())) return {};  // results are told apart by sources, as bytes
     reads_constant = reads_constant || is_constant;
     for (std::size_t d = 0; d < counts.size(); ++d) {
       if (input.entry_step[d] != 0 || input.byte_step[d] != 0) runs[d] = counts[d];

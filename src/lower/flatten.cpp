@@ -4,6 +4,7 @@
 #include "program/unrolled.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/object.hpp>
 
 #include <algorithm>
 #include <iterator>
@@ -140,6 +141,9 @@ void Flattener::copy(const Array& from, const Array& to, FlatStep::Join join,
   step.value = value;
   step.function = name_of(function);
   step.line = line;
+  if (is_linear_object(from.shape.dtype())) {  // what is copied is the object's address
+    flat_.storages[from.storage].updated = flat_.storages[to.storage].updated = true;
+  }
   emit(std::move(step));
 }
 
@@ -181,6 +185,7 @@ Flat Flattener::run(std::span<const Shape> inputs) {
       throw Error(Errc::unsupported, main.name, fmt::format("result {} is no tensor", i));
     }
     read(*array, clock_);
+    if (is_linear_object(array->shape.dtype())) flat_.storages[array->storage].updated = true;
     flat_.results.push_back(*array);
     flat_.result_names.push_back(main.values[main.results[i]].name);
   }
@@ -363,6 +368,10 @@ Item Flattener::constant(const Function& function, const Instruction& instructio
   }
   const Value& value = function.values[instruction.result];
   const Shape type = constant_type(value, instruction, names);
+  if (is_linear_object(type.dtype())) {
+    throw Error(Errc::alias, place_text(instruction.line, value.name),
+                fmt::format("a {} changes and is no constant", to_string(type)));
+  }
   for (const std::string& name : names) note_constant(name, type, value, instruction.line);
   std::vector<ConstantSlot> slots;
   for (std::string& name : names) {

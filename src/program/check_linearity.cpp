@@ -1,6 +1,7 @@
 #include "program/findings.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/object.hpp>
 
 #include <unordered_map>
 
@@ -22,6 +23,7 @@ struct Root {
   Origin origin = Origin::made;
   int parameter = -1;
   int version = 0;
+  bool is_object = false;        ///< of a linear class: its copies are the object itself
   ValueId latest = 0;            ///< the whole value at this version
   int consumer = Spot::nowhere;  ///< the instruction that made this version
 };
@@ -60,9 +62,13 @@ class LinearityChecker {
   void step_call(const Instruction& instruction, int i);
   void step_repeat(const Instruction& instruction, int i);
 
-  Holder fresh(ValueId id, Root::Origin origin, int parameter = -1) {
-    roots_.push_back({origin, parameter, 0, id, Spot::nowhere});
+  Holder fresh(ValueId id, Root::Origin origin, int parameter = -1, bool is_object = false) {
+    roots_.push_back({origin, parameter, 0, is_object, id, Spot::nowhere});
     return {static_cast<int>(roots_.size() - 1), 0, true};
+  }
+  bool declares_object(ValueId id) const {
+    const std::optional<Shape>& shape = function_.values[id].shape;
+    return shape && is_linear_object(shape->dtype());
   }
   Root& root(const Holder& holder) { return roots_[static_cast<std::size_t>(holder.root)]; }
   const std::string& name(ValueId id) const { return function_.values[id].name; }
@@ -119,7 +125,7 @@ Summary LinearityChecker::run() {
   holders_.resize(function_.values.size());
   for (ValueId id = 0; id < function_.parameter_count; ++id) {
     if (function_.values[id].kind == ValueKind::tensor) {
-      holders_[id] = fresh(id, Root::Origin::parameter, static_cast<int>(id));
+      holders_[id] = fresh(id, Root::Origin::parameter, static_cast<int>(id), declares_object(id));
     }
   }
   for (std::size_t i = 0; i < function_.body.size(); ++i)
@@ -136,6 +142,11 @@ Summary LinearityChecker::run() {
     const Holder& holder = holders_[id];
     read(holder, id, Spot::in_return, static_cast<int>(k));
     const Root& storage = root(holder);
+    for (std::size_t j = 0; j < k && storage.is_object; ++j) {
+      if (holders_[function_.results[j]].root != holder.root) continue;
+      complain(Spot::in_return, static_cast<int>(k),
+               fmt::format("'{}' is returned twice: it is one object", name(id)));
+    }
     summary.results.push_back(
         {storage.parameter, holder.whole, storage.origin == Root::Origin::constant});
   }
@@ -152,6 +163,12 @@ void LinearityChecker::step(const Instruction& instruction, int i) {
       return step_op(instruction, i);
     case Kind::constant:
       holders_[instruction.result] = fresh(instruction.result, Root::Origin::constant);
+      if (declares_object(instruction.result)) {
+        complain(i, Spot::nowhere,
+                 fmt::format("'{}' is a {}, which changes: an input, not a constant",
+                             name(instruction.result),
+                             to_string(*function_.values[instruction.result].shape)));
+      }
       return;
     case Kind::scope:
       return;
@@ -247,8 +264,10 @@ void LinearityChecker::step_repeat(const Instruction& instruction, int i) {
     read(carry[k], instruction.operands[0], i, 0);
     // The loop has its own storage: a value that cannot be overwritten is copied there.
     const Root& storage = root(carry[k]);
-    if (!callee.consumes[k] || !carry[k].whole || storage.origin == Root::Origin::constant)
+    if (!storage.is_object &&
+        (!callee.consumes[k] || !carry[k].whole || storage.origin == Root::Origin::constant)) {
       continue;
+    }
     consume(carry[k], storage.latest, i, 0);
     root(carry[k]).latest = instruction.result;
   }
@@ -259,9 +278,18 @@ void LinearityChecker::step_repeat(const Instruction& instruction, int i) {
              fmt::format("'{}' updates a value that every repetition reads; carry it",
                          instruction.function));
   }
+  for (const Summary::Result& result : callee.results) {
+    const auto at = static_cast<std::size_t>(result.parameter);
+    if (result.parameter < 0 || at < carry.size() + 2) continue;
+    const ValueId extra = instruction.operands[at - carry.size()];
+    if (!root(holders_[extra]).is_object) continue;
+    complain(i, static_cast<int>(at - carry.size()),
+             fmt::format("'{}' carries '{}', an object that every repetition reads",
+                         instruction.function, name(extra)));
+  }
   Tuple& results = tuples_[instruction.result];
-  for (std::size_t k = 0; k < carry.size(); ++k) {
-    results.push_back(fresh(instruction.result, Root::Origin::made));
+  for (const Holder& carried : carry) {
+    results.push_back(fresh(instruction.result, Root::Origin::made, -1, root(carried).is_object));
   }
 }
 

@@ -1,6 +1,7 @@
 #include "program/findings.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/object.hpp>
 
 #include <algorithm>
 #include <map>
@@ -130,6 +131,12 @@ Typer::Frame Typer::type(int index, const Shapes& arguments, std::optional<Spot>
   for (std::uint32_t k = 0; k < f.parameter_count; ++k) {
     const Spot spot = caller.value_or(Spot{index, Spot::nowhere, static_cast<int>(k)});
     frame.slots[k].shape = settle(frame, f.values[k], arguments[k], spot, where);
+    const MaybeShape& found = frame.slots[k].shape;
+    if (caller && !f.values[k].shape && found && is_linear_object(found->dtype())) {
+      findings_.add(Errc::bad_type, spot,
+                    fmt::format("'{}'{} is a {}, which a parameter must declare", f.values[k].name,
+                                where, to_string(*found)));
+    }
   }
   for (std::size_t i = 0; i < f.body.size() && !findings_.full(); ++i)
     step(frame, f.body[i], static_cast<int>(i));

@@ -3,6 +3,8 @@
 #include "program/limits.hpp"
 #include "program/words.hpp"
 
+#include <tenon/object.hpp>
+
 #include <fmt/format.h>
 
 namespace tenon {
@@ -69,6 +71,11 @@ Cursor::Type Cursor::type(WordBudget& words) {
   if (word.text == "Tensor") return {};
   std::optional<DType> dtype = find_dtype(word.text);
   if (word.text == "Index") dtype = i64;
+  if (!dtype) {
+    if (const auto object = find_object_type(word.text)) {
+      return {ValueKind::tensor, Shape(std::span<const Axis>(), *object)};
+    }
+  }
   if (!dtype) {
     throw Fault{Errc::bad_type, word.offset, fmt::format("there is no type {}", quoted(word))};
   }

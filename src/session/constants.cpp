@@ -2,6 +2,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/object.hpp>
 
 #include <algorithm>
 #include <optional>
@@ -24,6 +25,10 @@ void check_type(const Program& program, const ConstantSlot& slot, std::string_vi
 
 }  // namespace
 
+HostBuffer stored(const Buffer& weight) {
+  return is_object(weight.shape().dtype()) ? save_object(weight) : weight.to_host();
+}
+
 ConstantTypes constant_types(const Program& program, const WeightSet* weights) {
   return [&program, weights](const std::string& name) -> std::optional<Shape> {
     if (const auto folded = program.folded.find(name); folded != program.folded.end()) {
@@ -44,6 +49,9 @@ Buffer constant_array(const Program& program, const WeightSet& weights, const Co
   if (weight == nullptr) {
     throw Error(Errc::bad_reference, program.name,
                 fmt::format("no weight is bound to constant '{}'", slot.name));
+  }
+  if (is_object(slot.shape.dtype()) && !is_object(weight->shape().dtype())) {
+    return weights.as_object(slot.name, slot.shape.dtype());
   }
   check_type(program, slot, "weight", weight->shape());
   return on_host && weight->has_data() ? weights.on_host(slot.name) : *weight;

@@ -14,6 +14,9 @@
 
 namespace tenon::sessions {
 
+/// A weight as files have it: in CPU memory; of an object, what its class saves.
+HostBuffer stored(const Buffer& weight);
+
 /// Types of constants by name; `program` and `weights` (may be null) must outlive the function.
 ConstantTypes constant_types(const Program& program, const WeightSet* weights);
 

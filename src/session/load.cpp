@@ -1,4 +1,5 @@
 // A session from a file that save.cpp wrote, or somebody else: nothing in it is believed unchecked.
+#include "session/constants.hpp"
 #include "session/manifest.hpp"
 #include "session/saved_plan.hpp"
 #include "session/state.hpp"
@@ -53,12 +54,12 @@ Buffer checked_weight(const WeightSet* weights, const Manifest& manifest, const 
                 fmt::format("it has no bytes of weight '{}', and none were given", name));
   }
   const Shape shape = manifest.shape(entry);
-  if (!(weight->shape() == shape)) {
+  if (!(weight->shape() == shape) && !is_object(weight->shape().dtype())) {
     throw Error(Errc::incompatible, manifest.where(),
                 fmt::format("weight '{}' is {}, given as {}", name, to_string(shape),
                             to_string(weight->shape())));
   }
-  const HostBuffer host = weight->to_host();
+  const HostBuffer host = stored(*weight);
   if (digest_of(bytes_of(host)) != manifest.get<std::string>(entry, "xxh3")) {
     throw Error(Errc::incompatible, manifest.where(),
                 fmt::format("weight '{}' holds other values than when this was saved", name));

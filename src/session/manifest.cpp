@@ -1,5 +1,6 @@
 #include "session/manifest.hpp"
 
+#include <tenon/object.hpp>
 #include <tenon/version.hpp>
 
 #define XXH_INLINE_ALL
@@ -41,7 +42,9 @@ void Manifest::refuse(const char* key) const {
 }
 
 Shape Manifest::shape(const Json& object) const {
-  const auto type = find_dtype(get<std::string>(object, "dtype"));
+  const auto word = get<std::string>(object, "dtype");
+  auto type = find_dtype(word);
+  if (!type) type = find_object_type(word);
   if (!type) throw Error(Errc::corrupt, where_, "manifest: an unknown 'dtype'");
   return Shape(std::span<const std::int64_t>(get<std::vector<std::int64_t>>(object, "dims")),
                *type);

@@ -1,5 +1,7 @@
 #include "session/run.hpp"
 
+#include "array/object_slot.hpp"
+
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 
@@ -20,7 +22,9 @@ bool overlap(const Buffer& a, const Buffer& b) {
   return a.data() < b.data() + bytes_b && b.data() < a.data() + bytes_a;
 }
 
-void copy_all(const Buffer& from, const Buffer& to) {
+/// `updated`: the run changes the copy.
+void copy_all(const Buffer& from, const Buffer& to, bool updated) {
+  if (is_object(from.shape().dtype())) return objects::assign(from, to, updated);
   const auto bytes = static_cast<std::uint64_t>(from.shape().bytes());
   if (bytes > 0) to.region().copy(to.data(), from.region(), from.data(), bytes);
 }
@@ -56,6 +60,7 @@ Session::Run::Run(std::shared_ptr<const BoundPlan> bound, const Shared& shared, 
 }
 
 void Session::Run::give_back(std::vector<Buffer>& inputs) noexcept {
+  if (has_begun_) objects::own(inputs_);
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     inputs[i] = std::move(replaced_[i].has_data() ? replaced_[i] : inputs_[i]);
   }
@@ -117,7 +122,7 @@ void Session::Run::begin() {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const Buffer& given = replaced_[i].has_data() ? replaced_[i] : inputs_[i];
     await(given);
-    if (replaced_[i].has_data()) copy_all(given, inputs_[i]);
+    if (replaced_[i].has_data()) copy_all(given, inputs_[i], plan_.lowered.inputs[i].updated);
   }
   lay_out();
   has_begun_ = true;
@@ -159,19 +164,27 @@ void Session::Run::take_outputs(std::span<Buffer> given) {
   const auto& slots = plan_.lowered.outputs;
   const auto existing = [&](std::size_t i) -> const Buffer* {
     if (slots[i].from_input) return &inputs_[*slots[i].from_input];
+    // A run that fails must not have changed which object the caller's memory holds.
     const bool fits = !given.empty() && memory_of(given[i]) < plan_.memories.size() &&
-                      !lies_on_an_input(given[i]);
+                      !lies_on_an_input(given[i]) && !is_object(slots[i].shape.dtype());
     return fits ? &given[i] : nullptr;
   };
   std::vector<Shape> missing;
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    if (existing(i) == nullptr) missing.push_back(slots[i].shape);
+    if (existing(i) == nullptr && !is_object(slots[i].shape.dtype())) {
+      missing.push_back(slots[i].shape);
+    }
   }
   std::vector<Buffer> made = state_.activations->results(region, missing);
   auto next = made.begin();
   for (std::size_t i = 0; i < slots.size(); ++i) {
-    const Buffer* const found = existing(i);
-    outputs_.push_back(found != nullptr ? *found : std::move(*next++));
+    if (const Buffer* const found = existing(i)) {
+      outputs_.push_back(*found);
+    } else if (is_object(slots[i].shape.dtype())) {
+      outputs_.push_back(Buffer::allocate(slots[i].shape, *plan_.memories[0]));
+    } else {
+      outputs_.push_back(std::move(*next++));
+    }
     // A result may be a reshaped view of an input that was updated.
     Buffer& output = outputs_.back();
     if (!(output.shape().without_tags() == slots[i].shape)) {
@@ -188,7 +201,8 @@ Buffer Session::Run::result_of(std::size_t output) const {
   const Buffer& own = outputs_[output];
   const auto input = plan_.lowered.outputs[output].from_input;
   if (!input) {
-    return own.is_on(*plan_.results) ? own : Buffer::allocate(own.shape(), *plan_.results);
+    const bool stays = own.is_on(*plan_.results) || is_object(own.shape().dtype());
+    return stays ? own : Buffer::allocate(own.shape(), *plan_.results);
   }
   const Buffer& given = replaced_[*input];
   if (!given.has_data() || own.is_on(given.region())) return own;
@@ -350,10 +364,11 @@ void Session::Run::finish() {
       residency_.require(key, whole(plan_, key), home, copier());
     }
   }
+  objects::own(inputs_, outputs_);
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const Buffer &from = outputs_[i], &to = results_[i];
     if (from.chunk() == to.chunk() && from.offset_bytes() == to.offset_bytes()) continue;
-    copy_all(from, to);
+    copy_all(from, to, false);
   }
 }
 

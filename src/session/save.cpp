@@ -234,7 +234,7 @@ class Session::Saver {
       const bool with_bytes = options_.weights == SavedWeights::all ||
                               (options_.weights == SavedWeights::needed && is_needed);
       if (weight.has_data()) {
-        write_array(list, "weight", name, weight.to_host(), with_bytes);
+        write_array(list, "weight", name, stored(weight), with_bytes);
         continue;
       }
       if (with_bytes) {

@@ -1,6 +1,7 @@
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
+#include <tenon/object.hpp>
 #include <tenon/session.hpp>
 
 #include <map>
@@ -47,6 +48,24 @@ Buffer WeightSet::on_host(const std::string& name) const {
   Buffer& copy = copies_->by_name[name];
   if (!copy.has_data()) copy = weight->to(cpu_device()->default_mem_region());
   return copy;
+}
+
+Buffer WeightSet::as_object(const std::string& name, DType dtype) const {
+  const std::string key = fmt::format("{} as {}", name, tenon::name(dtype));
+  {
+    const std::scoped_lock lock(copies_->mutex);
+    const auto found = copies_->by_name.find(key);
+    if (found != copies_->by_name.end()) return found->second;
+  }
+  // The class's own code runs without the lock; of two threads that come first, one keeps its object.
+  Buffer made;
+  try {
+    made = load_object(dtype, on_host(name).to_host());
+  } catch (const Error& error) {
+    throw Error(error.code(), name, error.message());
+  }
+  const std::scoped_lock lock(copies_->mutex);
+  return copies_->by_name.emplace(key, std::move(made)).first->second;
 }
 
 std::shared_ptr<const Buffer> WeightSet::computed(const std::string& name) const {

@@ -8,6 +8,7 @@
 #include <tenon/io/network.hpp>
 #include <tenon/io/save.hpp>
 #include <tenon/log.hpp>
+#include <tenon/object.hpp>
 #include <tenon/program.hpp>
 #include <tenon/session.hpp>
 
@@ -102,7 +103,13 @@ void run(const Tool& tool, const Options& options) {
   for (std::size_t i = 0; i < results.size(); ++i) {
     named.push_back({main.values[main.results[i]].name, results[i].to_host()});
   }
-  if (!options.save.empty()) io::save_safetensors(options.save, named);
+  if (!options.save.empty()) {
+    std::vector<io::NamedTensor> saved = named;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (is_object(results[i].shape().dtype())) saved[i].data = save_object(results[i]);
+    }
+    io::save_safetensors(options.save, saved);
+  }
   Json json = Json::array();
   for (const io::NamedTensor& result : named) {
     json.push_back({{"name", result.name}, {"type", to_string(result.data.shape())}});

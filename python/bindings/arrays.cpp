@@ -2,6 +2,7 @@
 #include "cuda.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/object.hpp>
 
 #include <array>
 #include <chrono>
@@ -67,6 +68,10 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
     if (known.dtype == dtype) {
       return {static_cast<std::uint8_t>(known.code), bits_of(dtype), 1};
     }
+  }
+  if (is_object(dtype)) {
+    throw Error(Errc::unsupported_dtype, "array",
+                fmt::format("a {} is an object, no array: tenon.object_of() gives it", name(dtype)));
   }
   throw Error(Errc::unsupported_dtype, "array",
               fmt::format("{} is a type of blocks, which other libraries do not know: convert the "
@@ -428,6 +433,10 @@ HostBuffer to_host_buffer(nb::handle object) {
 Buffer to_buffer(nb::handle object, std::optional<DType> dtype) {
   if (nb::isinstance<Buffer>(object)) return nb::cast<Buffer>(object);
   if (std::optional<Buffer> there = from_cuda(object)) return *std::move(there);
+  if (std::optional<Buffer> made = object_to_buffer(object)) {
+    // Python keeps its handle: what changes the object changes a copy.
+    return is_linear_object(made->shape().dtype()) ? copied_object(*made) : *std::move(made);
+  }
   const HostBuffer host = nb::isinstance<HostBuffer>(object)
                               ? nb::cast<HostBuffer>(object)
                               : host_view_of(imported(object, dtype));

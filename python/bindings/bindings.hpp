@@ -38,6 +38,7 @@ void bind_own_ops(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_text(nb::module_& module);
 void bind_models(nb::module_& module);
+void bind_objects(nb::module_& module);
 
 /// What Python knows as tenon.DType.
 struct ElementType {
@@ -70,6 +71,13 @@ Buffer to_buffer(nb::handle object, std::optional<DType> dtype = std::nullopt);
 Buffer to_operand(nb::handle object, std::optional<DType> type);
 /// The same in CPU memory, of any strides.
 HostBuffer to_host_buffer(nb::handle object);
+
+/// An object of a registered class, which shares it; nothing where it is none.
+std::optional<Buffer> object_to_buffer(nb::handle object);
+/// For ops of Python's: an object that is an operand, as Python knows it; and what the function made
+/// of the one that the op updates, None where it changed that itself. Under the interpreter's lock.
+nb::object operand_object(const HostView& operand);
+void update_operand(const HostView& operand, const HostView& output, nb::object made);
 
 /// Python's operators of arrays and tensors, which call ops.
 const PyType_Slot* operator_slots();

@@ -33,6 +33,7 @@ NB_MODULE(_tenon, module) {
   bind_programs(module);
   bind_sessions(module);
   bind_graphs(module);
+  bind_objects(module);
   bind_ops(module);
   bind_own_ops(module);
   bind_files(module);

@@ -83,7 +83,8 @@ Buffer to_operand(nb::handle object, std::optional<DType> type) {
   if (is_complex_number(object)) return to_buffer(object);
   if (!is_number(object)) return to_buffer(object);
   const bool is_whole = !nb::isinstance<nb::float_>(object);
-  const DType dtype = type && !is_block(*type) ? *type : is_whole ? DType::i64 : DType::f32;
+  const bool has_type = type && !is_block(*type) && !is_object(*type);
+  const DType dtype = has_type ? *type : is_whole ? DType::i64 : DType::f32;
   HostBuffer number = HostBuffer::zeros(Shape({}, dtype));
   if (!store_number(object, dtype, number.view().data)) return to_buffer(object);
   return number.to_device(cpu_device());

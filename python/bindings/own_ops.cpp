@@ -98,16 +98,24 @@ Shape inferred(const std::string& op, nb::handle made) {
 Shape infer(const void* op, std::span<const Shape> inputs) {
   const OwnAttributes& own = attributes_of(op);
   const nb::gil_scoped_acquire gil;
+  const OpTraits& traits = own.functions->def.traits;
+  detail::check_objects(own.functions->name, traits, inputs, nullptr);
   if (own.functions->infer.is_none()) {
     if (inputs.empty()) {
       fail(Errc::bad_argument, own.functions->name, "an op without operands needs `infer`");
     }
-    return inputs[0].without_tags();
+    const Shape& same =
+        inputs[traits.updates_input < 0 ? 0 : static_cast<std::size_t>(traits.updates_input)];
+    if (is_object(same.dtype())) detail::check_objects(own.functions->name, traits, inputs, &same);
+    return same.without_tags();
   }
   nb::list types;
   for (const Shape& input : inputs) types.append(nb::cast(input.without_tags()));
   const nb::object made = own.functions->infer(*types, **named_attributes(own));
   const Shape result = inferred(own.functions->name, made);
+  if (is_object(result.dtype())) {
+    detail::check_objects(own.functions->name, traits, inputs, &result);
+  }
   if (!result.is_static() && std::ranges::all_of(inputs, &Shape::is_static)) {
     fail(Errc::bad_shape, own.functions->name,
          fmt::format("`infer` returned {} for operands whose sizes are known", to_string(result)));
@@ -120,13 +128,21 @@ void reference(const void* op, std::span<const HostView> inputs, const HostView&
   const nb::gil_scoped_acquire gil;
   nb::list arrays;
   for (const HostView& input : inputs) {
+    if (is_object(input.shape.dtype())) {
+      arrays.append(operand_object(input));
+      continue;
+    }
     // Copies: the function may keep them.
     const HostBuffer view = HostBuffer::borrow(input.data, input.shape, input.strides);
     arrays.append(nb::cast(view.contiguous()).attr("numpy")());
   }
-  const HostBuffer made =
-      to_host_buffer(own.functions->reference(*arrays, **named_attributes(own)));
+  const nb::object result = own.functions->reference(*arrays, **named_attributes(own));
   const Shape& want = output.shape;
+  if (is_object(want.dtype())) {
+    return update_operand(inputs[static_cast<std::size_t>(own.functions->def.traits.updates_input)],
+                          output, result);
+  }
+  const HostBuffer made = to_host_buffer(result);
   if (!std::ranges::equal(made.shape().dims(), want.dims())) {
     fail(Errc::shape_mismatch, own.functions->name,
          fmt::format("the function returned {} for {}", to_string(made.shape()), to_string(want)));
@@ -220,9 +236,11 @@ std::map<std::string, OwnFunctions*, std::less<>>& made_ops() {
 }
 
 /// Whether an op is called and printed as a new definition says: other functions may take its place.
-bool has_form(const OwnFunctions& own, int min_operands, int max_operands,
+bool has_form(const OwnFunctions& own, int min_operands, int max_operands, const OpTraits& traits,
               const nb::dict& attributes) {
   if (own.def.min_inputs != min_operands || own.def.max_inputs != max_operands ||
+      own.def.traits.updates_input != traits.updates_input ||
+      own.def.traits.takes_objects != traits.takes_objects ||
       own.fields.size() != attributes.size()) {
     return false;
   }
@@ -254,8 +272,13 @@ void bind_own_ops(nb::module_& module) {
   module.def(
       "_make_op",
       [](std::string name, nb::object function, nb::object infer_function,
-         nb::object gradient_function, int min_operands, int max_operands,
-         const nb::dict& attributes) {
+         nb::object gradient_function, int min_operands, int max_operands, bool takes_objects,
+         int updates, const nb::dict& attributes) {
+        if (updates < -1 || updates >= max_operands) {
+          throw Error(Errc::bad_argument, name,
+                      fmt::format("it has no operand {} to update", updates));
+        }
+        const OpTraits traits{.updates_input = updates, .takes_objects = takes_objects};
         if (attributes.size() > max_attributes) {
           throw Error(Errc::limit_exceeded, name,
                       fmt::format("{} attributes, and an op of Python's has at most {}",
@@ -263,7 +286,7 @@ void bind_own_ops(nb::module_& module) {
         }
         if (const auto found = made_ops().find(name);
             found != made_ops().end() &&
-            has_form(*found->second, min_operands, max_operands, attributes)) {
+            has_form(*found->second, min_operands, max_operands, traits, attributes)) {
           replace_functions(*found->second, std::move(function), std::move(infer_function),
                             std::move(gradient_function));
           return op_function(found->second->def);
@@ -286,6 +309,7 @@ void bind_own_ops(nb::module_& module) {
           own->fields.push_back({own->attributes[i], access[i].get, access[i].set});
         }
         own->def.name = own->name;
+        own->def.traits = traits;
         own->def.min_inputs = min_operands;
         own->def.max_inputs = max_operands;
         own->def.attribute_bytes = sizeof(OwnAttributes);
@@ -299,7 +323,8 @@ void bind_own_ops(nb::module_& module) {
         return op_function(own->def);
       },
       nb::arg("name"), nb::arg("function"), nb::arg("infer").none(), nb::arg("gradient").none(),
-      nb::arg("min_operands"), nb::arg("max_operands"), nb::arg("attributes"));
+      nb::arg("min_operands"), nb::arg("max_operands"), nb::arg("takes_objects"),
+      nb::arg("updates"), nb::arg("attributes"));
 }
 
 }  // namespace tenon::python

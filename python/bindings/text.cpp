@@ -25,6 +25,9 @@ void bind_text(nb::module_& module) {
   auto tokenizer = nb::class_<Tokenizer>(module, "Tokenizer", "Text to token ids and back");
   tokenizer.def_static("from_json", &Tokenizer::from_json, nb::arg("path"),
                        "Reads a Hugging Face tokenizer.json");
+  tokenizer.def_static(
+      "from_json_text", [](std::string_view json) { return Tokenizer::from_json_text(json); },
+      nb::arg("json"));
   tokenizer.def(
       "encode",
       [](const Tokenizer& self, const std::string& text, bool add_special, bool parse_special) {

@@ -1,6 +1,7 @@
 #include "bindings.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/object.hpp>
 #include <tenon/program.hpp>
 
 #include <algorithm>
@@ -32,6 +33,7 @@ constexpr std::array numpy_types = {
 
 std::optional<DType> find_type(std::string_view word) {
   if (const auto known = find_dtype(word)) return known;
+  if (const auto object = find_object_type(word)) return object;
   for (const NumpyType& type : numpy_types) {
     if (word == type.name) return type.dtype;
   }
@@ -218,6 +220,7 @@ void bind_types(nb::module_& module) {
             [](ElementType* self, nb::handle name) { new (self) ElementType{to_dtype(name)}; });
   dtype.def_prop_ro("name", [](Type self) { return std::string(name(self.dtype)); });
   dtype.def_prop_ro("is_block", [](Type self) { return is_block(self.dtype); });
+  dtype.def_prop_ro("is_object", [](Type self) { return is_object(self.dtype); });
   dtype.def_prop_ro("is_floating", [](Type self) { return is_floating(self.dtype); });
   dtype.def_prop_ro(
       "block_size", [](Type self) { return block_size(self.dtype); },

@@ -5,7 +5,7 @@ import inspect
 from . import _tenon
 
 
-def op(name=None, infer=None, gradient=None, **attributes):
+def op(name=None, infer=None, gradient=None, updates=None, objects=False, **attributes):
     """Makes an op of a numpy function: recorded, printed, parsed and run like the library's.
 
         @tenon.op(limit=1.0)
@@ -20,10 +20,14 @@ def op(name=None, infer=None, gradient=None, **attributes):
     attributes; it returns the gradients with respect to the operands, made of ops: a tensor for one operand, a tuple
     for several, None where there is none. Without it the op has no gradient.
 
-    Such an op runs on the reference backend, under the interpreter's lock. It is known by its name for as long as the
-    process lives; what was saved with it is read by processes that make it first. A definition with the same name,
-    operands and attributes takes the place of an earlier one, in programs that exist, too; with others it is refused
-    (DuplicateName). `@tenon.op` without a call is `@tenon.op()`.
+    With `objects`, operands may be objects of Python's classes (tenon.object_class), which the function is given as
+    they are. `updates` is the number of an operand that the op changes and returns: the function changes the object, or
+    returns the one that takes its place.
+
+    Such an op runs on the reference backend, one of objects on the CPU's, under the interpreter's lock. It is known by
+    its name for as long as the process lives; what was saved with it is read by processes that make it first. A
+    definition with the same name, operands and attributes takes the place of an earlier one, in programs that exist,
+    too; with others it is refused (DuplicateName). `@tenon.op` without a call is `@tenon.op()`.
     """
     if callable(name):
         return op()(name)
@@ -37,14 +41,15 @@ def op(name=None, infer=None, gradient=None, **attributes):
                 raise ValueError(f"{function.__name__}: '{one.name}' is given by name only, as attributes, which have "
                                  f"defaults: op({one.name}=...)")
         required = sum(one.default is one.empty for one in takes)
-        made = _tenon._make_op(name or function.__name__, function, infer, gradient, required, len(takes), attributes)
-        _add_to_ir(made.name, function, infer, required, len(takes), attributes)
+        made = _tenon._make_op(name or function.__name__, function, infer, gradient, required, len(takes),
+                               objects or updates is not None, -1 if updates is None else updates, attributes)
+        _add_to_ir(made.name, function, infer, required, len(takes), attributes, objects, updates)
         return made
 
     return make
 
 
-def _add_to_ir(name, function, infer, required, operands, attributes):
+def _add_to_ir(name, function, infer, required, operands, attributes, objects, updates):
     """To `tenon.ir`, which runs the texts that have the op. It has types as words."""
     from .ir import add_op
 
@@ -58,4 +63,4 @@ def _add_to_ir(name, function, infer, required, operands, attributes):
 
     words = {key: str(value) if key in types else value for key, value in attributes.items()}
     add_op(name, lambda *arrays, **values: function(*arrays, **given(values)), infer and result_type, operands,
-           required, words)
+           required, words, objects or updates is not None, -1 if updates is None else updates)

@@ -4,9 +4,11 @@
 #include "quant/grids.hpp"
 
 #include <tenon/dtype.hpp>
+#include <tenon/nn/objects.hpp>
 #include <tenon/op.hpp>
 #include <tenon/program.hpp>
 #include <tenon/quant.hpp>
+#include <tenon/text/objects.hpp>
 
 #include <cmath>
 #include <cstdio>
@@ -22,6 +24,7 @@ std::string_view kind_of(DType dtype) {
   if (dtype == DType::boolean) return "boolean";
   if (is_integer(dtype)) return "integer";
   if (is_floating(dtype)) return "floating";
+  if (is_object(dtype)) return is_linear_object(dtype) ? "linear object" : "object";
   return is_block(dtype) ? "block" : "stored";
 }
 
@@ -84,6 +87,7 @@ std::string op_line(const OpDef& def) {
   flag("commutative", def.traits.commutative);
   flag("view", def.traits.view || def.view != nullptr);
   flag("selects", def.traits.selects);
+  flag("takes_objects", def.traits.takes_objects);
   if (def.traits.updates_input >= 0) json.member("updates_input", def.traits.updates_input);
   json.end_object();
   return json.text();
@@ -103,6 +107,7 @@ void print_list(std::string_view key, const List& list, Line&& line) {
 void print_schema() {
   std::vector<DType> dtypes;
   for (int i = 0; i < dtype_count; ++i) dtypes.push_back(static_cast<DType>(i));
+  for (const DType dtype : object_types()) dtypes.push_back(dtype);
   std::printf("{\"opset\": %d", Program().opset);
   print_list("dtypes", dtypes, [](DType dtype) { return dtype_line(dtype); });
   print_list("ops", all_ops(), [](const OpDef* def) { return op_line(*def); });
@@ -132,6 +137,8 @@ void print_lattices() {
 }  // namespace tenon
 
 int main(int count, char** arguments) try {
+  tenon::nn::register_objects();
+  tenon::text::register_objects();
   if (count > 1 && std::string_view(arguments[1]) == "lattices") {
     tenon::print_lattices();
   } else {

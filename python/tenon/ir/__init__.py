@@ -6,6 +6,7 @@ import sys
 
 from .diff import diff
 from .errors import Error, Unsupported
+from .objects import add_object
 from .own_ops import add_op
 from .parse import load, parse, parse_all
 from .program import Function, Instruction, Program, Value, print_program
@@ -16,8 +17,8 @@ from .verify import verify
 from .weights import read_weights
 
 __all__ = ["Array", "Error", "Event", "Function", "Instruction", "Program", "Trace", "Type", "Unsupported", "Value",
-           "add_op", "call", "compare", "diff", "load", "module", "parse", "parse_all", "pattern", "print_program",
-           "random_inputs", "random_weights", "read_weights", "rewrite", "run", "steps", "verify"]
+           "add_object", "add_op", "call", "compare", "diff", "load", "module", "parse", "parse_all", "pattern",
+           "print_program", "random_inputs", "random_weights", "read_weights", "rewrite", "run", "steps", "verify"]
 
 
 def module(name, opset=1, weights="", sha256="", entry="forward"):

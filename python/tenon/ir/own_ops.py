@@ -5,20 +5,22 @@ import numpy as np
 
 from .errors import Error
 from .infer import RULES
+from .objects import copied
 from .ops import REFERENCES
 from .schema import OPS, SCHEMA, Attribute, Op
-from .tensors import DTYPES, NUMPY, Type, is_block, is_floating, rounded
+from .tensors import DTYPES, NUMPY, Type, is_block, is_floating, is_object, rounded
 
 _LIBRARY = frozenset(entry["name"] for entry in SCHEMA["ops"])
 _ATTRIBUTE_TYPES = {int: "int", float: "real", bool: "bool", str: "word", tuple: "ints", list: "ints"}
 
 
-def add_op(name, function, infer=None, operands=1, required=None, attributes=None):
+def add_op(name, function, infer=None, operands=1, required=None, attributes=None, takes_objects=False, updates=-1):
     """Makes an op known to texts and runs here; `tenon.op` calls it, so that its ops are known.
 
     `function` is given numpy arrays, then the attributes by name. `infer` is given the operands' Types and the
     attributes, and returns a Type or its text; without it, the result has the first operand's type. `attributes` are
-    defaults by name. An op may be added again.
+    defaults by name. With `takes_objects`, `function` is given objects as they are; of the operand `updates`, an
+    object, it returns what that becomes, or None when it has changed it. An op may be added again.
     """
     if name in _LIBRARY:
         raise Error("DuplicateName", f"'{name}' is another op")
@@ -30,14 +32,18 @@ def add_op(name, function, infer=None, operands=1, required=None, attributes=Non
         found.append(Attribute(key, _ATTRIBUTE_TYPES[type(default)], value))
 
     def rule(op, types, values):
-        made = infer(*types, **_given(vars(values))) if infer else types[0] if types else None
+        made = infer(*types, **_given(vars(values))) if infer else types[max(updates, 0)] if types else None
         type_ = made if isinstance(made, Type) else _parsed(str(made))
         if type_ is None:
             raise Error("BadShape", f"`infer` returned {made!r}, which is no type")
         return type_
 
     def reference(*arrays, result, **values):
-        made = np.asarray(function(*[array.numpy().copy() for array in arrays], **_given(values)))
+        given = [copied(array.data) if is_object(array.dtype) else array.numpy().copy() for array in arrays]
+        made = function(*given, **_given(values))
+        if is_object(result.dtype):
+            return given[updates] if made is None else made
+        made = np.asarray(made)
         wanted = NUMPY[result.dtype]
         if is_block(result.dtype) or made.shape != result.dims:
             raise Error("ShapeMismatch", f"{name}: the function returned {made.shape} for {result}")
@@ -47,7 +53,8 @@ def add_op(name, function, infer=None, operands=1, required=None, attributes=Non
             raise Error("BadType", f"{name}: the function returned {made.dtype} for {result}")
         return made
 
-    OPS[name] = Op(name, operands if required is None else required, operands, tuple(found))
+    OPS[name] = Op(name, operands if required is None else required, operands, tuple(found),
+                   takes_objects=takes_objects, updates_input=updates)
     RULES[name] = rule
     REFERENCES[name] = ("raw", reference)
 

@@ -10,10 +10,11 @@ import numpy as np
 
 from .blocks import encode
 from .errors import Error
+from .objects import find_object, load_object
 from .ops import evaluate
 from .program import SCOPE, TUPLE, Function, Instruction
 from .schema import OPS
-from .tensors import NUMPY, Array, Type, array_of, cast, is_block, is_floating
+from .tensors import NUMPY, Array, Type, array_of, cast, is_block, is_floating, is_object
 from .verify.constants import join
 
 
@@ -109,7 +110,7 @@ class _Runner:
                 arguments.append(str(given[value.name]))
                 continue
             plain = given[value.name]
-            declared = value.type or (plain.type if isinstance(plain, Array) else _numpy_type(np.asarray(plain)))
+            declared = value.type or _as_array(plain).type
             try:
                 arguments.append(array_of(plain, declared))
             except Error as error:
@@ -181,7 +182,8 @@ class _Runner:
 
 
 def _as_array(value):
-    return value if isinstance(value, Array) else Array(_numpy_type(np.asarray(value)), np.asarray(value))
+    found = value if isinstance(value, Array) else find_object(value)
+    return found if found is not None else Array(_numpy_type(np.asarray(value)), np.asarray(value))
 
 
 def _numpy_type(array):
@@ -213,6 +215,8 @@ def _weights(program, given):
         if name not in given:
             raise Error("NotFound", f"there is no weight '{name}' among the {len(given)} given")
         value = given[name]
+        if declared and is_object(declared.dtype):
+            return load_object(declared.dtype, value)
         if isinstance(value, Array):
             return value
         return array_of(np.asarray(value), declared or _numpy_type(np.asarray(value)))
@@ -223,6 +227,8 @@ def _weights(program, given):
 def random_array(rng, type_):
     """Small numbers: normal ones, and integers that are 0 or 1, so that they may count and pick."""
     shape = type_.dims
+    if is_object(type_.dtype):
+        raise Error("BadInput", f"no {type_} can be made at random: give one")
     if is_block(type_.dtype):
         return Array(type_, encode(rng.normal(size=shape), type_.dtype))
     values = rng.normal(size=shape) if is_floating(type_.dtype) else rng.integers(0, 2, shape)

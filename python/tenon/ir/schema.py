@@ -2,7 +2,7 @@
 import math
 from dataclasses import dataclass
 
-from .tensors import DTYPES, SCHEMA
+from .tensors import DTYPES, SCHEMA, is_object
 
 OPSET = SCHEMA["opset"]
 LANGUAGE = {"Index", "Scope", "const", "item", "module", "pack", "repeat", "scope"}
@@ -26,7 +26,7 @@ class Attribute:
         if self.type == "real" and kind is int:
             return float(value)
         if self.type == "dtype":
-            return value if kind is str and value in DTYPES else None
+            return value if kind is str and value in DTYPES and not is_object(value) else None
         wanted = {"int": int, "real": float, "bool": bool, "word": str, "ints": list}[self.type]
         return value if kind is wanted else None
 
@@ -41,6 +41,7 @@ class Op:
     commutative: bool = False
     view: bool = False
     selects: bool = False
+    takes_objects: bool = False
     updates_input: int = -1  # the operand that the op overwrites and returns
 
     def attribute(self, name):

@@ -20,7 +20,8 @@ INT64_MAX = 2**63 - 1
 
 @dataclass(frozen=True)
 class DType:
-    """kind: boolean, integer, floating, block, or stored: moved and cast, but not computed with."""
+    """kind: boolean, integer, floating, block; stored: moved and cast, but not computed with; object, or linear
+    object, which changes: a class."""
 
     name: str
     kind: str
@@ -55,6 +56,14 @@ def is_stored(dtype):
     return DTYPES[dtype].kind == "stored"
 
 
+def is_object(dtype):
+    return DTYPES[dtype].kind.endswith("object")
+
+
+def is_linear_object(dtype):
+    return DTYPES[dtype].kind == "linear object"
+
+
 @dataclass(frozen=True)
 class Type:
     """An element type and sizes. A size is a number, a name (the same number wherever it occurs in
@@ -86,7 +95,9 @@ class Type:
             raise Error("ShapeOverflow", f"{self} has more than 2^63 - 1 bytes")
 
     def __str__(self):
-        """As in messages: a scalar is f32[]."""
+        """As in messages: a scalar is f32[], an object its class."""
+        if is_object(self.dtype) and not self.dims:
+            return self.dtype
         return f"{self.dtype}[{', '.join('_' if dim is None else str(dim) for dim in self.dims)}]"
 
     @property
@@ -139,6 +150,8 @@ class Array:
         return np.asarray(self.numpy(), dtype)
 
     def __repr__(self):
+        if is_object(self.dtype):
+            return f"{self.type} {self.data!r}"
         return f"{self.type} {np.array2string(self.numpy(), threshold=20, precision=5)}"
 
 
@@ -197,6 +210,9 @@ def array_of(values, type_):
         if values.dtype != type_.dtype:
             raise Error("BadInput", f"needs {type_}, got {values.type}")
         return values
+    if is_object(type_.dtype):
+        from .objects import load_object
+        return load_object(type_.dtype, values)
     if is_block(type_.dtype):
         raise Error("BadInput", f"needs an Array of {type_.dtype}")
     plain = np.asarray(values)

@@ -1,4 +1,4 @@
-"""Runs the code of docs/python.md, docs/hf.md, docs/onnx.md and docs/torch.md, block after block, as one program each."""
+"""Runs the code of docs/python.md, hf.md, objects.md, onnx.md and torch.md, block after block, as one program each."""
 
 import contextlib
 import io
@@ -18,12 +18,12 @@ FOLDERS = {"SmolLM2-135M": "llama", "bert-base-uncased": "bert", "vit-base-patch
 
 
 class Page(unittest.TestCase):
-    def run_page(self, name):
+    def run_page(self, name, least=4):
         """What the page prints."""
         page = DOCS / name
         text = page.read_text()
         blocks = list(re.finditer(r"^```python\n(.*?)^```", text, re.M | re.S))
-        self.assertGreater(len(blocks), 3)
+        self.assertGreaterEqual(len(blocks), least)
         names = {}
         printed = io.StringIO()
         for block in blocks:
@@ -42,6 +42,9 @@ class Page(unittest.TestCase):
         printed = self.run_page("hf.md")
         for want in ("Llama SmolLM2-135M: ", " lines, ['layer0', 'forward']", "(2, 3, 16) (2, 16)"):
             self.assertIn(want, printed)
+
+    def test_objects(self):
+        self.assertIn("42 42 40", self.run_page("objects.md", 1))
 
     def test_onnx(self):
         try:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from ..errors import Error, Unsupported
 from ..schema import OPS
-from ..tensors import INT64_MAX, is_block, is_floating, is_integer, is_stored
+from ..tensors import INT64_MAX, is_block, is_floating, is_integer, is_object, is_stored
 
 RULES = {}
 
@@ -14,10 +14,17 @@ RULES = {}
 def infer(op, types, attributes=None):
     """The result's type. Throws the Error of the constraint that is violated."""
     values = {**OPS[op].defaults, **(attributes or {})}
+    for type_ in types:
+        if is_object(type_.dtype) and not OPS[op].takes_objects:
+            raise Error("UnsupportedDType", f"{op}: takes no {type_}")
     if op not in RULES:
         raise Unsupported(f"the type of what {op} makes is not known here")
     try:
-        return RULES[op](op, list(types), SimpleNamespace(**values))
+        made = RULES[op](op, list(types), SimpleNamespace(**values))
+        updated = OPS[op].updates_input
+        if is_object(made.dtype) and (updated < 0 or types[updated] != made):
+            raise Error("UnsupportedDType", f"makes a {made}: only an op that updates one returns it")
+        return made
     except Error as error:
         error.message = f"{op}: {error.message}"
         error.args = (error.code, error.message)
@@ -147,4 +154,4 @@ def finite(*reals):
     return all(map(math.isfinite, reals))
 
 
-from . import axes, images, language, linalg, pointwise, products, quantised, shapes  # noqa: E402, F401
+from . import axes, images, language, linalg, objects, pointwise, products, quantised, shapes  # noqa: E402, F401

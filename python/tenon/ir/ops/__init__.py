@@ -12,7 +12,7 @@ from ..blocks import decode
 from ..errors import Error, Unsupported
 from ..infer import infer
 from ..schema import OPS
-from ..tensors import NUMPY, Array, bytes_shape, is_block, is_floating, rounded
+from ..tensors import NUMPY, Array, bytes_shape, is_block, is_floating, is_object, rounded
 
 REFERENCES = {}
 ELEMENTS = 2**40  # at most, of one array
@@ -49,6 +49,8 @@ def evaluate(name, operands, attributes):
             data = function(*map(number, operands), **values)
             is_real = is_floating(type_.dtype)
             data = rounded(data, type_.dtype) if is_real else np.asarray(data).astype(NUMPY[type_.dtype])
+    if is_object(type_.dtype):
+        return Array(type_, data)
     data = np.asarray(data)
     wanted = bytes_shape(type_) if is_block(type_.dtype) else type_.dims
     if data.shape != wanted:
@@ -72,4 +74,5 @@ def inside(index, size, what):
     return index
 
 
-from . import axes, images, language, linalg, pointwise, products, quantised, shapes, special  # noqa: E402, F401
+from . import (  # noqa: E402, F401
+    axes, images, language, linalg, objects, pointwise, products, quantised, shapes, special)

@@ -11,7 +11,7 @@ import re
 from ..errors import Error
 from ..program import SCOPE, TENSOR, TUPLE, Function, Program, Value
 from ..schema import KEYWORDS, OPSET
-from ..tensors import DTYPES, MAX_RANK, Type
+from ..tensors import DTYPES, MAX_RANK, Type, is_object
 from .line import OPERANDS, Fault, Word, arguments_of, parse_line, require_utf8, words_of
 from .statement import StatementBuilder
 
@@ -280,6 +280,8 @@ class Parser:
         dtype = {"Index": "i64"}.get(word.id, word.id) if isinstance(word, ast.Name) else ""
         if dtype not in DTYPES:
             raise Fault("BadType", node.col_offset, "there is no such type")
+        if is_object(dtype) and word is not node:
+            raise Fault("Syntax", node.col_offset, f"a {dtype} is an object and has no sizes")
         if len(sizes) > MAX_RANK:
             raise Fault("BadShape", node.col_offset, f"more than {MAX_RANK} axes")
         try:

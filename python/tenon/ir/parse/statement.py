@@ -1,7 +1,7 @@
 """The instruction that a call stands for."""
 from ..program import SCOPE, TENSOR, TUPLE, Instruction, Value
 from ..schema import KIND_NAMES, OPS
-from ..tensors import DTYPES
+from ..tensors import DTYPES, is_object
 from .line import Fault
 
 REPEAT_FORM = "repeat(function, count, tuple, scope, ..., first=0, condition=item)"
@@ -66,7 +66,7 @@ class StatementBuilder:
                 raise Fault("Syntax", argument.offset,
                              f"attribute {attribute.name} is a literal, not the name '{argument.name}'")
             value = float(argument.name)
-        if attribute.type == "dtype" and isinstance(value, str) and value not in DTYPES:
+        if attribute.type == "dtype" and isinstance(value, str) and (value not in DTYPES or is_object(value)):
             raise Fault("BadAttribute", argument.offset, f"there is no type \"{value}\"")
         if attribute.type == "word" and isinstance(value, str):
             self.parser.intern(value, argument.value_offset)

@@ -1,13 +1,15 @@
 """Updates in place: no value is read after an op has overwritten its storage."""
 from ..program import TENSOR, TUPLE
 from ..schema import OPS
+from ..tensors import is_linear_object
 
 
 class Root:
     """Storage that values share. Each update makes a new version of it."""
 
-    def __init__(self, latest, origin="made", parameter=None):
+    def __init__(self, latest, origin="made", parameter=None, is_object=False):
         self.latest, self.origin, self.parameter = latest, origin, parameter
+        self.is_object = is_object  # of a linear class: its copies are the object itself
         self.version, self.consumer = 0, None
 
 
@@ -24,8 +26,8 @@ class LinearityChecker:
         self.holders, self.tuples, self.roots = {}, {}, []
         self.values = function.values
 
-    def fresh(self, name, origin="made", parameter=None):
-        root = Root(name, origin, parameter)
+    def fresh(self, name, origin="made", parameter=None, is_object=False):
+        root = Root(name, origin, parameter, is_object)
         self.roots.append(root)
         return Holder(root)
 
@@ -34,7 +36,7 @@ class LinearityChecker:
         function = self.function
         for k, value in enumerate(function.parameters):
             if value.kind == TENSOR:
-                self.holders[value.name] = self.fresh(value.name, "parameter", k)
+                self.holders[value.name] = self.fresh(value.name, "parameter", k, declares_object(value))
         for made in function.body:
             for k, name in enumerate(made.operands):
                 self.read(name, self.holders.get(name), made, k)
@@ -44,6 +46,8 @@ class LinearityChecker:
         for k, name in enumerate(function.results):
             holder = self.holders[name]
             self.read(name, holder, None, k)
+            if holder.root.is_object and any(self.shares(name, other) for other in function.results[:k]):
+                self.complain(f"'{name}' is returned twice: it is one object", None, k)
             results.append((holder.root.parameter, holder.whole, holder.root.origin == "constant"))
         return consumes, results
 
@@ -102,6 +106,9 @@ class LinearityChecker:
 
     def step_const(self, made):
         self.holders[made.result.name] = self.fresh(made.result.name, "constant")
+        if declares_object(made.result):
+            name, type_ = made.result.name, made.result.type
+            self.complain(f"'{name}' is a {type_}, which changes: an input, not a constant", made, None)
 
     def step_scope(self, made):
         pass
@@ -139,12 +146,12 @@ class LinearityChecker:
             self.tuples[result] = holders
 
     def step_repeat(self, made):
-        consumes, _ = self.summaries[made.function]
+        consumes, results = self.summaries[made.function]
         carry = self.tuples[made.operands[0]]
         for k, holder in enumerate(carry):
             self.read(made.operands[0], holder, made, 0)
             # The loop has its own storage: a value that cannot be overwritten is copied there.
-            if k in consumes and holder.whole and holder.root.origin != "constant":
+            if holder.root.is_object or k in consumes and holder.whole and holder.root.origin != "constant":
                 self.consume(holder.root.latest, holder, made, 0)
                 holder.root.latest = made.result.name
         for k in sorted(consumes):
@@ -152,7 +159,18 @@ class LinearityChecker:
                 operand = k - len(carry)
                 self.complain(f"'{made.function}' updates a value that every repetition reads; carry it", made,
                               operand if operand >= 2 else None)
-        self.tuples[made.result.name] = [self.fresh(made.result.name) for _ in carry]
+        for parameter, _, _ in results:
+            if parameter is not None and parameter >= len(carry) + 2:
+                extra = made.operands[parameter - len(carry)]
+                if self.holders[extra].root.is_object:
+                    self.complain(f"'{made.function}' carries '{extra}', an object that every repetition reads", made,
+                                  parameter - len(carry))
+        self.tuples[made.result.name] = [self.fresh(made.result.name, is_object=holder.root.is_object)
+                                         for holder in carry]
+
+
+def declares_object(value):
+    return value.type is not None and is_linear_object(value.type.dtype)
 
 
 def check_linearity(program, order, found):

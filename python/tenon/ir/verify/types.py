@@ -2,7 +2,7 @@
 from ..errors import Error, Unsupported
 from ..infer import infer
 from ..program import TENSOR
-from ..tensors import Type
+from ..tensors import Type, is_linear_object
 from .constants import may_agree
 
 INDEX = Type("i64")
@@ -33,7 +33,7 @@ class Typer:
     def run(self, fill):
         # Errors are those of the declared types; what callers pass is collected on the way.
         entry = self.program.main
-        self.type(entry, [value.type for value in entry.parameters], True)
+        self.type(entry, [value.type for value in entry.parameters])
         for function in self.program.functions:
             if self.found.full:
                 return
@@ -42,20 +42,25 @@ class Typer:
             parameters = [value.type for value in function.parameters]
             if function is not entry:
                 parameters = [own or passed.type for own, passed in zip(parameters, self.passed[function.name])]
-            types = self.type(function, parameters, True)
+            types = self.type(function, parameters)
             if fill and not self.found.errors:
                 for value in function.values.values():
                     if value.kind == TENSOR and value.type is None:
                         value.type = types[value.name]
 
-    def type(self, function, arguments, outermost):
+    def type(self, function, arguments, caller=None):
         """The types of a function's values, for these of its parameters; a list for a tuple. Sizes are the
-        function's own when it is `outermost`, else a caller's."""
-        types, sizes = {}, {}
+        function's own, or those of `caller`, the call that gives the arguments, to which their errors belong."""
+        types, sizes, outermost = {}, {}, caller is None
         for k, (value, argument) in enumerate(zip(function.parameters, arguments)):
             def complain(code, message, k=k):
-                self.found.at_parameter(code, message, function, k)
-            types[value.name] = self.settle(sizes, outermost, value, argument, complain)
+                if caller is None:
+                    self.found.at_parameter(code, message, function, k)
+                else:
+                    self.found.at(code, message, caller)
+            found = types[value.name] = self.settle(sizes, outermost, value, argument, complain)
+            if caller and value.type is None and found and is_linear_object(found.dtype):
+                complain("BadType", f"'{value.name}' is a {found}, which a parameter must declare")
         for made in function.body:
             if self.found.full:
                 break
@@ -82,13 +87,14 @@ class Typer:
         if made.kind == "item":
             return operands[0][made.index] if made.index < len(operands[0] or ()) else None
         if made.kind == "call":
-            results = self.call(made.function, operands)
+            results = self.call(made, operands)
             return results if len(results) != 1 else results[0]
         if made.kind == "repeat":
             return self.repeat(made, operands)
         return None  # const, scope
 
-    def call(self, name, arguments):
+    def call(self, made, arguments):
+        name = made.function
         function = self.functions[name]
         for agreement, argument in zip(self.passed[name], arguments):
             # A caller's sizes have no meaning in the callee, unless it uses the same name.
@@ -97,7 +103,7 @@ class Typer:
             agreement.add(argument)
         key = (name, *arguments)
         if key not in self.called:
-            types = self.type(function, arguments, False)
+            types = self.type(function, arguments, made)
             self.called[key] = [types.get(result) for result in function.results]
         return list(self.called[key])
 
@@ -107,7 +113,7 @@ class Typer:
             self.found.at("BadType",
                           f"its condition, value {made.condition} of the carry, is {carry[made.condition]}, not bool[]",
                           made)
-        results = self.call(made.function, [*carry, INDEX, None, *operands[2:]])
+        results = self.call(made, [*carry, INDEX, None, *operands[2:]])
         for k, (before, after) in enumerate(zip(carry, results)):
             if before is None:
                 carry[k] = after

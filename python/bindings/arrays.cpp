@@ -70,8 +70,9 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
     }
   }
   if (is_object(dtype)) {
-    throw Error(Errc::unsupported_dtype, "array",
-                fmt::format("a {} is an object, no array: tenon.object_of() gives it", name(dtype)));
+    throw Error(
+        Errc::unsupported_dtype, "array",
+        fmt::format("a {} is an object, no array: tenon.object_of() gives it", name(dtype)));
   }
   throw Error(Errc::unsupported_dtype, "array",
               fmt::format("{} is a type of blocks, which other libraries do not know: convert the "

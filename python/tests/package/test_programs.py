@@ -37,6 +37,38 @@ class Programs(unittest.TestCase):
     def array(self, *shape):
         return self.random.standard_normal(shape).astype("f4")
 
+    def test_value_and_grad(self):
+        calls = []
+
+        def loss(p, x, scale):
+            calls.append(scale)
+            h = ops.tanh(x @ p["up"][0] + p["bias"])
+            return (h * h).sum() * scale if isinstance(scale, float) else (h * h).mean()
+
+        p = {"up": [self.array(4, 3)], "bias": self.array(3)}
+        x = self.array(5, 4)
+        step = tenon.value_and_grad(loss, argnums=(0, 1))
+        value, (dp, dx) = step(p, x, None)
+        h = np.tanh(x @ p["up"][0] + p["bias"])
+        inner = 2 * h * (1 - h * h) / h.size
+        self.assertAlmostEqual(value.item(), (h * h).mean(), places=5)
+        np.testing.assert_allclose(dp["up"][0].numpy(), x.T @ inner, rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(dp["bias"].numpy(), inner.sum(0), rtol=2e-4, atol=1e-5)
+        np.testing.assert_allclose(dx.numpy(), inner @ p["up"][0].T, rtol=2e-4, atol=1e-5)
+        again, _ = step({"up": [p["up"][0] * 2], "bias": p["bias"]}, x, None)  # recorded once
+        self.assertNotEqual(again.item(), value.item())
+        self.assertEqual(len(calls), 1)
+        step(p, x[:2], None)
+        step(p, x, "sum")
+        self.assertEqual(len(calls), 3)
+        last, d = tenon.value_and_grad(lambda a, b: a * b, argnums=-1)(2.0, 3.0)
+        self.assertEqual((last.item(), d.item()), (6, 2))
+        for wrong, numbers in ((lambda a: 3, 0), (lambda a: a, 1)):
+            with self.assertRaises(TypeError):
+                tenon.value_and_grad(wrong, argnums=numbers)(1.0)
+        with self.assertRaises(tenon.Error):  # no scalar
+            tenon.value_and_grad(lambda a: a * 2.0)(x)
+
     def weights(self):
         return {"up": self.array(16, 8), "down": self.array(4, 16)}
 

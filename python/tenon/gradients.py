@@ -1,0 +1,84 @@
+"""Values and gradients of functions of arrays."""
+
+import functools
+
+from . import _tenon
+from .build import Graph
+
+_kept = 16  # programs of one function: types of arguments
+
+
+def value_and_grad(function, argnums=0):
+    """A function that returns function's value and its gradients with respect to arguments.
+
+        step = tenon.value_and_grad(loss, argnums=(0, 1))
+        value, (dw, db) = step(w, b, x)
+
+    `function` is called with tensors and returns a scalar. Its arguments are arrays of any kind, numbers, and dicts,
+    lists and tuples of them: a gradient has the structure of its argument. Words, booleans and None are passed on as
+    they are. `argnums` is the number of an argument, or a tuple of them.
+
+    The function is recorded at the first call with arguments of these types, and the program runs from then on; what
+    it reads besides its arguments is recorded as it is then. Its arrays are on the CPU.
+    """
+    numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    sessions = {}
+
+    @functools.wraps(function)
+    def evaluated(*arguments):
+        for number in numbers:
+            if not -len(arguments) <= number < len(arguments):
+                raise TypeError(f"value_and_grad: there is no argument {number} of {len(arguments)}")
+        arrays = []
+        form = tuple(_form(argument, arrays) for argument in arguments)
+        key = (form, tuple(repr(array.type) for array in arrays))
+        if key not in sessions:
+            if len(sessions) == _kept:
+                del sessions[next(iter(sessions))]
+            sessions[key] = _recorded(function, form, [array.type for array in arrays], numbers)
+        value, *gradients = sessions[key].forward(*arrays)
+        left = iter(gradients)
+        found = tuple(_filled(form[number], lambda _: next(left)) for number in numbers)
+        return value, (found[0] if isinstance(argnums, int) else found)
+
+    return evaluated
+
+
+def _form(argument, arrays):
+    """The structure of an argument, whose arrays are appended to a list."""
+    if argument is None or isinstance(argument, (str, bool)):
+        return ("as it is", argument)
+    if isinstance(argument, dict):
+        return ("dict", tuple((key, _form(value, arrays)) for key, value in argument.items()))
+    if isinstance(argument, (list, tuple)):
+        return (type(argument).__name__ if type(argument) in (list, tuple) else "tuple",
+                tuple(_form(value, arrays) for value in argument))
+    arrays.append(argument if isinstance(argument, _tenon.Buffer) else _tenon.Buffer(argument))
+    return ("array", len(arrays) - 1)
+
+
+def _filled(form, leaf):
+    """A structure with leaf(i) in the place of array i."""
+    kind, held = form
+    if kind == "array":
+        return leaf(held)
+    if kind == "dict":
+        return {key: _filled(one, leaf) for key, one in held}
+    if kind == "as it is":
+        return held
+    made = [_filled(one, leaf) for one in held]
+    return made if kind == "list" else tuple(made)
+
+
+def _recorded(function, form, types, numbers):
+    with Graph() as graph:
+        tensors = [graph.input("", one) for one in types]
+        value = function(*[_filled(one, tensors.__getitem__) for one in form])
+        if not isinstance(value, _tenon.Tensor):
+            raise TypeError(f"value_and_grad: the function returns {type(value).__name__}, not a scalar made of its "
+                            "arguments")
+        wanted = []
+        for number in numbers:
+            _filled(form[number], wanted.append)
+        gradients = _tenon.grad(value, [tensors[i] for i in wanted]) if wanted else []
+    return _tenon.Session(graph.program((value, *gradients)))

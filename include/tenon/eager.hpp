@@ -143,6 +143,9 @@ class Eager {
   EagerArray weight(const EagerScope& scope, std::string_view name) const {
     return weight(scope.name(name));
   }
+  /// A weight that is an object (tenon/object.hpp), or the bytes of one, which is made once. Errors as
+  /// above; Errc::bad_type for another class, and those of load_object().
+  EagerArray object(const std::string& name, DType dtype) const;
 
   /// The result of an op. An op that updates an operand does so in place where that was moved in
   /// and no other handle or view of it is left, and in a copy otherwise. Errors: those of the op;

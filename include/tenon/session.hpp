@@ -43,8 +43,8 @@ class WeightSet {
   /// The weight in memory that the CPU can address: itself, or a copy that is made once and kept.
   /// Errc::bad_reference when there is none, Errc::call_order when it has no data.
   Buffer on_host(const std::string& name) const;
-  /// The object whose bytes the weight has (load_object), made once and kept. Errors as above, and
-  /// those of load_object().
+  /// The object that the weight is, or whose bytes it has (load_object): then made once and kept.
+  /// Errors as above, Errc::bad_type for another class, and those of load_object().
   Buffer as_object(const std::string& name, DType dtype) const;
   const std::map<std::string, Buffer>& all() const noexcept { return weights_; }
   PreparedCache& prepared() const { return *prepared_; }

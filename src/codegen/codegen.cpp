@@ -60,6 +60,24 @@ constexpr OpStruct op_structs[] = {
 #define TENON_OP(file, id, Struct) {#id, #Struct, attributes_in<Struct>()},
 #include "ops/ops.def"
 #undef TENON_OP
+    {"generator_uniform", "nn::GeneratorUniform", AttributesIn::own},
+    {"generator_skip", "nn::GeneratorSkip", AttributesIn::own},
+    {"kv_append", "nn::KvAppend", AttributesIn::own},
+    {"kv_attention", "nn::KvAttention", AttributesIn::own},
+    {"kv_length", "nn::KvLength", AttributesIn::own},
+    {"tokenize", "text::Tokenize", AttributesIn::own},
+    {"detokenize", "text::Detokenize", AttributesIn::own},
+};
+
+/// The classes of the library: the header that has them, and the namespace of their registration.
+struct ClassOfObjects {
+  std::string_view name, header, name_space;
+};
+
+constexpr ClassOfObjects classes_of_objects[] = {
+    {"Generator", "tenon/nn/objects.hpp", "nn"},
+    {"KvCache", "tenon/nn/objects.hpp", "nn"},
+    {"Tokenizer", "tenon/text/objects.hpp", "text"},
 };
 
 const OpStruct* struct_of(const OpDef& def) {
@@ -68,6 +86,7 @@ const OpStruct* struct_of(const OpDef& def) {
 }
 
 std::string dtype_literal(DType dtype) {
+  if (is_object(dtype)) return fmt::format("tenon::object_type(\"{}\")", name(dtype));
   return fmt::format("tenon::DType::{}", dtype == DType::boolean ? "boolean" : name(dtype));
 }
 
@@ -131,10 +150,6 @@ std::string op_literal(const OpInstance& op) {
 }
 
 std::string shape_literal(const Shape& shape) {
-  if (is_object(shape.dtype())) {
-    throw Error(Errc::unsupported, std::string(name(shape.dtype())),
-                "C++ is not written for programs on objects: run them in a session");
-  }
   std::vector<std::string> sizes;
   for (const std::int64_t dim : shape.dims()) {
     sizes.push_back(is_static(dim) ? integer_literal(dim)
@@ -195,12 +210,14 @@ class Writer {
       : program_(program), options_(options) {
     for (const Function& function : program.functions) {
       functions_.emplace(function.name, members_.take(function.name));
+      for (const Value& value : function.values) note_class(value);
     }
   }
 
   std::string run();
 
  private:
+  void note_class(const Value& value);
   void includes(std::initializer_list<std::string_view> headers);
   void function(const Function& function);
   void check_inputs(const Function& function);
@@ -242,6 +259,7 @@ class Writer {
   std::map<std::string, std::string> functions_;  // to C++
   std::vector<std::string> names_;                // of the function's values
   Identifiers locals_;
+  std::set<std::string_view> object_headers_, object_name_spaces_;  // of its classes
   std::string name_space_;
   std::string text_;
   struct Mark {
@@ -251,6 +269,19 @@ class Writer {
   std::optional<Mark> marked_;
 };
 
+/// Notes what has the class of a value that is an object.
+void Writer::note_class(const Value& value) {
+  if (!value.shape || !is_object(value.shape->dtype())) return;
+  const auto* const found =
+      std::ranges::find(classes_of_objects, name(value.shape->dtype()), &ClassOfObjects::name);
+  if (found == std::end(classes_of_objects)) {
+    throw Error(Errc::unsupported, value.name,
+                fmt::format("{} is no class of the library's own", to_string(*value.shape)));
+  }
+  object_headers_.insert(found->header);
+  object_name_spaces_.insert(found->name_space);
+}
+
 std::string Writer::run() {
   name_space_ = Identifiers().take(program_.name);
   line("// The program {}, op by op. Written by `tenon codegen`{}.", cpp_string(program_.name),
@@ -258,6 +289,7 @@ std::string Writer::run() {
   line("// A value that is moved is used for the last time: its memory is freed, or written to.");
   if (!options_.with_main) line("#pragma once");
   includes({"tenon/eager.hpp", "tenon/ops.hpp"});
+  for (const std::string_view header : object_headers_) line("#include <{}>", header);
   if (options_.with_main) {
     includes({"tenon/backends/cpu.hpp", "tenon/backends/reference.hpp", "tenon/io/load.hpp",
               "tenon/io/save.hpp"});
@@ -364,6 +396,15 @@ std::string Writer::expression(const Function& function, std::size_t at, const L
                          operands(function, at, uses));
     }
     case Kind::constant:
+      if (const auto& shape = function.values[instruction.result].shape;
+          shape && is_object(shape->dtype())) {
+        const std::string name = cpp_string(instruction.text);
+        return fmt::format("eager_.object({}, {})",
+                           instruction.operands.empty()
+                               ? name
+                               : fmt::format("{}.name({})", names_[instruction.operands[0]], name),
+                           dtype_literal(shape->dtype()));
+      }
       return instruction.operands.empty()
                  ? fmt::format("eager_.weight({})", cpp_string(instruction.text))
                  : fmt::format("eager_.weight({}, {})", names_[instruction.operands[0]],
@@ -438,6 +479,12 @@ void Writer::main() {
   std::vector<std::string> arguments;
   for (ValueId id = 0; id < entry.parameter_count; ++id) {
     const std::string name = cpp_string(entry.values[id].name);
+    const std::optional<Shape>& shape = entry.values[id].shape;
+    if (shape && is_object(shape->dtype())) {
+      arguments.push_back(fmt::format("Array(tenon::load_object({}, inputs.at({}).data()))",
+                                      dtype_literal(shape->dtype()), name));
+      continue;
+    }
     arguments.push_back(fmt::format("Array(inputs.at({}).data().to_device(cpu))", name));
   }
   std::vector<std::string> saved;
@@ -446,8 +493,16 @@ void Writer::main() {
     if (std::find(entry.results.begin(), result, *result) != result) continue;  // returned twice
     const std::string of =
         entry.results.size() == 1 ? "results" : fmt::format("std::get<{}>(results)", i);
-    saved.push_back(fmt::format("{{{}, {}.to_buffer().to_host()}}",
-                                cpp_string(entry.values[entry.results[i]].name), of));
+    const Value& value = entry.values[*result];
+    const bool is_saved_object = value.shape && is_object(value.shape->dtype());
+    saved.push_back(
+        fmt::format(fmt::runtime(is_saved_object ? "{{{}, tenon::save_object({}.to_buffer())}}"
+                                                 : "{{{}, {}.to_buffer().to_host()}}"),
+                    cpp_string(value.name), of));
+  }
+  std::string registrations;
+  for (const std::string_view name_space : object_name_spaces_) {
+    registrations += fmt::format("  tenon::{}::register_objects();\n", name_space);
   }
   line(R"(
 int main(int count, char** arguments) try {{
@@ -458,7 +513,7 @@ int main(int count, char** arguments) try {{
   }}
   tenon::register_cpu_backend();
   tenon::register_reference_backend();
-  const tenon::DevicePtr cpu = tenon::cpu_device();
+{4}  const tenon::DevicePtr cpu = tenon::cpu_device();
   std::map<std::string, tenon::Buffer> weights;
   if (count == 4) weights = tenon::io::load_buffers(tenon::io::open(arguments[3]), cpu);
   {0}::Model model{{tenon::Eager(std::make_shared<const tenon::WeightSet>(std::move(weights)))}};
@@ -472,7 +527,7 @@ int main(int count, char** arguments) try {{
   return 1;
 }})",
        name_space_, functions_.at(entry.name), fmt::join(arguments, ",\n                    "),
-       fmt::join(saved, ",\n      "));
+       fmt::join(saved, ",\n      "), registrations);
 }
 
 }  // namespace

@@ -460,6 +460,10 @@ std::byte* Eager::State::scratch(std::int64_t bytes) {
 Eager::Eager(std::shared_ptr<const WeightSet> weights, std::vector<BackendPtr> backends)
     : state_(std::make_shared<State>(std::move(weights), std::move(backends))) {}
 
+EagerArray Eager::object(const std::string& name, DType dtype) const {
+  return state_->weights->as_object(name, dtype);
+}
+
 EagerArray Eager::weight(const std::string& name) const {
   const auto& all = state_->weights->all();
   const auto found = all.find(name);

@@ -51,6 +51,11 @@ Buffer WeightSet::on_host(const std::string& name) const {
 }
 
 Buffer WeightSet::as_object(const std::string& name, DType dtype) const {
+  const Buffer* const weight = find(name);
+  if (weight != nullptr && is_object(weight->shape().dtype())) {
+    static_cast<void>(object_of(*weight, dtype));  // throws for another class
+    return *weight;
+  }
   const std::string key = fmt::format("{} as {}", name, tenon::name(dtype));
   {
     const std::scoped_lock lock(copies_->mutex);

@@ -2,6 +2,7 @@
 #include "awkward.hpp"
 #include "every_op.hpp"
 #include "every_op_calls.hpp"
+#include "objects.hpp"
 #include "selected_cases.hpp"
 #include "support/expect_error.hpp"
 #include "support/literals.hpp"
@@ -65,6 +66,58 @@ TEST_CASE("every op: its line computes what a session computes", "[codegen]") {
     const HostBuffer want = session.forward(inputs).at(0).to_host();
     check_same(every_op_calls[i](model, arrays).to_buffer().to_host(), want);
   }
+}
+
+TEST_CASE("objects: a cache, a generator and a tokenizer", "[codegen]") {
+  nn::register_objects();
+  text::register_objects();
+  const Buffer json = text::text_buffer(
+      R"({"pre_tokenizer": {"type": "Whitespace"}, "model": {"type": "WordLevel", "unk_token": "?",
+          "vocab": {"?": 0, "one": 1, "two": 2}}})");
+  const auto weights = std::make_shared<const WeightSet>(
+      std::map<std::string, Buffer>{{"tokenizer", json},
+                                    {"layers.0.tokenizer", json},
+                                    {"layers.1.tokenizer", json},
+                                    {"layers.2.tokenizer", json}});
+  Random random;
+  const HostBuffer k = random.uniform(Shape({1, 2, 2, 4}, f32));
+  const HostBuffer q = random.uniform(Shape({1, 2, 4, 4}, f32));
+  const Buffer generator = object_buffer(nn::Generator(7)),
+               cache = object_buffer(nn::GrowingCache(3));
+  Session session(parse(read("objects.tenon"), "objects.tenon"), {.backends = backends()});
+  session.bind(weights);
+  const std::vector<Buffer> want =
+      session.forward({generator, cache, text::text_buffer("two one"), own(k), own(q)});
+  objects::Model model{Eager(weights, backends())};
+  const auto [g1, kv1, ids, back, n, y] =
+      model.forward(generator, cache, text::text_buffer("two one"), own(k), own(q));
+  CHECK(*object_of<nn::Generator>(g1.to_buffer()) == *object_of<nn::Generator>(want[0]));
+  CHECK(object_of<nn::GrowingCache>(kv1.to_buffer())->save() ==
+        object_of<nn::GrowingCache>(want[1])->save());
+  CHECK(text::text_of(back.to_buffer()) == text::text_of(want[3]));
+  check_same(ids.to_buffer().to_host(), want[2].to_host());
+  check_same(n.to_buffer().to_host(), want[4].to_host());
+  check_same(y.to_buffer().to_host(), want[5].to_host());
+  CHECK(object_of<nn::GrowingCache>(cache)->length(2) == 0);  // the caller's, which is kept
+
+  const std::string code =
+      codegen(parse(read("objects.tenon"), "objects.tenon"), {.with_main = true});
+  for (const char* part :
+       {"tenon::nn::register_objects();", "tenon::text::register_objects();",
+        "tenon::load_object(tenon::object_type(\"KvCache\"), inputs.at(\"kv0\").data())",
+        "tenon::save_object(std::get<1>(results).to_buffer())"}) {
+    CHECK(contains(code, part));
+  }
+  struct Own {};
+  register_object<Own>("OwnClass");
+  CHECK(contains(expect_error(Errc::unsupported,
+                              [] {
+                                codegen(
+                                    parse("# tenon 1.0\nfrom __future__ import annotations\n"
+                                          "from tenon.ir import *\nmodule(\"m\", opset=1)\n\n"
+                                          "def forward(a: OwnClass):\n    return a\n"));
+                              }),
+                 "OwnClass is no class of the library's own"));
 }
 
 TEST_CASE("layers, state, quantised weights, open sizes", "[codegen]") {

@@ -2,7 +2,9 @@
 #include "selected_cases.hpp"
 
 #include <tenon/codegen.hpp>
+#include <tenon/nn/objects.hpp>
 #include <tenon/program.hpp>
+#include <tenon/text/objects.hpp>
 
 #include <filesystem>
 #include <fstream>
@@ -41,6 +43,8 @@ std::string table_of(const std::vector<tenon::testing::OpCase>& cases) {
 }  // namespace
 
 int main(int count, char** arguments) {
+  tenon::nn::register_objects();
+  tenon::text::register_objects();
   const std::filesystem::path folder = arguments[1];
   const auto cases = tenon::testing::selected_cases();
   std::ofstream(folder / "every_op.hpp") << codegen(tenon::testing::program_of(cases));

@@ -370,7 +370,8 @@ TEST_CASE("decoder: the greedy token is the one that the sampler draws from the 
         };
         std::int32_t token = drawn(std::span(tokens).first(20));  // in chunks
         CHECK(by_token.read_greedy(std::span(tokens).first(20)) == token);
-        const int count = threads > 2 ? rounds(4) : rounds(40);  // beside 2 processors they wait for each other
+        const int count =
+            threads > 2 ? rounds(4) : rounds(40);  // beside 2 processors they wait for each other
         for (int i = 0; i < count; ++i) {
           const std::int32_t next = drawn({&token, 1});
           CHECK(by_token.read_greedy({&token, 1}) == next);

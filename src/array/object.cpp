@@ -292,6 +292,14 @@ void own(std::span<const Buffer> first, std::span<const Buffer> second) noexcept
   });
 }
 
+Buffer share(const HostView& element) {
+  Buffer buffer = Buffer::allocate(element.shape, cpu_device()->default_mem_region());
+  Slot& slot = slot_of(buffer);
+  slot.box = *element.as<Box*>();
+  if (slot.box != nullptr) slot.owner = slot.box->shared_from_this();
+  return buffer;
+}
+
 void assign(const Buffer& from, const Buffer& to, bool updated) {
   const DType dtype = from.shape().dtype();
   static_cast<void>(object_of(from, dtype));  // waits, and throws where there is none

@@ -42,6 +42,8 @@ MemChunk new_slot(DType dtype, MemRegion& region);
 /// Makes buffers own the objects that a run left there, which were theirs, in whatever order, or are
 /// kept alive otherwise. Buffers of other types are left alone.
 void own(std::span<const Buffer> first, std::span<const Buffer> second = {}) noexcept;
+/// A buffer that shares the object of an element, such as one that a step of a run has written.
+Buffer share(const HostView& element);
 /// Makes `to` hold the object of `from`; of a linear class, that `updated` says a run will change, a
 /// copy of it. Errc::unsupported where it cannot be copied.
 void assign(const Buffer& from, const Buffer& to, bool updated);

@@ -1,4 +1,5 @@
 // A stage while somebody watches: callbacks, log, dumps, times, trace.
+#include "array/object_slot.hpp"
 #include "session/parts.hpp"
 #include "session/run.hpp"
 
@@ -6,6 +7,7 @@
 #include <tenon/error.hpp>
 #include <tenon/layout.hpp>
 #include <tenon/log.hpp>
+#include <tenon/object.hpp>
 #include <tenon/stepwise.hpp>
 
 #include <algorithm>
@@ -99,6 +101,11 @@ Buffer Session::Run::buffer_of(const Operand& operand, std::size_t memory) const
   } else {
     spot = spaces_[memory][key_of(operand.place)];
   }
+  if (is_object(operand.shape.dtype())) {
+    const MemPtr element = spot.begin();
+    if (element.is_null()) return Buffer::allocate(operand.shape, *plan_.memories[0]);
+    return objects::share(HostView((element + offset).cptr(), operand.shape));
+  }
   if (operand.shape.elements() == 0) return Buffer::allocate(operand.shape, *plan_.memories[0]);
   if (operand.is_contiguous()) {
     return Buffer(operand.shape, *spot.chunk, static_cast<std::uint64_t>(spot.offset + offset));
@@ -137,6 +144,9 @@ std::vector<Buffer> Session::Run::outputs_of(const Stage& stage) const {
 Buffer Session::Run::output_of(std::size_t index) {
   const Stage& stage = *bound_->stages[index].stage;
   const Buffer made = outputs_of(stage).front();
+  if (const DType dtype = made.shape().dtype(); is_object(dtype)) {
+    return is_linear_object(dtype) && object_class(dtype).copy ? copied_object(made) : made;
+  }
   // A copy: the next step may overwrite what this one made.
   Buffer copy = Buffer::allocate(made.shape(), made.region());
   if (made.shape().bytes() > 0) {
@@ -181,6 +191,10 @@ void Session::Run::dump(const BoundStage& bound) const {
       fs::path(options.dump_folder) /
       fmt::format("{}.{}", file_name(stage.steps.front().value), format.empty() ? "raw" : format);
   Buffer value = outputs_of(stage).front();
+  if (const DType dtype = value.shape().dtype(); is_object(dtype)) {
+    if (!object_class(dtype).save) return;
+    value = save_object(value).to_device(cpu_device());
+  }
   const bool is_as_shown = format.empty() || format.starts_with("SF");
   if (!is_as_shown) {
     if (const auto form = stored_form_of(bound)) value = as_stored(value, *form);

@@ -276,6 +276,43 @@ void check_session(Session& session, const Tuple& inputs, const Tuple& want) {
   check_equal(kept, inputs);
 }
 
+/// Runs that are watched, and one op at a time: the same, and what is shown are objects.
+void check_watched(const Program& program, const Tuple& inputs, const Tuple& want,
+                   const TempFolder& folder) {
+  Session session(program, {.backends = backends("cpu", 2)});
+  session.bind(weights(true));
+  session.set_merge(false);
+  session.set_dump_outputs((folder / "dump").string());
+  std::size_t logs = 0;
+  session.set_post_callback([&](const StepEvent& step) {
+    for (const auto& shown : {step.inputs, step.outputs}) {
+      for (const Buffer& buffer : shown) {
+        if (buffer.shape().dtype() != object_type<Log>()) continue;
+        ++logs;
+        CHECK(object_of<Log>(buffer)->entries.size() >= 2);  // as the inputs have
+      }
+    }
+  });
+  check_session(session, inputs, want);
+  // Up to the last log that is changed: a copy of it, since later ops may change it again.
+  const Program written_out = unroll(program);
+  const auto& body = written_out.main().body;
+  const auto last = std::ranges::find_if(body.rbegin(), body.rend(), [](const Instruction& each) {
+    return each.kind == Instruction::Kind::op && each.op.def()->name == "log_append";
+  });
+  CHECK((logs > 0) == std::ranges::any_of(body, [](const Instruction& each) {
+          return each.kind == Instruction::Kind::op && each.op.def()->name.starts_with("log_");
+        }));
+  if (last == body.rend()) return;
+  Session stepped(program, {.backends = backends("cpu", 2)});
+  stepped.bind(weights(true));
+  const std::vector<Buffer> kept = buffers_of(inputs);
+  const Buffer made = stepped.step_to(written_out.main().values[last->result].name, kept);
+  CHECK(object_of<Log>(made)->entries.size() > 2);
+  check_equal(kept, inputs);
+  check_equal(stepped.forward(kept), want);
+}
+
 TEST_CASE("objects: random programs change copies as they change the objects", "[random]") {
   register_test_classes();
   const std::uint64_t first = fuzz_seed(20261127);
@@ -291,6 +328,7 @@ TEST_CASE("objects: random programs change copies as they change the objects", "
     const Tuple inputs = inputs_of(program, engine);
     const Tuple want = Interpreter(program).call(program.main(), inputs);
     verify(program);
+    if (round % 4 == 0) check_watched(program, inputs, want, folder);
     for (const bool optimized : {false, true}) {
       Program chosen = program;
       if (optimized) optimize(chosen);

@@ -7,10 +7,10 @@
 #include <tenon/host_view.hpp>
 
 #include <atomic>
-#include <concepts>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>

@@ -120,8 +120,9 @@ constexpr auto attribute_fields(std::index_sequence<I...>) noexcept {
       }}...};
 }
 
-/// Throws Errc::unsupported_dtype when an op without OpTraits::takes_objects is given one, or makes
-/// one, and Errc::bad_shape for an array of objects.
+/// Throws Errc::unsupported_dtype when an op without OpTraits::takes_objects is given an object, when
+/// one makes an object that it does not update, or updates one of a class that is not linear;
+/// Errc::bad_shape for an array of objects.
 void check_objects(std::string_view op, const OpTraits& traits, std::span<const Shape> inputs,
                    const Shape* output);
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <ostream>
@@ -46,7 +47,8 @@ std::string element_text(const HostView& view, Index index) {
     std::memcpy(&value, view.at(index), sizeof value);
     return fmt::format("{:.6g}{:+.6g}j", value.real, value.imag);
   }
-  return fmt::format("{:.6g}", element_at(view, index));
+  const double value = element_at(view, index);
+  return std::isnan(value) ? "nan" : fmt::format("{:.6g}", value);  // whatever its sign
 }
 
 class Printer {

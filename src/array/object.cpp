@@ -11,7 +11,7 @@
 #include <array>
 #include <cstring>
 #include <mutex>
-#include <ranges>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -97,6 +97,12 @@ void check_objects(std::string_view op, const OpTraits& traits, std::span<const 
     }
     if (input.rank() > 0) {
       fail(Errc::bad_shape, op, fmt::format("{} is an array of objects", to_string(input)));
+    }
+    const bool is_updated = std::cmp_equal(&input - inputs.data(), traits.updates_input);
+    if (is_updated && !is_linear_object(input.dtype())) {
+      fail(
+          Errc::unsupported_dtype, op,
+          fmt::format("updates a {}, whose objects are shared and never change", to_string(input)));
     }
   }
   if (output == nullptr) return;

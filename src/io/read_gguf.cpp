@@ -67,6 +67,13 @@ class GgufParser {
     if (found == "FUGG" || found == "FGUU" || found == "UGFG") {
       message += ": the bytes are swapped";
     }
+    if (found == "PK\x03\x04") {
+      message += ": a ZIP archive; `tenon import` reads those of torch.export";
+    }
+    // A protobuf whose first field is a version and whose next one is a name.
+    if (found[0] == '\x08' && found[1] > 0 && found[1] < 0x20 && found[2] == '\x12') {
+      message += ": `tenon import` reads ONNX models";
+    }
     for (const std::string_view legacy : {"ggml", "ggmf", "ggjt", "ggla"}) {
       if (found == legacy || reversed == legacy) {
         message = fmt::format(

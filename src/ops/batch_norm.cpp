@@ -5,6 +5,7 @@
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/batch_norm.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/cast.hpp>
 #include <tenon/ops/unary.hpp>
 
 #include <array>
@@ -92,6 +93,15 @@ BatchNormTraining batch_norm_training(const Tensor& x, const Tensor& weight, con
   if (x.rank(where) < 2) {
     fail_at(where, Errc::shape_mismatch, name,
             fmt::format("x needs rank 2 or more, got {}", to_string(x.shape())));
+  }
+  const DType dtype = x.dtype();
+  const auto has_type = [&](const Tensor& y) { return y.is_empty() || y.dtype() == dtype; };
+  if ((dtype == f16 || dtype == bf16) && has_type(weight) && has_type(bias)) {
+    const auto wide = [&](const Tensor& y) { return y.is_empty() ? y : cast(y, f32, where); };
+    const BatchNormTraining made =
+        batch_norm_training(wide(x), wide(weight), wide(bias), eps, where);
+    return {cast(made.y, dtype, where), cast(made.mean, dtype, where),
+            cast(made.variance, dtype, where)};
   }
   std::vector<AxisRef> axes{0};
   for (int i = 2; i < x.rank(); ++i) axes.emplace_back(i);

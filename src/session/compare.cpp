@@ -142,6 +142,7 @@ RecordedValues record_activations(Session session, std::span<const Buffer> input
   RecordedValues recorded;
   run_watched(session, inputs,
               [&](const std::string& value, std::string_view, const Buffer& array) {
+                if (is_object(array.shape().dtype())) return;
                 if (names.empty()) {
                   recorded.emplace(value, array.to_host().contiguous());
                   return;

@@ -88,6 +88,8 @@ TEST_CASE("HostBuffer: no array") {
   const HostBuffer none;
   CHECK(none.is_empty());
   CHECK(to_string(none) == "(no array)");
+  const float nan = std::bit_cast<float>(0xFFC00000u);  // of either sign
+  CHECK(to_string(HostBuffer::of<float>(Shape({2}, f32), {nan, -nan})) == "[nan, nan] f32[2]");
   expect_error(Errc::call_order, [&] { none.at({}); });
   expect_error(Errc::call_order, [&] { none.values<float>(); });
   expect_error(Errc::call_order, [&] { none.contiguous(); });

@@ -66,6 +66,11 @@ TEST_CASE("G02: magics of other formats") {
     maker.magic = magic;
     CHECK(contains(refused_gguf(Errc::bad_magic, maker.bytes()), "expected 'GGUF'"));
   }
+  for (const auto& [magic, hint] : {std::pair("PK\x03\x04", "those of torch.export"),
+                                    {"\x08\x07\x12\x07", "`tenon import` reads ONNX models"}}) {
+    maker.magic = magic;
+    CHECK(contains(refused_gguf(Errc::bad_magic, maker.bytes()), hint));
+  }
   for (const char* legacy : {"ggjt", "tjgg", "ggml", "lmgg", "ggmf", "fmgg", "ggla"}) {
     maker.magic = legacy;
     const std::string words = refused_gguf(Errc::bad_magic, maker.bytes());

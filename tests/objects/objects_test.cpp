@@ -155,6 +155,10 @@ TEST_CASE("objects: other ops refuse them") {
   expect_error(Errc::unsupported_dtype, [&] { cast(x, object_type<Log>()); });
   expect_error(Errc::unsupported_dtype, [&] { record(LogOfNumber{}, {x}, here()); });
   expect_error(Errc::unsupported_dtype, [&] { record(LogOfNumber{}, {log}, here()); });
+  const Tensor table = graph.input("table", object_shape<Table>());
+  CHECK(
+      contains(expect_error(Errc::unsupported_dtype, [&] { record(HandleUse{}, {table}, here()); }),
+               "whose objects are shared"));
   const Tensor logs = graph.input("logs", Shape({2}, object_type<Log>()));
   expect_error(Errc::bad_shape, [&] { record(LogDigest{}, {logs}, here()); });
   expect_error(Errc::bad_type, [&] { record(LogDigest{}, {x}, here()); });

@@ -3,6 +3,7 @@
 #include "io/temp_folder.hpp"
 #include "objects/log_class.hpp"
 #include "support/random_program.hpp"
+#include "support/remote_backend.hpp"
 
 #include <tenon/optimize.hpp>
 #include <tenon/program.hpp>
@@ -313,6 +314,30 @@ void check_watched(const Program& program, const Tuple& inputs, const Tuple& wan
   check_equal(stepped.forward(kept), want);
 }
 
+/// Beside a device that the CPU cannot address, which takes what is no object, and moves what is one.
+void check_device(const Program& program, const Tuple& inputs, const Tuple& want) {
+  const auto fake = std::make_shared<FakeDevice>();
+  const auto remote =
+      std::make_shared<RemoteBackend>(fake, [](const Step& step) -> std::optional<std::string> {
+        if (step.kind != Step::Kind::op || !step.op.def()->traits.takes_objects)
+          return std::nullopt;
+        return "objects";
+      });
+  for (const bool results_on_device : {false, true}) {
+    INFO("on a device, results there: " << results_on_device);
+    Session session(program, {.backends = {remote, backends("reference")[0]},
+                              .results_on_device = results_on_device});
+    session.bind(weights(true));
+    const std::vector<Buffer> kept = buffers_of(inputs);
+    for (int run = 0; run < 2; ++run) {
+      std::vector<Buffer> results = session.forward(kept);
+      for (Buffer& result : results) result = result.to(cpu_device()->default_mem_region());
+      check_equal(results, want);
+    }
+    check_equal(kept, inputs);
+  }
+}
+
 TEST_CASE("objects: random programs change copies as they change the objects", "[random]") {
   register_test_classes();
   const std::uint64_t first = fuzz_seed(20261127);
@@ -329,6 +354,7 @@ TEST_CASE("objects: random programs change copies as they change the objects", "
     const Tuple want = Interpreter(program).call(program.main(), inputs);
     verify(program);
     if (round % 4 == 0) check_watched(program, inputs, want, folder);
+    if (round % 4 == 1) check_device(program, inputs, want);
     for (const bool optimized : {false, true}) {
       Program chosen = program;
       if (optimized) optimize(chosen);

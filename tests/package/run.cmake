@@ -20,12 +20,12 @@ function(run)
   endif()
 endfunction()
 
-# Configures a project in work/STEP/<its name> and builds it.
+# Configures a project in work/STEP/<its name> and builds it, without the optimiser: what it finds counts, not its speed.
 function(build_project name folder)
   file(REMOVE_RECURSE ${WORK}/${STEP}/${name})
   run(${CMAKE_COMMAND} -S ${folder} -B ${WORK}/${STEP}/${name} -G ${GENERATOR}
       -D CMAKE_BUILD_TYPE=${BUILD_TYPE} -D CMAKE_CXX_COMPILER=${COMPILER}
-      -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${ARGN})
+      -D CMAKE_CXX_FLAGS_RELEASE=-O0 -D CMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} ${ARGN})
   run(${CMAKE_COMMAND} --build ${WORK}/${STEP}/${name} --target ${name})
 endfunction()
 
@@ -139,7 +139,7 @@ elseif(STEP STREQUAL "wheel")
   set(ENV{CMAKE_CXX_COMPILER_LAUNCHER} ${LAUNCHER})
   run(${PYTHON} -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation
       --wheel-dir ${WORK}/wheel -C build-dir=${WORK}/wheel/build
-      -C cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O0 ${SOURCE})  # what it holds counts here, not its speed
+      -C cmake.define.CMAKE_CXX_FLAGS_RELEASE=-O0 -C cmake.define.TENON_UNITY=ON ${SOURCE})  # what it holds counts
   file(GLOB wheel ${WORK}/wheel/tenon-*.whl)
   run(${PYTHON} -m venv ${WORK}/wheel/venv)
   set(python ${WORK}/wheel/venv/bin/python)

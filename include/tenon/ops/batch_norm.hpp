@@ -43,7 +43,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance,
 
 /// The same with the statistics of x itself, over all axes but the channels', composed of other
 /// ops; a bias may come without a weight. `variance` is without Bessel's correction, as y uses it;
-/// PyTorch's running variance takes variance * n / (n - 1), with n elements per channel.
+/// PyTorch's running variance takes variance * n / (n - 1), with n elements per channel. f16 and bf16
+/// are widened to f32, and results rounded once.
 struct BatchNormTraining {
   Tensor y;
   Tensor mean;      ///< [C]

@@ -80,6 +80,7 @@ class Objects(unittest.TestCase):
         self.refused("BadType", LOOP.replace("b: Ledger, i", "b: Nothing, i"))
         self.refused("Syntax", LOOP.replace("b: Ledger, i", "b: Ledger[2], i"))
         self.refused("UnsupportedDType", LOOP.replace("balance(a)", "neg(a)"), "takes no Ledger")
+        self.refused("UnsupportedDType", LOOP.replace("x = balance(a)", "x = replaced(r)"), "never change")
         program = parse(LOOP)
         for code, inputs, weights in (("ShapeMismatch", [Rates(), Ledger()], {"rates": Rates(1)}),
                                       ("BadType", [3, Ledger()], {"rates": Rates(1)}),

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 from ..errors import Error, Unsupported
 from ..schema import OPS
-from ..tensors import INT64_MAX, is_block, is_floating, is_integer, is_object, is_stored
+from ..tensors import INT64_MAX, is_block, is_floating, is_integer, is_linear_object, is_object, is_stored
 
 RULES = {}
 
@@ -17,11 +17,13 @@ def infer(op, types, attributes=None):
     for type_ in types:
         if is_object(type_.dtype) and not OPS[op].takes_objects:
             raise Error("UnsupportedDType", f"{op}: takes no {type_}")
+    updated = OPS[op].updates_input
+    if 0 <= updated < len(types) and is_object(types[updated].dtype) and not is_linear_object(types[updated].dtype):
+        raise Error("UnsupportedDType", f"{op}: updates a {types[updated]}, whose objects are shared and never change")
     if op not in RULES:
         raise Unsupported(f"the type of what {op} makes is not known here")
     try:
         made = RULES[op](op, list(types), SimpleNamespace(**values))
-        updated = OPS[op].updates_input
         if is_object(made.dtype) and (updated < 0 or types[updated] != made):
             raise Error("UnsupportedDType", f"makes a {made}: only an op that updates one returns it")
         return made

@@ -36,14 +36,14 @@ struct Registry {
 };
 
 Registry& registry() {
-  static Registry& one = immortal<Registry>();
-  return one;
+  return process_wide([] { return Registry(); });
 }
 
 const Registered* find(DType dtype) noexcept {
-  const Registry& all = registry();
   const int index = static_cast<int>(dtype) - first_number;
-  if (index < 0 || index >= all.count.load(std::memory_order_acquire)) return nullptr;
+  if (index < 0) return nullptr;  // most types are none
+  const Registry& all = registry();
+  if (index >= all.count.load(std::memory_order_acquire)) return nullptr;
   return all.classes[static_cast<std::size_t>(index)];
 }
 

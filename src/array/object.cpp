@@ -28,23 +28,24 @@ struct Registered {
   DTypeFacts facts;
 };
 
-/// Entries are written once, and the number of them afterwards: readers take no lock.
+/// Entries are written once, and the number of them afterwards: readers take no lock, and need no
+/// memory.
 struct Registry {
-  ForkLockedMutex mutex;
   std::atomic<int> count{0};
   std::array<const Registered*, max_classes> classes{};
 };
+constinit Registry registry;
 
-Registry& registry() {
-  return process_wide([] { return Registry(); });
+/// Of those who register.
+ForkLockedMutex& registry_mutex() {
+  return process_wide([] { return ForkLockedMutex(); });
 }
 
 const Registered* find(DType dtype) noexcept {
   const int index = static_cast<int>(dtype) - first_number;
   if (index < 0) return nullptr;  // most types are none
-  const Registry& all = registry();
-  if (index >= all.count.load(std::memory_order_acquire)) return nullptr;
-  return all.classes[static_cast<std::size_t>(index)];
+  if (index >= registry.count.load(std::memory_order_acquire)) return nullptr;
+  return registry.classes[static_cast<std::size_t>(index)];
 }
 
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
@@ -124,20 +125,19 @@ DType register_object_class(ObjectClass object_class) {
 DType detail::register_class(ObjectClass object_class, std::atomic<int>& number) {
   check_name(object_class.name);
   auto made = std::make_unique<const Registered>(std::move(object_class));
-  Registry& all = registry();
   const std::string& name = made->object_class.name;
-  const std::scoped_lock lock(all.mutex);
-  const int count = all.count.load(std::memory_order_relaxed);
+  const std::scoped_lock lock(registry_mutex());
+  const int count = registry.count.load(std::memory_order_relaxed);
   for (int i = 0; i < count; ++i) {
-    if (all.classes[static_cast<std::size_t>(i)]->object_class.name != name) continue;
+    if (registry.classes[static_cast<std::size_t>(i)]->object_class.name != name) continue;
     if (number.load() == first_number + i) return static_cast<DType>(number.load());
     throw Error(Errc::duplicate_name, name, "is the name of another class");
   }
   if (count == max_classes) {
     throw Error(Errc::limit_exceeded, name, fmt::format("more than {} classes", max_classes));
   }
-  all.classes[static_cast<std::size_t>(count)] = made.release();
-  all.count.store(count + 1, std::memory_order_release);
+  registry.classes[static_cast<std::size_t>(count)] = made.release();
+  registry.count.store(count + 1, std::memory_order_release);
   number.store(first_number + count);
   return static_cast<DType>(first_number + count);
 }
@@ -151,10 +151,9 @@ const ObjectClass& object_class(DType dtype) {
 }
 
 std::optional<DType> find_object_type(std::string_view name) noexcept {
-  const Registry& all = registry();
-  const int count = all.count.load(std::memory_order_acquire);
+  const int count = registry.count.load(std::memory_order_acquire);
   for (int i = 0; i < count; ++i) {
-    if (all.classes[static_cast<std::size_t>(i)]->object_class.name == name) {
+    if (registry.classes[static_cast<std::size_t>(i)]->object_class.name == name) {
       return static_cast<DType>(first_number + i);
     }
   }
@@ -168,7 +167,7 @@ DType object_type(std::string_view name) {
 
 std::vector<DType> object_types() {
   std::vector<DType> types;
-  const int count = registry().count.load(std::memory_order_acquire);
+  const int count = registry.count.load(std::memory_order_acquire);
   for (int i = 0; i < count; ++i) types.push_back(static_cast<DType>(first_number + i));
   return types;
 }
@@ -186,7 +185,7 @@ Buffer object_buffer(DType dtype, std::shared_ptr<void> object) {
   Buffer buffer =
       Buffer::allocate(Shape(std::span<const Axis>(), dtype), cpu_device()->default_mem_region());
   objects::Slot& slot = slot_of(buffer);
-  slot.owner = std::make_shared<objects::Box>(dtype, std::move(object));
+  slot.owner = std::make_shared<objects::Box>(std::move(object));
   slot.box = slot.owner.get();
   return buffer;
 }

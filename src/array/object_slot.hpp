@@ -8,6 +8,7 @@
 
 #include <memory>
 #include <span>
+#include <utility>
 
 namespace tenon::objects {
 
@@ -15,11 +16,10 @@ namespace tenon::objects {
 /// program that loads this one.
 const DTypeFacts& facts_of(DType dtype) noexcept;
 
-/// An object with its class. Steps of a run hand its address on; the run's inputs and constants keep
+/// An object. Steps of a run hand its address on; the run's inputs and constants keep
 /// it alive meanwhile.
 struct Box : std::enable_shared_from_this<Box> {
-  Box(DType type, std::shared_ptr<void> value) : dtype(type), object(std::move(value)) {}
-  DType dtype;
+  explicit Box(std::shared_ptr<void> value) : object(std::move(value)) {}
   std::shared_ptr<void> object;
 };
 

@@ -160,7 +160,8 @@ TEST_CASE("nn: attention to others, by the names of Hugging Face") {
     }
     const std::vector<float> got = values(run(device(x), device(encoded), device(mask)));
     REQUIRE(got.size() == want.size());
-    for (std::size_t i = 0; i < want.size(); ++i) CHECK(got[i] == Approx(want[i]).epsilon(1e-4).margin(1e-3));
+    for (std::size_t i = 0; i < want.size(); ++i)
+      CHECK(got[i] == Approx(want[i]).epsilon(1e-4).margin(1e-3));
   }
 }
 

@@ -1,8 +1,10 @@
 // A03: memory runs out at every allocation of what a session does beside forward().
 #include "core/layered_model.hpp"
+#include "objects/log_class.hpp"
 #include "support/failing_memory.hpp"
 
 #include <tenon/exe.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/program_view.hpp>
 #include <tenon/weights_view.hpp>
@@ -79,6 +81,52 @@ struct Dense {
 };
 
 }  // namespace
+
+TEST_CASE("A03: memory runs out while a run has objects") {
+  register_test_classes();
+  const Program program =
+      parse(program_text("def each(a: Log, b: Log, i: i64, s: Scope):\n"
+                         "    c = log_append(a, i)\n"
+                         "    return b, c\n\n"
+                         "def forward(a: Log, b: Log, x: i64):\n"
+                         "    t: Table = const(\"table\")\n"
+                         "    y = table_at(t, x)\n"
+                         "    a1 = log_append(a, y)\n"
+                         "    c0 = pack(a1, b)\n"
+                         "    s0 = scope(\"s\")\n"
+                         "    c1 = repeat(each, 3, c0, s0)\n"
+                         "    a2 = item(c1, 0)\n"
+                         "    b2 = item(c1, 1)\n"
+                         "    return a2, b2\n"));
+  const SessionOptions options{.backends = testing::backends("cpu")};
+  const HostBuffer table = save_object(object_buffer(Table{{5, 6, 7}}));
+  const std::vector<Buffer> kept{object_buffer(testing::Log{{1}}), object_buffer(testing::Log{{2}}),
+                                 device(HostBuffer::of<std::int64_t>(number_shape(), {1}))};
+  const auto run = [&] {
+    Session session(own_copy(program), own_copy(options));
+    session.bind(with_memory_errors("the test", [&] {  // its own allocations
+      std::map<std::string, Buffer> weights;
+      weights.emplace("table", table.to_device(cpu_device()));
+      return std::make_shared<const WeightSet>(std::move(weights));
+    }));
+    std::vector<Buffer> state = session.forward(kept);  // copies, which the next run is to change
+    with_memory_errors("the test", [&] { state.push_back(kept[2]); });
+    return session.forward(std::move(state));
+  };
+  const auto entries = [&] {
+    const std::vector<Buffer> results = run();
+    return std::vector{object_of<testing::Log>(results[0])->entries,
+                       object_of<testing::Log>(results[1])->entries};
+  };
+  const auto want = entries();
+  fail_allocations(
+      samples, [&] { static_cast<void>(run()); },
+      [&] {
+        CHECK(object_of<testing::Log>(kept[0])->entries == std::vector<std::int64_t>{1});
+        CHECK(object_of<testing::Log>(kept[1])->entries == std::vector<std::int64_t>{2});
+        CHECK(entries() == want);
+      });
+}
 
 TEST_CASE("A03: memory runs out while a model is compiled, bound and called") {
   const std::vector<std::pair<std::string, Shape>> list{{"w", Shape({3, 4}, f32)}};

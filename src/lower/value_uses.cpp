@@ -18,15 +18,21 @@ class Tracer {
         loop(step.body);
         continue;
       }
+      // An op that updates an input writes some of its memory and leaves the rest of the value there.
+      const int updated = step.kind == Step::Kind::op ? step.op.def()->traits.updates_input : -1;
       for (std::size_t input = 0; input < step.inputs.size(); ++input) {
-        read(step.inputs[input], {i, input});
+        if (static_cast<int>(input) == updated) {
+          expose(step.inputs[input]);
+        } else {
+          read(step.inputs[input], {i, input});
+        }
       }
       overwrite(step.output);
       // The values in the memory of inputs and outputs at the end are among the leaves.
       const Place& place = step.output.place;
       WrittenValue& value = values_[i];
       value.is_only_in_uses = is_memory(step.output) && place.byte_step == LoopSteps{};
-      value.is_private = value.is_only_in_uses &&
+      value.is_private = value.is_only_in_uses && updated < 0 &&
                          (place.kind == Place::Kind::slab || place.kind == Place::Kind::output);
       const Access access = access_of(step.output);
       live_.push_back({i, true, access, {access.bytes}});

@@ -1,20 +1,10 @@
+#include "graph/backward_pass.hpp"
 #include "graph/grad_impl.hpp"
 #include "graph/graph_impl.hpp"
 #include "graph/inline_repeats.hpp"
-#include "ops/support.hpp"
 
 #include <tenon/grad.hpp>
-#include <tenon/ops/after.hpp>
-#include <tenon/ops/binary.hpp>
-#include <tenon/ops/broadcast_to.hpp>
 #include <tenon/ops/fill.hpp>
-
-#include <algorithm>
-#include <iterator>
-#include <map>
-#include <unordered_map>
-#include <unordered_set>
-#include <utility>
 
 #include <fmt/format.h>
 
@@ -33,166 +23,6 @@ std::string described(const Tensor& tensor, std::size_t number) {
                      to_string(tensor.shape()));
 }
 
-/// The same dtype and rank, and sizes that may be equal.
-bool agrees(const Shape& a, const Shape& b) {
-  return a.dtype() == b.dtype() && std::ranges::equal(a.dims(), b.dims(), sizes_agree);
-}
-
-/// A tensor's value without axis tags: ops' gradients count axes.
-Tensor plain(const Graph::Impl& graph, const Node* node) {
-  const Tensor tensor = graph.handle(node);
-  return node->shape.has_tags() ? tensor.with_tags({}) : tensor;
-}
-
-/// The backward pass over one function of a graph.
-class BackwardPass {
- public:
-  BackwardPass(Graph::Impl& graph, const std::source_location& where, const PlaceOf& place_of)
-      : graph_(graph), where_(where), place_of_(place_of) {}
-
-  /// The nodes that lie between the parameters and the outputs, in recording order.
-  void find_path(std::span<Node* const> outputs, std::span<Node* const> parameters) {
-    std::unordered_set<const Node*> needed(outputs.begin(), outputs.end());
-    std::vector<const Node*> nodes;
-    for (const Node* node = graph_.current->first; node != nullptr; node = node->next) {
-      nodes.push_back(node);
-      if (node->region != 0 && node->kind == Node::Kind::op) regions_[node->region].push_back(node);
-    }
-    for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-      if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
-    }
-    depends_.insert(parameters.begin(), parameters.end());
-    for (const Node* node : nodes) {
-      const bool depends = std::ranges::any_of(
-          node->inputs, [&](const Node* input) { return depends_.contains(input); });
-      if (!depends || !needed.contains(node)) continue;
-      depends_.insert(node);
-      path_.push_back(node);
-    }
-  }
-
-  void add(const Node* node, const Tensor& gradient) {
-    const auto [entry, fresh] = gradients_.try_emplace(node, gradient);
-    if (!fresh) entry->second = tenon::add(entry->second, gradient, where_);
-  }
-
-  void run() {
-    for (auto node = path_.rbegin(); node != path_.rend(); ++node) {
-      const auto known = gradients_.find(*node);
-      if (known != gradients_.end()) differentiate(**node, known->second);
-    }
-  }
-
-  /// The gradient that has reached a node; empty where none has.
-  Tensor of(const Node* node) const {
-    const auto known = gradients_.find(node);
-    return known == gradients_.end() ? Tensor() : known->second;
-  }
-
- private:
-  void differentiate(const Node& node, const Tensor& upstream) {
-    const Attribution attribution(graph_, node.where);
-    const std::string place = fmt::format("{}: {}", place_of_(node), node.op->name);
-    if (node.op->gradient == nullptr) {
-      throw Error(Errc::unsupported, place,
-                  "the op has no gradient, and the loss depends on a parameter through it; "
-                  "stop_gradient(x) ends the dependence");
-    }
-    if (node.region != 0) compute_again(node.region, upstream);
-    std::vector<Tensor> inputs;
-    for (Node* input : node.inputs) {
-      inputs.push_back(plain(graph_, kept(input, node.region, upstream)));
-    }
-    const Tensor output = plain(graph_, kept(&node, node.region, upstream));
-    const std::vector<Tensor> gradients = gradients_of(node, {inputs, output, upstream}, place);
-    if (gradients.size() != inputs.size()) {
-      throw Error(Errc::shape_mismatch, place,
-                  fmt::format("its gradient gave {} tensors for {} operands", gradients.size(),
-                              inputs.size()));
-    }
-    for (std::size_t i = 0; i < gradients.size(); ++i) {
-      if (gradients[i].is_empty() || !depends_.contains(node.inputs[i])) continue;
-      const Shape& want = inputs[i].shape();
-      const Shape& got = gradients[i].shape();
-      if (!agrees(got, want)) {
-        throw Error(Errc::shape_mismatch, place,
-                    fmt::format("its gradient gave {} for operand {}, which is {}", to_string(got),
-                                i, to_string(want)));
-      }
-      const Tensor gradient = got.has_tags() ? gradients[i].with_tags({}) : gradients[i];
-      // Sizes that turn out to differ, as an operand's 1 that has been broadcast, are refused then.
-      const bool is_open = !(gradient.shape() == want.without_tags());
-      add(node.inputs[i], is_open ? broadcast_like(gradient, inputs[i]) : gradient);
-    }
-  }
-
-  /// What the op's gradient records. Where sizes are not known, an error in it means that it needs
-  /// one of them.
-  static std::vector<Tensor> gradients_of(const Node& node, const Backward& at,
-                                          const std::string& place) {
-    try {
-      return node.op->gradient(node.attributes, at);
-    } catch (const Error& error) {
-      const bool is_open =
-          !at.output.shape().is_static() || std::ranges::any_of(at.inputs, [](const Tensor& input) {
-            return !input.shape().is_static();
-          });
-      const ErrorClass kind = error_class(error.code());
-      if (!is_open || kind == ErrorClass::machine || kind == ErrorClass::internal) throw;
-      throw Error(Errc::unsupported, place,
-                  fmt::format("its gradient needs sizes that are not known: {}", error.message()));
-    }
-  }
-
-  /// Copies the ops of a checkpointed region behind `event`. What nobody uses is not in a program.
-  void compute_again(std::uint64_t region, const Tensor& event) {
-    const auto found = regions_.find(region);
-    if (found == regions_.end()) return;
-    const std::vector<const Node*> nodes = std::move(found->second);
-    regions_.erase(found);
-    for (const Node* node : nodes) {
-      const Attribution attribution(graph_, node->where);
-      if (node->op->traits.updates_input >= 0) {
-        throw Error(Errc::unsupported, fmt::format("{}: {}", place_of_(*node), node->op->name),
-                    "a gradient through a checkpointed body that updates a value");
-      }
-      std::vector<Node*> inputs;
-      for (Node* input : node->inputs) {
-        inputs.push_back(const_cast<Node*>(kept(input, region, event)));
-      }
-      Node copy = *node;
-      copy.region = 0;
-      copy.inputs = graph_.arena.copy(std::span<Node* const>(inputs));
-      copy.next = nullptr;
-      again_[node] = graph_.append(copy);
-    }
-  }
-
-  /// What stands for a value in the backward pass of a region: its copy; of what comes from
-  /// outside, a value behind `event`. Constants, which are there anyway, stand for themselves.
-  const Node* kept(const Node* node, std::uint64_t region, const Tensor& event) {
-    if (region == 0 || node->kind == Node::Kind::constant) return node;
-    if (const auto copy = again_.find(node); copy != again_.end() && node->region == region) {
-      return copy->second;
-    }
-    const Node*& outer = outer_[{region, node}];
-    if (outer == nullptr) {
-      outer = &GraphAccess::node(after(graph_.handle(node), event, node->where));
-    }
-    return outer;
-  }
-
-  Graph::Impl& graph_;
-  const std::source_location& where_;
-  const PlaceOf& place_of_;
-  std::unordered_map<std::uint64_t, std::vector<const Node*>> regions_;  ///< not computed again yet
-  std::unordered_map<const Node*, const Node*> again_;
-  std::map<std::pair<std::uint64_t, const Node*>, const Node*> outer_;
-  std::unordered_set<const Node*> depends_;  ///< on a parameter
-  std::vector<const Node*> path_;
-  std::unordered_map<const Node*, Tensor> gradients_;
-};
-
 }  // namespace
 
 std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
@@ -209,12 +39,16 @@ std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const
     }
     return graph.import(tensor, "grad");
   };
-  std::vector<Node*> ends, starts;
+  std::vector<const Node*> ends, starts;
   for (const Tensor& output : outputs) ends.push_back(imported(output));
   for (const Tensor& parameter : parameters) starts.push_back(imported(parameter));
   inline_repeats(graph, starts, ends);
 
-  BackwardPass pass(graph, where, place_of);
+  ConstantNames constants;
+  for (const Node* start : starts) {
+    if (start->kind == Node::Kind::constant && !start->scoped) constants.insert(start->name);
+  }
+  BackwardPass pass(graph, *graph.current, where, place_of, std::move(constants), nullptr);
   pass.find_path(ends, starts);
   for (std::size_t i = 0; i < ends.size(); ++i) {
     if (!(upstream[i].shape(where).without_tags() == ends[i]->shape.without_tags())) {

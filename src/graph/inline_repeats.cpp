@@ -1,5 +1,7 @@
 #include "graph/inline_repeats.hpp"
 
+#include "graph/loop_gradient.hpp"
+
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/where.hpp>
@@ -30,6 +32,12 @@ void make_view_of(Graph::Impl& graph, Node& item, Node* source) {
   item.attributes = graph.arena.make(op);
   item.inputs = graph.arena.copy(std::span<Node* const>(&source, 1));
   item.count = 0;
+}
+
+/// Whether gradients pass through the layers of a repeat one after another: each has weights of its
+/// own, or they are to be computed again as part of a checkpointed region.
+bool is_inlined(const Node& repeat, std::uint64_t region) {
+  return region != 0 || has_scoped_constants(*repeat.callee);
 }
 
 class Inliner {
@@ -79,11 +87,11 @@ class Inliner {
                                      ? fmt::format("{}.{}.{}", repeat.name, number, node->name)
                                      : std::string(node->name);
         now[node] = graph_.constant(full, node->shape, node->where);
-      } else if (node->kind == Node::Kind::repeat) {
+      } else if (node->kind == Node::Kind::repeat && is_inlined(*node, region_of(*node))) {
         Node inner = *node;
         inner.region = region_of(*node);
         inner_[node] = layers(inner, replaced(node->inputs, now));
-      } else if (node->kind == Node::Kind::item) {
+      } else if (node->kind == Node::Kind::item && inner_.contains(node->inputs[0])) {
         now[node] = inner_.at(node->inputs[0])[static_cast<std::size_t>(node->count)];
       } else {
         Node copy = *node;
@@ -143,8 +151,9 @@ bool uses_constant(const GraphFunction& function, std::string_view prefix, std::
 }
 
 /// The repeats that the outputs need and that depend on an input, in recording order.
-std::vector<Node*> repeats_between(const GraphFunction& function, std::span<Node* const> inputs,
-                                   std::span<Node* const> outputs) {
+std::vector<Node*> repeats_between(const GraphFunction& function,
+                                   std::span<const Node* const> inputs,
+                                   std::span<const Node* const> outputs) {
   std::vector<Node*> nodes, repeats;
   for (Node* node = function.first; node != nullptr; node = node->next) nodes.push_back(node);
   std::unordered_set<const Node*> needed(outputs.begin(), outputs.end());
@@ -163,7 +172,10 @@ std::vector<Node*> repeats_between(const GraphFunction& function, std::span<Node
     }
     if (!is_between) continue;
     depends.insert(node);
-    if (node->kind == Node::Kind::repeat && needed.contains(node)) repeats.push_back(node);
+    if (node->kind == Node::Kind::repeat && needed.contains(node) &&
+        is_inlined(*node, node->region)) {
+      repeats.push_back(node);
+    }
   }
   return repeats;
 }
@@ -187,8 +199,8 @@ void hoist_constants(GraphFunction& function) {
 
 }  // namespace
 
-void inline_repeats(Graph::Impl& graph, std::span<Node* const> inputs,
-                    std::span<Node* const> outputs) {
+void inline_repeats(Graph::Impl& graph, std::span<const Node* const> inputs,
+                    std::span<const Node* const> outputs) {
   GraphFunction& function = *graph.current;
   const std::vector<Node*> repeats = repeats_between(function, inputs, outputs);
   if (repeats.empty()) return;

@@ -1,5 +1,5 @@
 // What cond and scan begin with: zeros in the sizes of results, which may be symbolic.
-#include "graph/graph_impl.hpp"
+#include "graph/zeros.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
@@ -9,6 +9,7 @@
 #include <tenon/ops/where.hpp>
 #include <tenon/repeat.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -22,38 +23,47 @@ struct SizedAxis {
   int axis;
 };
 
-/// An input or constant of the current function that has this symbol.
-std::optional<SizedAxis> find_symbol(const Graph::Impl& graph, std::int64_t size) {
+/// An axis of an input or constant of a function.
+struct NodeAxis {
+  const Node* node;
+  int axis;
+};
+
+/// One that has this symbol.
+std::optional<NodeAxis> find_symbol(const GraphFunction& function, std::int64_t size) {
   if (!is_symbol(size)) return std::nullopt;
-  for (const Node* node = graph.current->first; node != nullptr; node = node->next) {
+  for (const Node* node = function.first; node != nullptr; node = node->next) {
     if (node->kind != Node::Kind::input && node->kind != Node::Kind::constant) continue;
     for (int axis = 0; axis < node->shape.rank(); ++axis) {
-      if (node->shape[axis] == size) return SizedAxis{graph.handle(node), axis};
+      if (node->shape[axis] == size) return NodeAxis{node, axis};
     }
   }
   return std::nullopt;
 }
 
-}  // namespace
-
-Tensor zeros_of_type(const Tensor& x, std::optional<std::int64_t> count,
-                     const std::source_location& where) {
-  const Shape& shape = x.shape(where);
-  if (shape.is_static() && !count) return full_like(x, 0, where);
+/// `x`: a value with the sizes, from which those are read that no symbol stands for; else null.
+Tensor zeros(const Tensor& beside, const Shape& shape, std::optional<std::int64_t> count,
+             const Tensor* x, const std::source_location& where) {
   std::vector<std::int64_t> sizes;
   if (count) sizes.push_back(*count);
   if (shape.is_static()) {
     sizes.insert(sizes.end(), shape.dims().begin(), shape.dims().end());
     const Full op{.value = 0, .dims = IntList(sizes), .dtype = shape.dtype()};
-    return record_beside(x, op_def<Full>(), &op, where);
+    return record_beside(beside, op_def<Full>(), &op, where);
   }
 
-  const Graph::Impl& graph = graph_of("zeros", {&x, 1}, where);
+  const Graph::Impl& graph = graph_of("zeros", {&beside, 1}, where);
+  const auto axis_of = [&](int axis) {
+    const std::optional<NodeAxis> known = find_symbol(*graph.current, shape[axis]);
+    if (known) return SizedAxis{graph.handle(known->node), known->axis};
+    if (x != nullptr) return SizedAxis{*x, axis};
+    throw Error(Errc::internal, where, "zeros of a size that nothing has");
+  };
   Tensor open;  // of the symbolic sizes, with 1 in place of the others
   for (int i = 0; i < shape.rank(); ++i) {
     sizes.push_back(is_static(shape[i]) ? shape[i] : -1);
     if (is_static(shape[i])) continue;
-    const SizedAxis from = find_symbol(graph, shape[i]).value_or(SizedAxis{x, i});
+    const SizedAxis from = axis_of(i);
     Tensor along = iota(from.tensor, from.axis, i32, 0, 1, where).with_tags({});
     for (int behind = i + 1; behind < shape.rank(); ++behind)
       along = unsqueeze(along, -1, {}, where);
@@ -62,15 +72,35 @@ Tensor zeros_of_type(const Tensor& x, std::optional<std::int64_t> count,
   // A value of its own, not a view, as steps of a scan update it: no place is below 0.
   const auto scalar = [&](double value) {
     const Full op{.value = value, .dims = {}, .dtype = shape.dtype()};
-    return record_beside(x, op_def<Full>(), &op, where);
+    return record_beside(beside, op_def<Full>(), &op, where);
   };
   const Tensor places = broadcast_to(open, sizes, where);
   const Tensor never = lt(places, scalar_like(places, 0), where);
-  const Tensor zeros = tenon::where(never, scalar(1), scalar(0), where);
-  if (count || !shape.has_tags()) return zeros;
+  return tenon::where(never, scalar(1), scalar(0), where);
+}
+
+}  // namespace
+
+bool has_known_sizes(const GraphFunction& function, const Shape& shape) {
+  return std::ranges::all_of(shape.dims(), [&](std::int64_t size) {
+    return is_static(size) || find_symbol(function, size).has_value();
+  });
+}
+
+Tensor zeros_of_shape(const Tensor& beside, const Shape& shape, std::int64_t count,
+                      const std::source_location& where) {
+  return zeros(beside, shape, count, nullptr, where);
+}
+
+Tensor zeros_of_type(const Tensor& x, std::optional<std::int64_t> count,
+                     const std::source_location& where) {
+  const Shape& shape = x.shape(where);
+  if (shape.is_static() && !count) return full_like(x, 0, where);
+  const Tensor made = zeros(x, shape, count, &x, where);
+  if (count || !shape.has_tags() || shape.is_static()) return made;
   std::vector<Name> tags;
   for (int i = 0; i < shape.rank(); ++i) tags.push_back(shape.tag(i));
-  return zeros.with_tags(std::span<const Name>(tags));
+  return made.with_tags(std::span<const Name>(tags));
 }
 
 }  // namespace tenon::detail

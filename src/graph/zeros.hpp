@@ -1,0 +1,19 @@
+// Zeros in the sizes of a type of which no value is at hand. Private to the core.
+#pragma once
+
+#include "graph/graph_impl.hpp"
+
+#include <cstdint>
+#include <source_location>
+
+namespace tenon::detail {
+
+/// Whether each size of the shape is static or that of an axis of an input or constant of the
+/// function.
+bool has_known_sizes(const GraphFunction& function, const Shape& shape);
+
+/// Zeros [count, sizes of shape] of its dtype, in the current function, where `beside` is and has_known_sizes().
+Tensor zeros_of_shape(const Tensor& beside, const Shape& shape, std::int64_t count,
+                      const std::source_location& where);
+
+}  // namespace tenon::detail

@@ -319,7 +319,14 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
   step.path = path_ + value;
   step.line = instruction.line;
   if (def.traits.updates_input >= 0) {
-    step.output = inputs[static_cast<std::size_t>(def.traits.updates_input)];
+    Array& updated = step.inputs[static_cast<std::size_t>(def.traits.updates_input)];
+    if (flat_.storages[updated.storage].kind == Place::Kind::constant) {
+      // What is computed of constants alone is kept from run to run: a copy of it changes.
+      const Array own = fresh(updated.shape);
+      copy(updated, own, FlatStep::Join::none, function, value, instruction.line);
+      updated = own;
+    }
+    step.output = updated;
     // A view of what is updated is read while it changes: from a copy.
     for (std::size_t i = 0; i < step.inputs.size(); ++i) {
       const bool is_updated = static_cast<int>(i) == def.traits.updates_input;

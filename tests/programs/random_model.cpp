@@ -438,11 +438,15 @@ class Maker {
   void move() {
     if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
-    switch (integer(0, 34)) {
+    switch (integer(0, 36)) {
       case 33:
         return some_complex();
       case 34:
         return some_unsigned();
+      case 35:
+        return some_update(pick_rows());
+      case 36:
+        return add_one(some_gradient_of_loop(pick_rows()));
       case 0:
       case 1:
       case 2:
@@ -1323,6 +1327,80 @@ class Maker {
     if (chance(0.4)) y = softmax(y, -1);
     if (chance(0.4)) y = layer_norm(y, 0.1);
     return grad(sum(y * y), x);
+  }
+
+  /// Slices of a computed value, written in place: once, or in a loop, at its index or at another.
+  void some_update(const Tensor& x) {
+    const std::int64_t rows = x.dim(0);
+    if (rows == 0 || rows > 12 || x.shape().elements() > max_elements) return add(smooth(x));
+    const Tensor number = indices({}, rows);
+    const bool reads = chance(0.6), changes = chance(0.6), is_own = chance(0.5);
+    const auto update = [&](const Tensor& all, const Tensor& index) {
+      const Tensor now = changes ? all + x : all * 0.5;  // not the value of anyone else
+      Tensor y = tanh(select(x, index));
+      if (reads) y = y + 0.5 * select(now, is_own ? index : cast(number, index.dtype()));
+      return update_slice(now, index, y);
+    };
+    if (chance(0.4)) return add(update(smooth(x), number));
+    const std::int64_t way = integer(0, 2), count = integer(0, rows);
+    add(repeat(count, smooth(x), [&](const Tensor& index, const Tensor& all) {
+      if (way == 0) return update(all, index);
+      if (way == 1) return update(all, scalar_like(index, rows - 1) - index);
+      return update(all, number);
+    }));
+  }
+
+  /// The gradient of a loss with respect to a value that goes through a loop or is read by it.
+  Tensor some_gradient_of_loop(const Tensor& x) {
+    const std::int64_t rows = x.dim(0);
+    if (rows > 12 || x.shape().elements() > max_elements) return smooth(x);
+    const std::int64_t width = x.dim(-1);
+    const bool multiplies = width > 0 && width <= 64 && chance(0.5);
+    const double scale = 1.0 / std::sqrt(static_cast<double>(std::max<std::int64_t>(width, 1)));
+    const Tensor w = multiplies ? of_shape({width, width}, weight_type(width), scale) : Tensor();
+    const auto mixed = [&](const Tensor& a) {
+      return multiplies && a.rank() > 0 ? tanh(linear(a, w)) : tanh(a);
+    };
+    Tensor loss;
+    switch (integer(0, 3)) {
+      case 0: {
+        const Tensor y = repeat(integer(0, 4), x, [&](const Tensor& index, const Tensor& now) {
+          return mixed(now) + cast(index, x.dtype()) * 0.1 * x;
+        });
+        loss = sum(y * y);
+        break;
+      }
+      case 1: {
+        if (x.rank() < (multiplies ? 2 : 1)) return smooth(x);
+        const Dims dims = dims_of(x);
+        const Tensor start = of_shape(Dims(dims.begin() + 1, dims.end()), x.dtype());
+        const auto [last, all] = scan(start, x, [&](const Tensor& carry, const Tensor& slice) {
+          const Tensor next = 0.5 * mixed(carry) + sin(slice);
+          return std::pair(next, next * slice);
+        });
+        loss = sum(last) + sum(all * all);
+        break;
+      }
+      case 2: {
+        using Counted = std::pair<Tensor, Tensor>;
+        const Tensor end = indices({}, 5);
+        const Counted last = while_loop(
+            Counted(scalar_like(end, 0), x), [&](const Counted& now) { return lt(now.first, end); },
+            [&](const Counted& now) {
+              return Counted(now.first + scalar_like(now.first, 1), mixed(now.second) + 0.5 * x);
+            },
+            integer(0, 6));
+        loss = sum(last.second * last.second);
+        break;
+      }
+      default: {
+        const Tensor way = indices({}, 2);
+        loss = sum(cond(
+            eq(way, scalar_like(way, 1)), [&] { return mixed(x) * x; }, [&] { return sin(x); }));
+        break;
+      }
+    }
+    return grad(loss, x);
   }
 
   /// Layers with weights of their own, shared ones, and ones picked by the layer's number.

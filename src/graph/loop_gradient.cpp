@@ -94,6 +94,8 @@ struct Flow {
   std::vector<const Node*> written;
   Flags read;      ///< of those, the ones that have a gradient
   Flags carried;   ///< values whose gradients are carried from iteration to iteration
+  Flags initial;   ///< of those, the ones by whose first value there is a gradient
+  bool may_not_run = false;  ///< what is carried in may be what comes out
   Flags captured;  ///< outer values that get a gradient
   std::map<std::string_view, const Node*> constants;
   std::vector<const Node*> outputs;  ///< what the function returns that has a gradient
@@ -151,8 +153,11 @@ void Flow::find_carried(const LoopCall& call, const LoopInputs& inputs,
       reached[k] = grows = true;
     }
   }
+  may_not_run = call.repeat.count == 0 || call.repeat.condition >= 0;
   for (std::size_t k = 0; k < count; ++k) {
     carried.push_back(reached[k] && written[k] == nullptr);
+    initial.push_back(carried[k] && call.depends[k] &&
+                      (may_not_run || needed.contains(inputs.carried[k])));
     read.push_back(reached[k] && written[k] != nullptr);
   }
   for (std::size_t e = 0; e < inputs.captured.size(); ++e) {
@@ -475,6 +480,7 @@ class Differentiator {
   const PlaceOf& place_of_;
   LoopInputs inputs_;
   Flow flow_;
+  Flags summed_;  ///< of outer values, then constants: whether iterations add to their sums
   GraphFunction* owner_;
   bool counts_;
 };
@@ -534,13 +540,19 @@ LoopGradients Differentiator::run() {
   const std::size_t carried = inputs_.carried.size();
   for (std::size_t k = 0; k < carried; ++k) {
     if (!flow_.carried[k]) continue;
-    if (call_.depends[k]) gradients.operands[k] = sums[next];
+    if (flow_.initial[k]) gradients.operands[k] = sums[next];
     ++next;
   }
+  auto is_summed = summed_.begin();
   for (std::size_t e = 0; e < inputs_.captured.size(); ++e) {
-    if (flow_.captured[e]) gradients.operands[carried + e] = sums[next++];
+    if (!flow_.captured[e]) continue;
+    if (*is_summed++) gradients.operands[carried + e] = sums[next];
+    ++next;
   }
-  for (const auto& [name, node] : flow_.constants) gradients.constants[name] = sums[next++];
+  for (const auto& [name, node] : flow_.constants) {
+    if (*is_summed++) gradients.constants[name] = sums[next];
+    ++next;
+  }
   return gradients;
 }
 
@@ -604,13 +616,16 @@ std::vector<Tensor> Differentiator::iteration(const RepeatRecorder::Frame& frame
     if (!flow_.carried[k]) continue;
     const Tensor& after = frame.carry[next++];
     const Tensor gradient = pass.of(inputs_.carried[k]);
+    if (gradient.is_empty() && !flow_.may_not_run) flow_.initial[k] = false;
     results.push_back(gradient.is_empty() ? detail::zeros_of_type(after, std::nullopt, line)
                                           : in_sizes_of(gradient, after));
   }
   const auto sum = [&](const Tensor& gradient, const std::function<bool(const Node*)>& is_it) {
-    Tensor total = frame.carry[next++];
+    const Tensor& before = frame.carry[next++];
+    Tensor total = before;
     if (!gradient.is_empty()) total = add(total, in_sizes_of(gradient, total), line);
     results.push_back(with_slices(total, gradient.is_empty(), is_it, pass, values));
+    summed_.push_back(&GraphAccess::node(results.back()) != &GraphAccess::node(before));
   };
   for (std::size_t e = 0; e < inputs_.captured.size(); ++e) {
     const Node* const outer = inputs_.captured[e];

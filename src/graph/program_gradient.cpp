@@ -1,9 +1,15 @@
 #include "graph/grad_impl.hpp"
 
+#include "program/unrolled.hpp"
+
 #include <tenon/grad.hpp>
+#include <tenon/ops/binary.hpp>
 #include <tenon/ops/fill.hpp>
 
+#include <algorithm>
 #include <map>
+#include <set>
+#include <string>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -11,42 +17,42 @@
 namespace tenon {
 namespace {
 
-/// A program's values recorded in a graph.
+/// Whether a function, or one that it calls or repeats, names constants by the scope that it gets:
+/// weights of numbered layers. `seen`: functions that have been looked at.
+bool uses_scope(const Program& program, const std::string& name, std::set<std::string>& seen) {
+  if (!seen.insert(name).second) return false;
+  return std::ranges::any_of(program.find(name)->body, [&](const Instruction& instruction) {
+    if (instruction.kind == Instruction::Kind::constant ||
+        instruction.kind == Instruction::Kind::scope) {
+      return !instruction.operands.empty();
+    }
+    return !instruction.function.empty() && uses_scope(program, instruction.function, seen);
+  });
+}
+
+bool uses_scope(const Program& program, const std::string& name) {
+  std::set<std::string> seen;
+  return uses_scope(program, name, seen);
+}
+
+/// A program's values recorded in a graph, its loops as loops.
 class Recorder {
  public:
   Recorder(const Program& program, Graph& graph) : program_(program), graph_(graph) {}
 
   void record_all() {
     const Function& main = program_.main();
-    values_.resize(main.values.size());
+    std::vector<Recorded> inputs;
     for (std::uint32_t i = 0; i < main.parameter_count; ++i) {
       const Value& value = main.values[i];
       if (!value.shape) refuse_untyped(value, {});
-      values_[i] = graph_.input(value.name, *value.shape, nowhere_);
-      named_.emplace(value.name, values_[i]);
+      inputs.push_back({graph_.input(value.name, *value.shape, nowhere_), {}});
+      named_.emplace(value.name, inputs.back().tensor);
     }
-    for (const Instruction& instruction : main.body) {
-      if (instruction.kind == Instruction::Kind::scope) {
-        prefixes_[instruction.result] = full_name(instruction);
-        continue;
-      }
-      if (instruction.kind == Instruction::Kind::repeat) {
-        throw Error(
-            Errc::unsupported, place_of(instruction.line),
-            fmt::format("'{}' is of a loop with a condition, or a branch: a program's gradient is "
-                        "computed of loops without one",
-                        main.values[instruction.result].name));
-      }
-      if (instruction.kind != Instruction::Kind::op &&
-          instruction.kind != Instruction::Kind::constant) {
-        continue;  // a tuple, which only a result can be
-      }
-      values_[instruction.result] = record_one(main, instruction);
-      lines_.emplace(&GraphAccess::node(values_[instruction.result]), instruction.line);
-    }
+    values_ = record_body(main, std::move(inputs));
   }
 
-  const Tensor& value(ValueId id) const { return values_[id]; }
+  const Tensor& value(ValueId id) const { return values_[id].tensor; }
 
   Tensor named(const std::string& name) const {
     const auto known = named_.find(name);
@@ -88,6 +94,105 @@ class Recorder {
                 fmt::format("the type of '{}' is not stated", value.name));
   }
 
+  /// A value, or the items of a tuple.
+  struct Recorded {
+    Tensor tensor;
+    std::vector<Tensor> items;
+  };
+
+  /// The values of a function, of which the first are its arguments.
+  std::vector<Recorded> record_body(const Function& function, std::vector<Recorded> values) {
+    values.resize(function.values.size());
+    for (const Instruction& instruction : function.body) {
+      if (++recorded_ > max_unrolled) {
+        throw Error(Errc::limit_exceeded, program_.name,
+                    fmt::format("with its functions inlined, it has more than {} instructions",
+                                max_unrolled));
+      }
+      values[instruction.result] = record_one(function, instruction, values);
+    }
+    return values;
+  }
+
+  Recorded record_one(const Function& function, const Instruction& instruction,
+                      const std::vector<Recorded>& values) {
+    const auto tensors = [&](std::size_t first) {
+      std::vector<Tensor> operands;
+      for (std::size_t i = first; i < instruction.operands.size(); ++i) {
+        operands.push_back(values[instruction.operands[i]].tensor);
+      }
+      return operands;
+    };
+    switch (instruction.kind) {
+      case Instruction::Kind::scope:
+        if (&function == &program_.main()) {
+          prefixes_[instruction.result] = full_name(instruction);
+        }
+        return {};
+      case Instruction::Kind::pack:
+        return {{}, tensors(0)};
+      case Instruction::Kind::item: {
+        const Recorded& tuple = values[instruction.operands[0]];
+        return {tuple.items.at(static_cast<std::size_t>(instruction.index)), {}};
+      }
+      case Instruction::Kind::call: {
+        const Function& callee = *program_.find(instruction.function);
+        std::vector<Recorded> arguments;
+        for (const ValueId id : instruction.operands) arguments.push_back(values[id]);
+        std::vector<Tensor> results = record_function(callee, std::move(arguments));
+        if (results.size() == 1) return {results[0], {}};
+        return {{}, std::move(results)};
+      }
+      case Instruction::Kind::repeat:
+        return {{}, record_loop(instruction, values[instruction.operands[0]].items, tensors(2))};
+      case Instruction::Kind::constant:
+        return {record_constant(function, instruction), {}};
+      case Instruction::Kind::op:
+        break;
+    }
+    const Tensor made = placed(place_of(instruction.line), [&] {
+      return record(*instruction.op.def(), instruction.op.attributes(), tensors(0), nowhere_);
+    });
+    lines_.emplace(&GraphAccess::node(made), instruction.line);
+    return {made, {}};
+  }
+
+  std::vector<Tensor> record_function(const Function& function, std::vector<Recorded> arguments) {
+    const std::vector<Recorded> values = record_body(function, std::move(arguments));
+    std::vector<Tensor> results;
+    for (const ValueId id : function.results) results.push_back(values[id].tensor);
+    return results;
+  }
+
+  std::vector<Tensor> record_loop(const Instruction& instruction, const std::vector<Tensor>& carry,
+                                  const std::vector<Tensor>& extras) {
+    const Function& callee = *program_.find(instruction.function);
+    const std::string place = place_of(instruction.line);
+    if (uses_scope(program_, callee.name)) {
+      throw Error(Errc::unsupported, place,
+                  fmt::format("the gradient of a loop with a condition whose function '{}' has "
+                              "weights of numbered layers",
+                              callee.name));
+    }
+    return placed(place, [&] {
+      RepeatRecorder recorder(carry, nowhere_);
+      const RepeatRecorder::Frame frame = recorder.begin({});
+      std::vector<Recorded> arguments;
+      for (const Tensor& tensor : frame.carry) arguments.push_back({tensor, {}});
+      Tensor index = frame.index;
+      if (instruction.first != 0) {
+        index = add(index, scalar_like(index, static_cast<double>(instruction.first), nowhere_),
+                    nowhere_);
+      }
+      arguments.push_back({index, {}});
+      arguments.emplace_back();  // the scope
+      for (const Tensor& extra : extras) arguments.push_back({extra, {}});
+      recorder.end(record_function(callee, std::move(arguments)), instruction.count,
+                   instruction.condition);
+      return recorder.finish();
+    });
+  }
+
   /// The text of a constant or scope behind the prefix that its operand stands for.
   std::string full_name(const Instruction& instruction) const {
     if (instruction.operands.empty()) return instruction.text;
@@ -95,31 +200,24 @@ class Recorder {
     return prefix.empty() ? instruction.text : prefix + "." + instruction.text;
   }
 
-  Tensor record_one(const Function& main, const Instruction& instruction) {
-    if (instruction.kind == Instruction::Kind::constant) {
-      const Value& value = main.values[instruction.result];
-      const std::string name = full_name(instruction);
-      const auto folded = program_.folded.find(name);
-      if (!value.shape && folded == program_.folded.end()) {
-        refuse_untyped(value, instruction.line);
-      }
-      const Shape& shape = value.shape ? *value.shape : folded->second.shape();
-      const Tensor constant = graph_.constant(name, shape, nowhere_);
-      named_.emplace(name, constant);
-      return constant;
-    }
-    std::vector<Tensor> operands;
-    for (const ValueId id : instruction.operands) operands.push_back(values_[id]);
-    return placed(place_of(instruction.line), [&] {
-      return record(*instruction.op.def(), instruction.op.attributes(), operands, nowhere_);
-    });
+  Tensor record_constant(const Function& function, const Instruction& instruction) {
+    const Value& value = function.values[instruction.result];
+    const std::string name = full_name(instruction);
+    const auto folded = program_.folded.find(name);
+    if (!value.shape && folded == program_.folded.end()) refuse_untyped(value, instruction.line);
+    const Shape& shape = value.shape ? *value.shape : folded->second.shape();
+    const Tensor constant = graph_.constant(name, shape, nowhere_);
+    named_.emplace(name, constant);
+    lines_.emplace(&GraphAccess::node(constant), instruction.line);
+    return constant;
   }
 
   const Program& program_;
   Graph& graph_;
   std::source_location nowhere_{};  ///< lines of programs are no lines of C++
-  std::vector<Tensor> values_;
-  std::unordered_map<ValueId, std::string> prefixes_;  ///< of scopes
+  std::vector<Recorded> values_;  ///< of the main function
+  std::size_t recorded_ = 0;      ///< instructions
+  std::unordered_map<ValueId, std::string> prefixes_;  ///< of its scopes
   std::map<std::string, Tensor, std::less<>> named_;
   std::unordered_map<const Node*, SourceLine> lines_;
 };
@@ -127,11 +225,16 @@ class Recorder {
 }  // namespace
 
 Program gradient(const Program& program, std::span<const std::string> parameters) {
-  Program flat = unroll(program);
+  const auto is_loop = [&](const Instruction& repeat) {
+    return !uses_scope(program, repeat.function);
+  };
+  Program flat = unroll(program, max_unrolled, is_loop);
   verify(flat);
   const Function& main = flat.main();
   // Backward programs are some times as long; a node takes a few hundred bytes.
-  Graph graph(Graph::default_budget_bytes + main.body.size() * (std::size_t{64} << 10));
+  std::size_t instructions = 0;
+  for (const Function& function : flat.functions) instructions += function.body.size();
+  Graph graph(Graph::default_budget_bytes + instructions * (std::size_t{64} << 10));
   const Graph::Recording active(graph);
   Recorder recorder(flat, graph);
   recorder.record_all();

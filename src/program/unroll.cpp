@@ -8,6 +8,7 @@
 #include <tenon/program.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <unordered_set>
 #include <utility>
@@ -28,9 +29,12 @@ struct Known {
 
 class Unroller {
  public:
-  /// `origins`: gets those of the result's values; may be null.
-  Unroller(const Program& program, std::size_t limit, Origins* origins)
-      : program_(program), limit_(limit), origins_(origins) {}
+  using Leaves = std::function<bool(const Instruction& repeat)>;
+
+  /// `origins`: gets those of the result's values; may be null. `leaves`: whether a loop without a
+  /// condition stays; may be null.
+  Unroller(const Program& program, std::size_t limit, Origins* origins, const Leaves* leaves)
+      : program_(program), limit_(limit), origins_(origins), leaves_(leaves) {}
 
   Function run() {
     const Function& main = program_.main();
@@ -76,9 +80,8 @@ class Unroller {
       case Instruction::Kind::item:
         return values[instruction.operands[0]].items[static_cast<std::size_t>(instruction.index)];
       case Instruction::Kind::repeat:
-        return instruction.condition < 0 || instruction.count == 0
-                   ? repeat(instruction, values, prefix, path_into(path, made))
-                   : keep(instruction, made, values, prefix, path);
+        return is_left(instruction) ? keep(instruction, made, values, prefix, path)
+                                    : repeat(instruction, values, prefix, path_into(path, made));
       case Instruction::Kind::call: {
         const Function& callee = *program_.find(instruction.function);
         std::vector<Known> arguments;
@@ -104,7 +107,12 @@ class Unroller {
     return result;
   }
 
-  /// A loop with a condition, on values of the result.
+  bool is_left(const Instruction& repeat) const {
+    if (repeat.condition >= 0) return repeat.count > 0;
+    return leaves_ != nullptr && (*leaves_)(repeat);
+  }
+
+  /// A loop that is left, on values of the result.
   Known keep(const Instruction& instruction, const Value& made, std::vector<Known>& values,
              const std::string& prefix, const std::string& path) {
     Instruction loop = instruction;
@@ -224,9 +232,10 @@ class Unroller {
   const Program& program_;
   std::size_t limit_;
   Origins* origins_;
+  const Leaves* leaves_;
   Function result_;
   std::unordered_set<std::string> names_;
-  std::unordered_set<std::string> kept_;  // functions that loops with a condition call
+  std::unordered_set<std::string> kept_;  // functions of loops that are left
 };
 
 }  // namespace
@@ -241,19 +250,31 @@ std::string origin_of(const Origins& origins, const std::string& path) {
   return found == origins.end() ? std::string() : found->second + path.substr(end);
 }
 
-Program unroll(const Program& program, std::size_t limit) {
-  return unroll(program, limit, nullptr);
-}
+namespace {
 
-Program unroll(const Program& program, std::size_t limit, Origins* origins) {
+Program unrolled(const Program& program, Unroller unroller) {
   Program result = program;
-  Unroller unroller(program, limit, origins);
   Function main = unroller.run();
   std::erase_if(result.functions,
                 [&](const Function& function) { return !unroller.keeps(function.name); });
   result.functions.insert(result.functions.begin(), std::move(main));
   result.entry = result.functions[0].name;
   return result;
+}
+
+}  // namespace
+
+Program unroll(const Program& program, std::size_t limit) {
+  return unroll(program, limit, static_cast<Origins*>(nullptr));
+}
+
+Program unroll(const Program& program, std::size_t limit, Origins* origins) {
+  return unrolled(program, Unroller(program, limit, origins, nullptr));
+}
+
+Program unroll(const Program& program, std::size_t limit,
+               const std::function<bool(const Instruction& repeat)>& leaves) {
+  return unrolled(program, Unroller(program, limit, nullptr, &leaves));
 }
 
 }  // namespace tenon

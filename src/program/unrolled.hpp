@@ -4,6 +4,7 @@
 #include <tenon/program.hpp>
 
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -22,5 +23,10 @@ std::string origin_of(const Origins& origins, const std::string& path);
 
 /// As unroll(), which also adds to `origins`, unless that is null.
 Program unroll(const Program& program, std::size_t limit, Origins* origins);
+
+/// As unroll(), but leaves loops of which `leaves` says so, outside of others, and loops with a
+/// condition. The functions that they repeat stay as they are.
+Program unroll(const Program& program, std::size_t limit,
+               const std::function<bool(const Instruction& repeat)>& leaves);
 
 }  // namespace tenon

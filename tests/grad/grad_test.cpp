@@ -307,20 +307,66 @@ TEST_CASE("grad: of a program read from text") {
     expect_error(code, [&] { gradient(program_of(changed), std::vector<std::string>{"w"}); });
   };
   refused(Errc::bad_type, "w: f32[4] = ", "w = ");
-  std::string looped(text);
-  looped.insert(looped.find("    s = "),
-                "    go = lt(d, y)\n    on = all(go, axes=[0])\n    c0 = pack(on, d)\n"
-                "    s0 = scope(\"layers\")\n    c1 = repeat(step, 3, c0, s0, condition=0)\n    e "
-                "= item(c1, 1)\n");
-  looped.replace(looped.find("square(d)"), 9, "square(e)");
-  looped = "def step(on: bool, d: f32[4], i: i64, s: Scope):\n    e = exp(d)\n    return on, e\n" +
-           looped;
-  expect_error(Errc::unsupported,
-               [&] { gradient(program_of(looped), std::vector<std::string>{"w"}); });
   std::string shifted(text);
   shifted.replace(shifted.find("mean(s, axes=[0])"), 17, "sub(s, d)");
   expect_error(Errc::bad_argument,
                [&] { gradient(program_of(shifted), std::vector<std::string>{"w"}); });
+}
+
+TEST_CASE("grad: of a program with loops, read from text") {
+  // exp(d) while d stays below y, at most 3 times; w and x as in `text`.
+  std::string looped(text);
+  looped.insert(looped.find("    s = "),
+                "    go = lt(d, y)\n    on = all(go, axes=[0])\n    c0 = pack(on, d)\n"
+                "    s0 = scope(\"layers\")\n    c1 = repeat(step, 3, c0, s0, y, first=2, "
+                "condition=0)\n    e = item(c1, 1)\n");
+  looped.replace(looped.find("square(d)"), 9, "square(e)");
+  const std::string step =
+      "def half(a: f32[4]):\n    b = full(value=0.5)\n    c = mul(a, b)\n    return c\n"
+      "def step(on: bool, d: f32[4], i: i64, s: Scope, y: f32[4]):\n"
+      "    h = half(d)\n    e = exp(h)\n    go = lt(e, y)\n    m = all(go, axes=[0])\n"
+      "    return m, e\n";
+  const Program both =
+      gradient(program_of(step + looped), std::vector<std::string>{"w", "x"});
+  Session session(both, {.backends = default_backends()});
+  const std::vector<float> w{0.1F, 0.2F, 0.3F, 0.4F}, x{1, 1, 1, 2};
+  session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>{
+      {"w", HostBuffer::of<float>(Shape({4}, f32), w).to_device(cpu_device())}}));
+  for (const float limit : {1.5F, 0.5F, 0.1F}) {  // three steps, one, none
+    const HostBuffer y = HostBuffer::of(Shape({4}, f32), {limit, limit, limit, limit});
+    const auto results = session.forward(
+        std::vector{HostBuffer::of<float>(Shape({4}, f32), x).to_device(cpu_device()),
+                    y.to_device(cpu_device())});
+    std::vector<double> now, slope(4, 1);
+    for (std::size_t i = 0; i < 4; ++i) now.push_back(double{w[i]} * double{x[i]} - double{limit});
+    for (int i = 0; i < 3; ++i) {
+      if (!std::ranges::all_of(now, [&](double d) { return d < double{limit}; })) break;
+      for (std::size_t k = 0; k < 4; ++k) {
+        now[k] = std::exp(now[k] * 0.5);
+        slope[k] *= 0.5 * now[k];
+      }
+    }
+    double loss = 0;
+    std::vector<double> by_w, by_x;
+    for (std::size_t k = 0; k < 4; ++k) {
+      loss += now[k] * now[k] / 4;
+      by_w.push_back(now[k] * slope[k] * double{x[k]} / 2);
+      by_x.push_back(now[k] * slope[k] * double{w[k]} / 2);
+    }
+    INFO("limit " << limit);
+    expect_near(results.at(0).to_host(), {loss});
+    for (std::size_t k = 0; k < 4; ++k) {
+      CHECK(elements(results.at(1).to_host())[k] == Approx(by_w[k]).epsilon(1e-5).margin(1e-6));
+      CHECK(elements(results.at(2).to_host())[k] == Approx(by_x[k]).epsilon(1e-5).margin(1e-6));
+    }
+  }
+
+  // With weights of numbered layers there is no such loop.
+  std::string layered(step);
+  layered.replace(layered.find("    e = exp(h)"), 14,
+                  "    u: f32[4] = const(s, \"u\")\n    hu = mul(h, u)\n    e = exp(hu)");
+  expect_error(Errc::unsupported,
+               [&] { gradient(program_of(layered + looped), std::vector<std::string>{"w"}); });
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ Carry repeat_while(std::int64_t limit, Carry carry, Body&& body,
 /// condition is a bool[]. Both functions are traced, with outer values that they use as operands.
 ///
 /// The loop runs where its steps do: on the CPU backend inside one parallel region. Its gradient
-/// computes all `limit` iterations and chooses (`where`).
+/// goes back through the iterations that it made, and needs memory for `limit` of them.
 ///
 /// Errors: bad_type (a condition that is not bool[]), shape_mismatch (a carry that changes its type),
 /// out_of_range (`limit` not in [0, max_iterations]).
@@ -70,7 +70,7 @@ Carry while_loop(Carry carry, Condition&& condition, Body&& body,
 /// tensors, of the same types; sizes may be symbolic. A size that no symbol stands for (such as that of
 /// a slice of a symbolic axis) is read from what `yes()` makes, which is then always computed.
 ///
-/// A gradient computes both and chooses (`where`).
+/// A gradient goes back through the one that was computed.
 ///
 /// Errors: bad_type (a predicate that is not bool[]), shape_mismatch.
 template <class Yes, class No>

@@ -17,13 +17,17 @@ namespace tenon {
 /// loss, one tensor per parameter with its sizes, dtype and tags. They are values like any other:
 /// they can be returned, computed with, and differentiated again.
 ///
-/// A repeat between the parameters and the loss is replaced by its layers, one after another.
+/// A loop between the parameters and the loss is followed by one from its last iteration to its
+/// first, for which it stacks values: memory for as many iterations as it may have. A repeat whose
+/// layers have weights of their own, or that is in a checkpointed region, is replaced by its layers,
+/// one after another.
 ///
 /// Errors    the loss is not a floating scalar, or a parameter is not floating
 ///                                                               Errc::bad_argument
 ///           the loss does not depend on a parameter             Errc::bad_argument naming it
 ///           an op on the way has no gradient, or one that       Errc::unsupported, at the line that
-///           needs sizes that are symbols                        recorded it
+///           needs sizes that are symbols, or a loop whose       recorded it
+///           values cannot be stacked (objects, 8 axes)
 ///           a gradient of an own op has another type than its input     Errc::shape_mismatch
 std::vector<Tensor> grad(const Tensor& loss, std::span<const Tensor> parameters,
                          const std::source_location& where = std::source_location::current());
@@ -41,9 +45,10 @@ inline Tensor grad(const Tensor& loss, const Tensor& parameter,
 }
 
 /// The same for a program, such as one read from text: its results, then a gradient of its first
-/// result, a scalar, for each of `parameters`, which name inputs or constants. Loops are unrolled;
-/// functions are inlined. Errors as above, at the program's line; Errc::bad_reference for an
-/// unknown name, Errc::bad_type where the type of an input or constant is not stated.
+/// result, a scalar, for each of `parameters`, which name inputs or constants. Functions are inlined;
+/// loops are treated as above. Errors as above, at the program's line; Errc::bad_reference for an
+/// unknown name, Errc::bad_type where the type of an input or constant is not stated,
+/// Errc::unsupported for a loop with a condition whose layers have weights of their own.
 Program gradient(const Program& program, std::span<const std::string> parameters);
 
 /// As above, for a model's struct: the same struct with a gradient in place of each tensor. Plain

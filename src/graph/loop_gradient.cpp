@@ -92,11 +92,11 @@ struct Flow {
   /// in each iteration, into a value that no parameter is behind: what `scan` returns. Its gradient
   /// is not carried: iterations read their slices of it.
   std::vector<const Node*> written;
-  Flags read;      ///< of those, the ones that have a gradient
-  Flags carried;   ///< values whose gradients are carried from iteration to iteration
-  Flags initial;   ///< of those, the ones by whose first value there is a gradient
+  Flags read;                ///< of those, the ones that have a gradient
+  Flags carried;             ///< values whose gradients are carried from iteration to iteration
+  Flags initial;             ///< of those, the ones by whose first value there is a gradient
   bool may_not_run = false;  ///< what is carried in may be what comes out
-  Flags captured;  ///< outer values that get a gradient
+  Flags captured;            ///< outer values that get a gradient
   std::map<std::string_view, const Node*> constants;
   std::vector<const Node*> outputs;  ///< what the function returns that has a gradient
   std::vector<const Node*> starts;   ///< what gets one, apart from constants

@@ -1,5 +1,4 @@
 #include "graph/grad_impl.hpp"
-
 #include "program/unrolled.hpp"
 
 #include <tenon/grad.hpp>
@@ -214,9 +213,9 @@ class Recorder {
 
   const Program& program_;
   Graph& graph_;
-  std::source_location nowhere_{};  ///< lines of programs are no lines of C++
-  std::vector<Recorded> values_;  ///< of the main function
-  std::size_t recorded_ = 0;      ///< instructions
+  std::source_location nowhere_{};                     ///< lines of programs are no lines of C++
+  std::vector<Recorded> values_;                       ///< of the main function
+  std::size_t recorded_ = 0;                           ///< instructions
   std::unordered_map<ValueId, std::string> prefixes_;  ///< of its scopes
   std::map<std::string, Tensor, std::less<>> named_;
   std::unordered_map<const Node*, SourceLine> lines_;

@@ -68,8 +68,8 @@ bool Bitcast::view(const HostView& in, const Shape&, ViewPlacement& placement) c
 
 std::vector<Tensor> Bitcast::gradient(const Backward& at) const {
   const DType from = at.inputs[0].dtype();
-  const bool is_exact = from == dtype || (is_complex(from) && dtype == f32) ||
-                        (from == f32 && is_complex(dtype));
+  const bool is_exact =
+      from == dtype || (is_complex(from) && dtype == f32) || (from == f32 && is_complex(dtype));
   return {is_exact ? tenon::bitcast(at.upstream, from) : Tensor()};
 }
 

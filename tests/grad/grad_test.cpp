@@ -326,8 +326,7 @@ TEST_CASE("grad: of a program with loops, read from text") {
       "def step(on: bool, d: f32[4], i: i64, s: Scope, y: f32[4]):\n"
       "    h = half(d)\n    e = exp(h)\n    go = lt(e, y)\n    m = all(go, axes=[0])\n"
       "    return m, e\n";
-  const Program both =
-      gradient(program_of(step + looped), std::vector<std::string>{"w", "x"});
+  const Program both = gradient(program_of(step + looped), std::vector<std::string>{"w", "x"});
   Session session(both, {.backends = default_backends()});
   const std::vector<float> w{0.1F, 0.2F, 0.3F, 0.4F}, x{1, 1, 1, 2};
   session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>{

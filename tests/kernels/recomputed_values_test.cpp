@@ -24,7 +24,9 @@ struct Steps {
     Graph graph;
     const Graph::Recording recording(graph);
     const std::vector<Tensor> results = body(graph, graph.input("x", shape));
-    lowered = lower(graph.program(results), {&shape, 1});
+    const Program program = graph.program(results);
+    const std::vector<Shape> shapes{shape, Shape({}, i32)};
+    lowered = lower(program, std::span(shapes).first(program.main().parameter_count));
     own = lowered.steps;
     bytes = recompute_small_values(lowered, lowered.steps, own);
   }
@@ -69,6 +71,17 @@ TEST_CASE("recompute_small_values: large values are shared work") {
                     [](Graph&, const Tensor& x) { return std::vector{relu(exp(x))}; });
   CHECK_FALSE(is_own(steps.own[0].output));
   CHECK(steps.bytes == 0);
+}
+
+TEST_CASE("recompute_small_values: not a value that a later step updates in place") {
+  const Steps steps(Shape({4, 16}, f32), [](Graph& graph, const Tensor& x) {
+    const Tensor index = graph.input("index", Shape({}, i32));
+    const Tensor now = exp(x), row = sum(x, {0});
+    return std::vector{update_slice(now, index, row) + x};
+  });
+  REQUIRE(steps.own.size() == 4);
+  CHECK_FALSE(is_own(steps.own[0].output));  // what the update leaves is read behind it
+  CHECK(steps.own[2].output.place == steps.own[0].output.place);
 }
 
 template <class T = Tensor>

@@ -34,6 +34,7 @@ void bind_programs(nb::module_& module);
 void bind_sessions(nb::module_& module);
 void bind_graphs(nb::module_& module);
 void bind_ops(nb::module_& module);
+void bind_builders(nb::module_& module);
 void bind_own_ops(nb::module_& module);
 void bind_files(nb::module_& module);
 void bind_text(nb::module_& module);

@@ -35,6 +35,7 @@ NB_MODULE(_tenon, module) {
   bind_graphs(module);
   bind_objects(module);
   bind_ops(module);
+  bind_builders(module);
   bind_own_ops(module);
   bind_files(module);
   bind_text(module);

@@ -1,6 +1,6 @@
 // Transposed convolutions: the products of the filter with all pixels of some rows by GEMM, then
 // their sums at the places in the result. A thread does both for a block of output channels and
-// rows, whose products stay in its cache.
+// rows, whose products stay in its cache; of several images where one alone makes a narrow product.
 #include "../integer_math.hpp"
 #include "../matmul/matmul.hpp"
 #include "../task.hpp"
@@ -19,6 +19,9 @@ namespace {
 
 /// Products of a block: rows of them per channel and tap, and bytes.
 constexpr std::int64_t block_products = 288, block_floats = 160 * 1024;
+/// Columns that a product should have: with fewer it takes longer to arrange the filter than to
+/// multiply by it.
+constexpr std::int64_t block_columns = 128;
 
 /// The filter [C, O / groups, taps] as [groups][O / groups * taps][C / groups], in scratch memory.
 class FilterTask final : public Task {
@@ -81,16 +84,24 @@ class ConvTransposeTask final : public Task {
     block_rows_ = std::min(block_rows_, std::max<std::int64_t>(1, y[2]));
     row_blocks_ = ceil_div(y[2], block_rows_);
     most_rows_ = std::min(x[2], (block_rows_ - 1 + halo) / rows_.stride + 2);
-    product_bytes_ = static_cast<std::int64_t>(round_to_line(
-        static_cast<std::size_t>(channels_ * taps_ * most_rows_ * x[3]) * sizeof(float)));
+    const std::int64_t most_columns = std::max<std::int64_t>(1, most_rows_ * x[3]);
+    if (row_blocks_ == 1) {
+      images_ = std::clamp<std::int64_t>(block_columns / most_columns, 1,
+                                         std::max<std::int64_t>(1, x[0]));
+    }
+    product_bytes_ = line_bytes(channels_ * taps_ * images_ * most_columns);
+    if (images_ > 1) gathered_bytes_ = line_bytes(x[1] / groups_ * images_ * most_columns);
     // A smaller block may need more memory than a larger one.
     std::size_t scratch = 0;
     for (const std::int64_t channels : {channels_, outputs_ - (channel_blocks_ - 1) * channels_}) {
       for (std::int64_t rows = 1; rows <= most_rows_; ++rows) {
-        scratch = std::max(scratch, matmul_scratch_bytes(product(channels, rows)));
+        for (std::int64_t images = 1; images <= images_; ++images) {
+          scratch =
+              std::max(scratch, matmul_scratch_bytes(product(channels, images * rows * x[3])));
+        }
       }
     }
-    compiler.working_memory(product_bytes_ + static_cast<std::int64_t>(scratch));
+    compiler.working_memory(product_bytes_ + gathered_bytes_ + static_cast<std::int64_t>(scratch));
     table_ = compiler.shared_table(
         OpInstance(ConvTranspose2d{.groups = groups_}), std::span(step.inputs).subspan(1, 1),
         w.bytes(),
@@ -99,29 +110,46 @@ class ConvTransposeTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     const std::int64_t parts = channel_blocks_ * row_blocks_;
-    const Range items = context.share(x_.shape[0] * groups_ * parts);
+    const Range items = context.share(ceil_div(x_.shape[0], images_) * groups_ * parts);
     for (std::int64_t i = items.begin; i < items.end && !context.worker.is_interrupted(); ++i) {
       const std::int64_t part = i % parts, group = i / parts % groups_;
-      block(context, i / parts / groups_, group, part / row_blocks_ * channels_,
-            part % row_blocks_ * block_rows_);
+      const std::int64_t first = i / parts / groups_ * images_;
+      block(context, {first, std::min(first + images_, x_.shape[0])}, group,
+            part / row_blocks_ * channels_, part % row_blocks_ * block_rows_);
     }
   }
 
  private:
-  MatmulArgs product(std::int64_t channels, std::int64_t rows) const {
+  static std::int64_t line_bytes(std::int64_t floats) {
+    return static_cast<std::int64_t>(
+        round_to_line(static_cast<std::size_t>(floats) * sizeof(float)));
+  }
+
+  /// The columns of one image are those of the operand; of several, they are gathered.
+  MatmulArgs product(std::int64_t channels, std::int64_t columns) const {
     MatmulArgs args;
     args.m = channels * taps_;
     args.k = x_.shape[1] / groups_;
-    args.n = rows * x_.shape[3];
+    args.n = columns;
     args.a_row = args.k;
-    args.b_row = x_.strides[1] / 4;
-    args.c_row = args.n;
+    args.b_row = images_ > 1 ? columns : x_.strides[1] / 4;
+    args.c_row = columns;
     return args;
   }
 
-  /// Channels from `channel` of a group and rows from `row` of an image of the result.
-  void block(const TaskContext& context, std::int64_t image, std::int64_t group,
-             std::int64_t channel, std::int64_t row) const noexcept {
+  /// The pixels of images, the one behind the other for each channel of a group.
+  void gather(const float* x, std::int64_t images, std::int64_t pixels, float* to) const noexcept {
+    const std::int64_t channels = x_.shape[1] / groups_, image = x_.strides[0] / 4;
+    for (std::int64_t k = 0; k < channels; ++k, x += x_.strides[1] / 4) {
+      for (std::int64_t i = 0; i < images; ++i, to += pixels) {
+        std::copy_n(x + i * image, pixels, to);
+      }
+    }
+  }
+
+  /// Channels from `channel` of a group and rows from `row` of images of the result.
+  void block(const TaskContext& context, Range images, std::int64_t group, std::int64_t channel,
+             std::int64_t row) const noexcept {
     const std::int64_t width = y_.shape[3], height = y_.shape[2], pixels = x_.shape[3];
     const std::int64_t channels = std::min(channels_, outputs_ - channel);
     const std::int64_t last = std::min(row + block_rows_, height);
@@ -130,31 +158,45 @@ class ConvTransposeTask final : public Task {
     const std::int64_t to = std::min(x_.shape[2], (last - 1 + rows_.before) / rows_.stride + 1);
 
     const std::int64_t first_output = group * outputs_ + channel;
-    auto* y = context.pointer<float>(y_) +
-              ((image * groups_ * outputs_ + first_output) * height + row) * width;
     const float* bias = bias_ ? context.pointer<const float>(*bias_) + first_output : nullptr;
+    const auto bias_of = [&](std::int64_t o) { return bias == nullptr ? 0.0f : bias[o]; };
+    const auto result = [&](std::int64_t image, std::int64_t o) {
+      return context.pointer<float>(y_) +
+             ((image * groups_ * outputs_ + first_output + o) * height + row) * width;
+    };
     if (from >= to) {
-      for (std::int64_t o = 0; o < channels; ++o) {
-        std::fill_n(y + o * height * width, (last - row) * width, bias == nullptr ? 0.0f : bias[o]);
+      for (std::int64_t image = images.begin; image < images.end; ++image) {
+        for (std::int64_t o = 0; o < channels; ++o) {
+          std::fill_n(result(image, o), (last - row) * width, bias_of(o));
+        }
       }
       return;
     }
 
-    MatmulArgs args = product(channels, to - from);
+    const std::int64_t count = images.end - images.begin, columns = (to - from) * pixels;
+    MatmulArgs args = product(channels, count * columns);
     std::byte* const memory = context.working_memory();
     auto* const products = reinterpret_cast<float*>(memory);
     args.a = reinterpret_cast<const float*>(context.scratch(table_)) +
              (group * outputs_ + channel) * taps_ * args.k;
-    args.b = context.pointer<const float>(x_) + image * (x_.strides[0] / 4) +
-             group * args.k * args.b_row + from * pixels;
+    const float* x = context.pointer<const float>(x_) + images.begin * (x_.strides[0] / 4) +
+                     group * args.k * (x_.strides[1] / 4) + from * pixels;
+    args.b = x;
+    if (images_ > 1) {
+      auto* const gathered = reinterpret_cast<float*>(memory + product_bytes_);
+      gather(x, count, columns, gathered);
+      args.b = gathered;
+    }
     args.c = products;
-    args.scratch = memory + product_bytes_;
+    args.scratch = memory + product_bytes_ + gathered_bytes_;
     args.isa = active_isa();
     matmul(args, 0, 1);
 
-    for (std::int64_t o = 0; o < channels; ++o) {
-      fold_plane(products + o * taps_ * args.n, args.n, {rows_, columns_}, {from, to}, {row, last},
-                 bias == nullptr ? 0.0f : bias[o], y + o * height * width);
+    for (std::int64_t i = 0; i < count; ++i) {
+      for (std::int64_t o = 0; o < channels; ++o) {
+        fold_plane(products + o * taps_ * args.n + i * columns, args.n, {rows_, columns_},
+                   {from, to}, {row, last}, bias_of(o), result(images.begin + i, o));
+      }
     }
   }
 
@@ -164,7 +206,8 @@ class ConvTransposeTask final : public Task {
   std::int64_t groups_ = 1, outputs_ = 0, taps_ = 1;  ///< outputs of a group
   std::int64_t channels_ = 1, block_rows_ = 1;        ///< of a block
   std::int64_t channel_blocks_ = 0, row_blocks_ = 0, most_rows_ = 0;
-  std::int64_t product_bytes_ = 0, table_ = 0;
+  std::int64_t images_ = 1;  ///< of a block
+  std::int64_t product_bytes_ = 0, gathered_bytes_ = 0, table_ = 0;
 };
 
 /// The pixels of each plane are adjacent; planes may lie anywhere.

@@ -1,17 +1,51 @@
 """Programs from Python: a function is run once on tensors of a graph, which records what it does."""
 
 import functools
+import itertools
 import pathlib
 
-from . import _tenon, ops
+from . import _tenon, errors, ops
 
+
+_MOST_STEPS = 2**20  # of a scan over an axis whose size is a word
 
 Graph = _tenon.Graph
 Tensor = _tenon.Tensor
 
 
+def _is_single(values):
+    """Whether it is one value: a tensor, an array or a number, and no tuple of them."""
+    return isinstance(values, (Tensor, bool, int, float, complex)) or hasattr(values, "shape")
+
+
 def _tuple(values):
-    return (values,) if isinstance(values, (Tensor, _tenon.Buffer)) else tuple(values)
+    return (values,) if _is_single(values) else tuple(values)
+
+
+def _arrays(values):
+    """Numbers and arrays of numpy as arrays."""
+    return tuple(one if isinstance(one, (Tensor, _tenon.Buffer)) or not _is_single(one) else _tenon.Buffer(one)
+                 for one in values)
+
+
+def _recorded(values, like=()):
+    """Numbers and arrays as tensors of the graph that the others are of; a number has the type of what it is like."""
+    graph = next((one.graph for one in (*values, *like) if isinstance(one, Tensor)), None) or _tenon._current_graph()
+    return tuple(one if isinstance(one, Tensor) else _constant(graph, one, like[i].dtype if i < len(like) else None)
+                 for i, one in enumerate(values))
+
+
+def _constant(graph, value, dtype):
+    if isinstance(value, (bool, int, float)):
+        dtype = dtype or ("bool" if isinstance(value, bool) else "i64" if isinstance(value, int) else "f32")
+        with graph:
+            return ops.full((), value, dtype)
+    for number in itertools.count():
+        try:
+            return graph.capture(f"carried{number}", value)
+        except errors.Error as error:
+            if error.code != "DuplicateName":
+                raise
 
 
 def export(function, *types, name=None, **named):
@@ -37,8 +71,12 @@ def export(function, *types, name=None, **named):
                      for i, one in enumerate(types)]
         keywords = {key: graph.input(key, one) for key, one in named.items()}
         results = function(*arguments, **keywords)
-    results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
+    is_one = not isinstance(results, (tuple, list))
+    results = (results,) if is_one else tuple(results)
     for one in results:
+        if not is_one and isinstance(one, (tuple, list, dict)):
+            raise TypeError(f"export: {called} returns a {type(one).__name__} among its results: a program's results "
+                            "are tensors in one tuple or list")
         if not isinstance(one, Tensor):
             raise TypeError(f"export: {called} returns {type(one).__name__}, not a tensor of its arguments, or a tuple "
                             "or list of them")
@@ -64,17 +102,19 @@ def repeat(layers, carry, body):
     returns likewise. On arrays the layers run at once.
     """
     layers = range(layers) if isinstance(layers, int) else layers
-    tensors = _tuple(carry)
-    if _are_arrays(tensors):
+    single, tensors = _is_single(carry), _tuple(carry)
+    if _are_arrays(tensors) and _are_arrays(leaf for layer in layers for leaf in _leaves(layer)):
+        tensors = _arrays(tensors)
         for i, layer in enumerate(layers):
             tensors = _tuple(body(layer, ops.full((), i, "i64"), *tensors))
-        return tensors[0] if isinstance(carry, _tenon.Buffer) else tensors
+        return tensors[0] if single else tensors
+    tensors = _recorded(tensors)
     recorder = _tenon._Layers(tensors, tensors[0].graph)
     for layer in layers:
         values, position = recorder.begin(_leaves(layer))
-        recorder.end(_tuple(body(layer, position, *values)))
+        recorder.end(_recorded(_tuple(body(layer, position, *values)), values))
     results = recorder.finish()
-    return results[0] if isinstance(carry, Tensor) else tuple(results)
+    return results[0] if single else tuple(results)
 
 
 def _are_arrays(values):
@@ -84,31 +124,40 @@ def _are_arrays(values):
 
 def _loop(carry, body, times, condition=-1):
     """carry = body(index, *carry), `times` times; with a condition, while that item of the carry is true."""
+    carry = _recorded(carry)
     recorder = _tenon._Layers(carry, carry[0].graph)
     values, position = recorder.begin([])
-    recorder.end(tuple(body(position, *values)), times, condition)
+    recorder.end(_recorded(tuple(body(position, *values)), values), times, condition)
     return tuple(recorder.finish())
 
 
 def while_loop(condition, body, carry, limit=2**20):
     """carry = body(*carry) while condition(*carry), a bool[], is true; at most `limit` times.
 
-    `carry` is a tensor or a tuple of them, whose types stay, and what `body` returns likewise. Both functions are run
-    once, on tensors, and may use outer ones. On arrays the loop runs at once.
+    `carry` is a tensor or a tuple of them, whose types stay, and what `body` returns likewise; numbers and arrays among
+    them become tensors. Both functions are run once, on tensors, and may use outer ones. On arrays the loop runs at once.
     """
-    first = _tuple(carry)
-    if _are_arrays(first) and not isinstance(going := condition(*first), Tensor):
-        while limit and going:
-            first, limit = _tuple(body(*first)), limit - 1
+    single, first = _is_single(carry), _tuple(carry)
+    if _are_arrays(first):
+        first = _arrays(first)
+        going = condition(*first)
+        while not isinstance(going, Tensor) and limit and going:
+            after = _tuple(body(*first))
+            if not _are_arrays(after):  # of tensors that it uses: recorded
+                break
+            first, limit = after, limit - 1
             going = condition(*first)
-        return first[0] if isinstance(carry, _tenon.Buffer) else first
+        else:
+            if not isinstance(going, Tensor):
+                return first[0] if single else first
+    first = _recorded(first)
 
     def step(_, going, *values):
-        after = _tuple(body(*values))
+        after = _recorded(_tuple(body(*values)), values)
         return condition(*after), *after
 
     last = _loop((condition(*first), *first), step, limit, 0)[1:]
-    return last[0] if isinstance(carry, Tensor) else last
+    return last[0] if single else last
 
 
 def cond(predicate, yes, no, empty=None):
@@ -121,56 +170,86 @@ def cond(predicate, yes, no, empty=None):
     if _are_arrays([predicate]):
         return yes() if predicate else no()
     example = yes()
+    single = _is_single(example)
     if empty is None:
-        empty = tuple(_tenon._zeros_of_type(one) for one in _tuple(example))
+        empty = tuple(_tenon._zeros_of_type(one) for one in _recorded(_tuple(example)))
     after_yes = _loop((predicate, *empty), lambda _, chosen, *values: (chosen, *_tuple(yes())), 1, 0)
     otherwise = (ops.logical_not(predicate), *after_yes[1:])
     last = _loop(otherwise, lambda _, chosen, *values: (chosen, *_tuple(no())), 1, 0)[1:]
-    return last[0] if isinstance(example, Tensor) else last
+    return last[0] if single else last
 
 
 def scan(body, carry, inputs):
-    """carry, outputs = body(carry, *slices) for each slice of the inputs' first axis, whose size is known.
+    """carry, outputs = body(carry, *slices) for each slice of the inputs' first axis.
 
     Returns the last carry and the outputs of all steps, stacked. `carry`, `inputs` and the outputs are a tensor or a
-    tuple of them each; `body` gets a carry in the form that it has. On arrays the steps run at once.
+    tuple of them each; numbers and arrays among them become tensors. `body` gets a carry in the form that it has. On
+    arrays the steps run at once. An axis whose size is a word may have 2^20 elements; a run with more fails.
     """
-    stacks = _tuple(inputs)
-    steps = stacks[0].shape[0]
-    if not isinstance(steps, int) or any(one.shape[0] != steps for one in stacks):
-        raise ValueError(f"scan: the first axes of {[one.type for one in stacks]} are not of one size that is known")
-    single = isinstance(carry, (Tensor, _tenon.Buffer))
-    held = len(_tuple(carry))
+    single, carry, stacks = _is_single(carry), _tuple(carry), _arrays(_tuple(inputs))
+    steps = stacks[0].shape[0] if stacks and stacks[0].ndim else None
+    if steps is None or any(not one.ndim or one.shape[0] != steps for one in stacks):
+        raise ValueError(f"scan: the first axes of {[one.type for one in stacks]} are not of one size")
+    held = len(carry)
 
-    def step(index, values):
-        made = body(values[0] if single else tuple(values), *(ops.select(one, index) for one in stacks))
+    def of_slices(slices, values):
+        made = body(values[0] if single else tuple(values), *slices)
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeError(f"scan: the body returns {type(made).__name__}, not (carry, outputs)")
+        if len(_tuple(made[0])) != held:
+            raise TypeError(f"scan: the body returns a carry of {len(_tuple(made[0]))} values, not {held}")
         return _tuple(made[0]), made[1]
 
-    if steps and _are_arrays((*_tuple(carry), *stacks)):
-        return _scanned(step, _tuple(carry), steps, single)
-    example = step(ops.full((), 0, "i64"), _tuple(carry))[1]
-    empty = tuple(_tenon._zeros_of_type(one, steps) for one in _tuple(example))
+    def step(index, values):
+        return of_slices([ops.select(one, index) for one in stacks], values)
+
+    if _are_arrays((*carry, *stacks)):
+        if steps:
+            example = step(ops.full((), 0, "i64"), _arrays(carry))[1]
+        else:
+            example = of_slices([ops.zeros(one.shape[1:], one.dtype) for one in stacks], _arrays(carry))[1]
+        if _are_arrays(_tuple(example)):
+            return _scanned(step, _arrays(carry), steps, single, example)
+    carry, stacks = _recorded(carry, stacks), _recorded(stacks, carry)
+    example = step(ops.full((), 0, "i64"), carry)[1]
+    rows = [_recorded((one,), carry)[0] for one in _tuple(example)]
+    is_open = not isinstance(steps, int)
+    empty = tuple(_open_zeros(stacks[0], one) if is_open else _tenon._zeros_of_type(one, steps) for one in rows)
 
     def whole(index, *values):
         now, outputs = step(index, values[:held])
-        stacked = (ops.update_slice(one, index, made) for one, made in zip(values[held:], _tuple(outputs)))
-        return *now, *stacked
+        stacked = (ops.update_slice(one, index, _recorded((made,), values)[0])
+                   for one, made in zip(values[held:], _tuple(outputs)))
+        return *_recorded(now, values), *stacked
 
-    last = _loop((*_tuple(carry), *empty), whole, steps)
+    if is_open:
+        count = ops.iota(stacks[0], axis=0, start=1, step=0, dtype="i64").sum()
+        count = count + ops.select(ops.zeros((1,), "i64"), ops.cast(count > _MOST_STEPS, dtype="i64"))  # fails beyond
+        last = _loop((count > 0, *carry, *empty), lambda index, _, *values: (index + 1 < count, *whole(index, *values)),
+                     _MOST_STEPS, 0)[1:]
+    else:
+        last = _loop((*carry, *empty), whole, steps)
     now, outputs = last[:held], last[held:]
-    return now[0] if single else now, outputs[0] if isinstance(example, Tensor) else outputs
+    return now[0] if single else now, outputs[0] if _is_single(example) else outputs
 
 
-def _scanned(step, carry, steps, single):
+def _open_zeros(stack, row):
+    """As many zeros of the type of `row` as `stack` has rows."""
+    along = ops.iota(stack, axis=0, start=0, step=0, dtype="i64")
+    for _ in range(row.ndim):
+        along = ops.unsqueeze(along, axis=-1)
+    zeros = _tenon._zeros_of_type(row)
+    return ops.where(along != 0, zeros, zeros)
+
+
+def _scanned(step, carry, steps, single, example):
     rows = []
     for index in range(steps):
         carry, outputs = step(ops.full((), index, "i64"), carry)
-        rows.append(outputs)
-    is_one = not isinstance(rows[0], (tuple, list))
-    stacked = ops.stack(rows) if is_one else tuple(ops.stack(list(column)) for column in zip(*rows))
-    return carry[0] if single else carry, stacked
+        rows.append(_tuple(outputs))
+    stacked = tuple(ops.stack(list(column)) for column in zip(*rows)) if steps else tuple(
+        ops.zeros((0, *one.shape), one.dtype) for one in _arrays(_tuple(example)))
+    return carry[0] if single else carry, stacked[0] if _is_single(example) else stacked
 
 
 def compile_to(program, path):

@@ -204,8 +204,46 @@ class Programs(unittest.TestCase):
         np.testing.assert_allclose(every.numpy(), want, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(last.numpy(), want[-1], rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(sums.numpy(), np.sum(want, 1), rtol=1e-4, atol=1e-5)
-        with self.assertRaisesRegex(ValueError, "known"):
-            tenon.export(forward, x="f32[N, 4]", decay="f32[]")
+        with self.assertRaisesRegex(ValueError, r"first axes of .*f32\[N, 4\].* are not of one size"):
+            tenon.export(lambda x, y: tenon.scan(lambda c, a, b: (c, a), 0.0, (x, y)), x="f32[N, 4]", y="f32[M]")
+
+    def test_scan_of_any_number_of_rows(self):
+        def forward(x):
+            (total, count), outputs = tenon.scan(
+                lambda carry, row: ((carry[0] + row, carry[1] + 1), (carry[0] * row, row.sum() > 0, carry[1])),
+                (np.zeros(3, "f4"), 0), x)
+            return total, count, *outputs
+
+        open_, known = (tenon.Session(tenon.export(forward, x=type_)) for type_ in ("f32[N, 3]", "f32[4, 3]"))
+        for rows in (0, 1, 4, 9):
+            x = self.array(rows, 3)
+            before = np.concatenate([np.zeros((1, 3), "f4"), np.cumsum(x, 0, dtype="f4")])
+            for results in (open_.forward(x), forward(x), *([known.forward(x)] if rows == 4 else [])):
+                total, count, products, signs, numbers = (one.numpy() for one in results)
+                np.testing.assert_allclose(total, before[-1], rtol=1e-5, atol=1e-5)
+                np.testing.assert_allclose(products, before[:-1] * x, rtol=1e-5, atol=1e-5)
+                np.testing.assert_array_equal(signs, x.sum(1) > 0)
+                self.assertEqual((int(count), numbers.tolist()), (rows, list(range(rows))))
+        many = tenon.Session(tenon.export(lambda x: tenon.scan(lambda c, row: (c + row, row), 0, x)[0], x="i64[N]"))
+        with self.assertRaisesRegex(tenon.Error, "outside"):
+            many.forward(np.zeros(2**20 + 1, "int64"))
+
+    def test_numbers_and_arrays_among_what_loops_carry(self):
+        x, start = np.array([1, 2, 3], "f4"), np.zeros(3, "f4")
+        for function, want in (
+                (lambda x: tenon.while_loop(lambda i, y, z: i < 5, lambda i, y, z: (i + 1, y * z, z), (0, x, start + 2))[1],
+                 x * 32),
+                (lambda x: tenon.while_loop(lambda y, z: y.sum() < 99, lambda y, z: (y + x, z), (start, start + 1))[1],
+                 start + 1),
+                (lambda x: tenon.while_loop(lambda y: y.sum() < 100, lambda y: y + x, start), x * 17),
+                (lambda x: tenon.while_loop(lambda y: y < x.sum(), lambda y: y * 2.0, 1.0), 8),
+                (lambda x: tenon.while_loop(lambda i, y: i < 2, lambda i, y: (i + 1, 7), (0, x.sum()))[1], 7),
+                (lambda x: tenon.repeat(3, (0, start), lambda layer, i, n, y: (n + 2, y + x))[1], x * 3),
+                (lambda x: tenon.cond(x.sum() > 0, lambda: 1.5, lambda: start.sum()), 1.5),
+                (lambda x: tenon.scan(lambda c, row: (c + row, c), 0.0, x)[1], [0, 1, 3])):
+            [recorded] = tenon.Session(tenon.export(function, x="f32[3]")).forward(x)
+            for result in (recorded, function(tenon.array(x))):
+                np.testing.assert_allclose(np.asarray(result), want)
 
     def test_ops_of_ones_own(self):
         @tenon.op(limit=1.0, name="python_soft_clip")
@@ -450,6 +488,7 @@ class Programs(unittest.TestCase):
                            (lambda: tenon.export(lambda x: x, "f32[2]", y=3), "given int"),
                            (lambda: tenon.export(lambda x: {"a": x}, x="f32[2]"), "returns dict"),
                            (lambda: tenon.export(lambda x: np.ones(2), x="f32[2]"), "returns ndarray"),
+                           (lambda: tenon.export(lambda x: (x, (x, x)), x="f32[2]"), "a tuple among its results"),
                            (lambda: tenon.export(lambda x: (x, 1.0), x="f32[2]"), "returns float")):
             with self.assertRaisesRegex(TypeError, says):
                 make()

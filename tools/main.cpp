@@ -40,13 +40,22 @@ void warn(std::string_view message) {
   std::fputs(fmt::format("tenon: warning: {}\n", message).c_str(), stderr);
 }
 
+/// A message as one line: without indentation, and without the line that points at a column.
+std::string joined(std::string_view message) {
+  std::string line;
+  while (!message.empty()) {
+    const std::size_t end = std::min(message.find('\n'), message.size());
+    std::string_view part = message.substr(0, end);
+    part.remove_prefix(std::min(part.find_first_not_of(' '), part.size()));
+    if (!part.empty() && part != "^") line += fmt::format("{}{}", line.empty() ? "" : " ", part);
+    message.remove_prefix(std::min(end + 1, message.size()));
+  }
+  return line;
+}
+
 /// One line on stderr; with --json also an object on stdout.
 int report(const Tool& tool, const Error& error) {
-  std::string line = error.what();
-  for (char& c : line) {
-    if (c == '\n') c = ' ';
-  }
-  std::fputs(fmt::format("tenon: {}\n", line).c_str(), stderr);
+  std::fputs(fmt::format("tenon: {}\n", joined(error.what())).c_str(), stderr);
   if (tool.json) {
     try {
       tool.print({{"error",

@@ -313,6 +313,13 @@ bool is_network(const std::string& path) {
          std::ranges::find(head, '\0') == std::end(head);
 }
 
+bool is_text(const std::string& path) {
+  constexpr std::string_view magic = "# tenon";
+  char head[magic.size()] = {};
+  return std::ifstream(path, std::ios::binary).read(head, sizeof head) &&
+         std::string_view(head, sizeof head) == magic;
+}
+
 Program read_program(const std::string& path) {
   if (is_network(path)) return io::load_network(path).program;
   return parse(read_text(path), path);
@@ -328,6 +335,9 @@ std::string read_text(const std::string& path) {
   } else {
     std::ifstream in(path, std::ios::binary);
     if (!in) throw Error(Errc::not_found, path, std::strerror(errno));
+    if (std::filesystem::is_directory(path)) {
+      throw Error(Errc::bad_argument, path, "a folder, where the file of a program's text is read");
+    }
     text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     if (in.bad()) throw Error(Errc::io_error, path, "cannot be read");
   }

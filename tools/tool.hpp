@@ -111,6 +111,8 @@ std::vector<Buffer> program_inputs(const Program& program, const io::File& file,
 
 /// Whether a file is a network's JSON (io::load_network).
 bool is_network(const std::string& path);
+/// Whether a file begins as the text of a program.
+bool is_text(const std::string& path);
 /// The program of a text, "-" for standard input, or of a network's JSON.
 Program read_program(const std::string& path);
 

@@ -692,6 +692,12 @@ class Graph(Folder):
         self.assertEqual(root.tag, "{http://www.w3.org/2000/svg}svg")
         self.assertGreater(len(root.findall("{http://www.w3.org/2000/svg}path")), 10)
 
+    def test_draws_a_text(self):
+        path = self.folder / "step.tenon"
+        path.write_bytes(self.tenon("graph", LLAMA).stdout)
+        self.assertEqual(self.tenon("graph", path, "--svg").stdout, self.tenon("graph", LLAMA, "--svg").stdout)
+        self.assertEqual(self.json("graph", path)["graph"], self.json("graph", LLAMA)["graph"])
+
     def test_saves_a_network(self):
         path = self.folder / "net.json"
         saved = self.json("graph", LLAMA, "--save", path)

@@ -74,6 +74,18 @@ class WrongFile(Folder):
         self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "--prompt-file", "", says="empty")
         self.refused(WRONG_CALL, "BadArgument", "info", "", says="empty")
 
+    def test_texts_of_programs(self):
+        path = self.folder / "wrong.tenon"
+        path.write_text("# tenon 1.0\nfrom __future__ import annotations\nfrom tenon.ir import *\n"
+                        'module("m", opset=1)\n\ndef forward(x: f32[N, 4]):\n    z = relu(q)\n    return z\n')
+        for command in ("fmt", "codegen", "run", "graph"):
+            self.refused(MALFORMED, "BadReference", command, path, says="'q' is not defined z = relu(q)\n")
+        for command in ("check", "fmt", "run"):
+            self.refused(WRONG_CALL, "BadArgument", command, self.folder, says=f"{self.folder}: a folder")
+        path.write_text(path.read_text().replace("z = relu(q)", 'z: f32[4] = const("bias")'))
+        self.refused(WRONG_CALL, "BadArgument", "run", path, says="('bias'): give a file of them, --weights")
+        self.refused(UNSUPPORTED, "Unsupported", "graph", path, "--save", self.folder / "n.json", says="no tensors")
+
     def test_folders(self):
         self.refused(MALFORMED, "NotFound", "info", self.folder, says="in this folder")
         shutil.copy(LLAMA, self.folder / "a.gguf")

@@ -55,6 +55,11 @@ Described describe(const Tool& tool) {
     described.plan = plan_of(described.network.program, tool);
     return described;
   }
+  if (is_text(tool.model)) {
+    Described described{{parse(read_text(tool.model), tool.model), {}}, {}};
+    described.plan = plan_of(described.network.program, tool);
+    return described;
+  }
   if (io::open(tool.model, {.access = io::Access::guarded}).format() == io::Format::gguf) {
     auto options = tool.language_model();
     options.lazy = true;
@@ -69,6 +74,10 @@ Described describe(const Tool& tool) {
 
 /// The program with the model's tensors as two files.
 void save(const Tool& tool, const Options& options) {
+  if (is_text(tool.model)) {
+    throw Error(Errc::unsupported, tool.model,
+                "a program's text has no tensors: --save writes models and networks");
+  }
   io::Network net = describe(tool).network;
   std::optional<io::File> file;  // the tensors are its pages
   if (!is_network(tool.model)) {
@@ -124,7 +133,8 @@ void run(const Tool& tool, const Options& options) {
 
 void add_graph(CLI::App& app, Tool& tool) {
   Command command(app, tool, "graph",
-                  "The program that one step of a model, or a network that --save wrote, runs");
+                  "The program that one step of a model, a network that --save wrote, or a "
+                  "program's text, runs");
   auto options = std::make_shared<Options>();
   add_model(command);
   Option dot = command.flag("--dot", options->dot, "As a Graphviz digraph");

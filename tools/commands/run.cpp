@@ -61,12 +61,24 @@ Loaded load(const Tool& tool, const Options& options, const DevicePtr& device) {
   return loaded;
 }
 
+/// Errc::bad_argument for a program that has constants, where no file of weights is given.
+void require_no_weights(const Program& program) {
+  for (const Instruction& one : program.main().body) {
+    if (one.kind == Instruction::Kind::constant && !program.folded.contains(one.text)) {
+      throw Error(
+          Errc::bad_argument, "run",
+          fmt::format("the program has weights ('{}'): give a file of them, --weights", one.text));
+    }
+  }
+}
+
 void run(const Tool& tool, const Options& options) {
   if (options.steps.asks && tool.json) {
     throw Error(Errc::bad_argument, "run", "--step asks for commands, --json does not");
   }
   const DevicePtr device = tool.open_device();
   const Loaded loaded = load(tool, options, device);
+  if (!loaded.file && !is_network(tool.model)) require_no_weights(loaded.program);
   std::vector<Buffer> inputs;
   if (!options.inputs.empty()) {
     RecordedValues rest;

@@ -7,7 +7,7 @@ from ..importing.shaping import broadcast_shape, fitted, shaped
 from ..importing.types import check_computed
 from .in_place import puts
 from .node import op, refuse
-from .shapes import rolled
+from .shapes import permuted, rolled
 
 refuse("export with run_decompositions({})", "istft.default")
 
@@ -58,6 +58,18 @@ def _put_imaginary_part(n, base, new, output):
 @op("_conj.default", "conj.default", view=True)
 def conj(n, self):
     return shaped(n.b.conj(self), self.shape)
+
+
+@op("adjoint.default", "mH.default", "matrix_H.default", view=True)
+def adjoint(n, self):
+    """The last two axes swapped, and complex numbers conjugated."""
+    swapped = permuted(n, self, [*range(self.rank - 2), self.rank - 1, self.rank - 2]) if self.rank > 1 else self
+    return conj(n, swapped) if self.dtype == "c64" else swapped
+
+
+@puts("adjoint.default", "mH.default", "matrix_H.default")
+def _put_adjoint(n, base, new, output):
+    return adjoint(n, new)
 
 
 @op("resolve_conj.default", "resolve_neg.default")

@@ -112,3 +112,14 @@ def wrapped(n, *arguments):
     graph = next(one for one in arguments if isinstance(one, dict))
     place = next(i for i, one in enumerate(arguments) if isinstance(one, dict))
     return n.importer.subgraph(graph, list(arguments[place + 1:]), n.where)
+
+
+_ASSERTIONS = {"aten._linalg_check_errors.default", "aten._assert_async.msg", "aten._assert_async.default"}
+
+
+@_higher_order("with_effects")
+def with_effects(n, token, operator, *_):
+    """An op that is run for its effect, in order: assertions about values, which are left out."""
+    if str(operator).removeprefix("torch.ops.") not in _ASSERTIONS:
+        raise n.error(f"the effect of {operator}")
+    return token

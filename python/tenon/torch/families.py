@@ -6,6 +6,7 @@ from . import (
     creation,
     images,
     indexing,
+    linear_algebra,
     losses,
     norms,
     pointwise,
@@ -18,5 +19,5 @@ from . import (
     symbols,
 )
 
-__all__ = ["complex", "control", "creation", "images", "indexing", "losses", "norms", "pointwise", "products",
-           "quantised", "recurrent", "reductions", "shapes", "strides", "symbols"]
+__all__ = ["complex", "control", "creation", "images", "indexing", "linear_algebra", "losses", "norms",
+           "pointwise", "products", "quantised", "recurrent", "reductions", "shapes", "strides", "symbols"]

@@ -61,8 +61,9 @@ class Importer(Signature, Views):
         self.inputs = []      # of signature.Input
         self.ranges = {}
         for name, one in get(archive.document, "range_constraints", dict, self.where).items():
-            self.ranges[name] = tuple(one.get(key) if isinstance(one, dict) else None for key in ("min_val", "max_val"))
-            low, high = self.ranges[name]
+            low, high = (one.get(key) if isinstance(one, dict) else None for key in ("min_val", "max_val"))
+            # 2 is what torch writes for a size without a least one: it exports for sizes but 0 and 1, and takes both.
+            self.ranges[name] = 0 if low == 2 else low, high
             self.symbols.ranges[word(name)] = (max(low, 0) if type(low) is int else 0,
                                                high if type(high) is int else math.inf)
 
@@ -131,7 +132,8 @@ class Importer(Signature, Views):
         functional = functional_name(target, HANDLERS)
         handler = HANDLERS.get(functional)
         if handler is None:
-            raise unsupported(n.where, REFUSED.get(functional, "this op is not supported"))
+            others = "; exported.run_decompositions() may write it in others" if target.startswith("aten.") else ""
+            raise unsupported(n.where, REFUSED.get(functional, "this op is not supported" + others))
         arguments = self.arguments(node, scope, n)
         if is_out(target):
             arguments.pop("out", None)

@@ -38,8 +38,9 @@ def permute(n, base, new, output, dims):
     return permuted(n, new, [order.index(i) for i in range(base.rank)])
 
 
-@puts("transpose.int", "t.default")
-def transpose(n, base, new, output, dim0=0, dim1=1):
+@puts("transpose.int", "t.default", "swapaxes.default", "swapdims.default")
+def transpose(n, base, new, output, dim0=0, dim1=1, axis0=None, axis1=None):
+    dim0, dim1 = dim0 if axis0 is None else axis0, dim1 if axis1 is None else axis1
     order = list(range(base.rank))
     if base.rank > 1:
         first, second = n.axis(dim0, base.rank), n.axis(dim1, base.rank)

@@ -184,7 +184,7 @@ class _Indices:
     """Advanced indices: the axes that have one, brought to the front, and the numbers of rows that they pick."""
 
     def __init__(self, n, x, indices):
-        indices = [None if one is None else self._whole(n, one) for one in indices]
+        indices = [part for one in indices for part in ([None] if one is None else self._whole(n, one))]
         self.axes = [i for i, one in enumerate(indices) if one is not None]
         if not self.axes or len(indices) > x.rank:
             raise n.malformed(f"{len(indices)} indices for {x!r}")
@@ -207,12 +207,13 @@ class _Indices:
 
     @staticmethod
     def _whole(n, index):
+        """An index as one of integers; a mask as one for each of its axes."""
         if index.dtype != "bool":
-            return index
+            return [index]
         array = n.array(index, "a mask, whose values decide the result's size,")
-        if array.ndim != 1:
-            raise n.error(f"a mask of {array.ndim} axes")
-        return n.known_like(np.nonzero(array)[0].astype(np.int64), index)
+        if not array.ndim:
+            raise n.error("a mask of no axes")
+        return [n.known_like(one.astype(np.int64), index) for one in np.nonzero(array)]
 
     def order_of_result(self):
         """Where the axes of [indices, rest] stand in the result."""

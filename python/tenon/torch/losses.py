@@ -2,6 +2,7 @@
 
 from ..importing.shaping import broadcast_shape, shaped
 from .node import op
+from .products import pairwise_distance
 from .shapes import permuted
 
 
@@ -124,6 +125,28 @@ def hinge(n, self, target, margin=1.0, reduction=1):
 def margin_ranking(n, input1, input2, target, margin=0.0, reduction=1):
     made = n.b.neg(n.value(target, input1.dtype)) * (input1 - input2) + float(margin)
     return _whole(n, n.b.maximum(made, n.b.number(0, made.dtype)), made.shape, reduction)
+
+
+@op("triplet_margin_loss.default")
+def triplet_margin(n, anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, swap=False, reduction=1):
+    near, far = (pairwise_distance(n, anchor, one, p, eps) for one in (positive, negative))
+    if swap:
+        far = n.b.minimum(far, pairwise_distance(n, positive, negative, p, eps))
+    made = n.b.maximum(near - far + float(margin), n.b.number(0, near.dtype))
+    return _whole(n, made, broadcast_shape(anchor, positive, negative)[:-1], reduction)
+
+
+@op("cosine_embedding_loss.default")
+def cosine_embedding(n, input1, input2, target, margin=0.0, reduction=1):
+    axis, eps = input1.rank - 1, n.b.number(1e-12, input1.dtype)
+
+    def sums(a, b):
+        return n.b.sum(a * b, axis=[axis], keep_dims=False)
+    cosine = sums(input1, input2) / n.b.sqrt((sums(input1, input1) + eps) * (sums(input2, input2) + eps))
+    zero, target = n.b.number(0, input1.dtype), n.value(target, input1.dtype)
+    near = n.b.where(n.b.eq(target, n.value(1, target.dtype)), 1.0 - cosine, zero)
+    apart = n.b.where(n.b.eq(target, n.value(-1, target.dtype)), n.b.maximum(cosine - float(margin), zero), zero)
+    return _whole(n, near + apart, broadcast_shape(input1, input2)[:-1], reduction)
 
 
 @op("poisson_nll_loss.default")

@@ -7,12 +7,15 @@ import math
 import numpy as np
 
 from .. import _tenon, errors
-from ..importing.errors import malformed, unsupported, wrong_call
+from ..importing.errors import NotKnown, malformed, unsupported, wrong_call
 from ..importing.types import type_of_or_none
 from . import expressions, families  # noqa: F401: fills the table of handlers
 from .archive import Archive
 from .importer import Importer
 from .records import is_symbol
+
+_MOST_PROGRAMS = 64        # that a Model keeps
+_MOST_FIXED = 1024         # elements of an input whose values a Model fixes
 
 
 def load(source, shapes=None, values=None, optimize=True):
@@ -23,25 +26,23 @@ def load(source, shapes=None, values=None, optimize=True):
     the module changes are inputs, after the user's, and results named buffer_after. Weights become constants of the
     program (Program.folded). A .pt2 archive is read without torch, and nothing in it is unpickled.
     """
-    return _read(source, shapes, values, optimize)[0]
+    return _read(Importer(Archive(source), shapes, values), optimize)
 
 
-def _read(source, shapes, values, optimize):
-    archive = source if isinstance(source, Archive) else Archive(source)
+def _read(importer, optimize=True):
     try:
-        importer = Importer(archive, shapes, values)
         tensors, names = importer.program()
     except errors.Error:
         raise
     except (TypeError, AttributeError, KeyError, IndexError, ValueError, OverflowError, RecursionError,
             MemoryError) as error:  # a graph that has not the form of the schema
-        raise malformed(archive.where, f"the graph: {type(error).__name__}: {error}") from error
+        raise malformed(importer.where, f"the graph: {type(error).__name__}: {error}") from error
     program = importer.builder.graph.program(tensors)
     program.name = "exported"
     if optimize:
         program, _ = program.optimized()
     program.name_results(names)
-    return program, importer
+    return program
 
 
 class Model:
@@ -52,19 +53,30 @@ class Model:
 
     Arguments and results are nested as the module's are. Buffers that it changes are kept from call to call, in
     `state`. Sizes outside of the ranges that were exported are refused. `options` are those of tenon.Session.
+
+    Where an op needs a size as a number, or an input's values (of 1024 elements at most), the archive is read again
+    for each set of sizes that comes; `fixed` names the inputs whose values are part of these programs. `program` and
+    `session` are those of the last call then, and None before the first.
     """
 
     def __init__(self, source, shapes=None, values=None, **options):
-        archive = Archive(source)
-        self.program, importer = _read(archive, shapes, values, True)
-        self.session = _tenon.Session(self.program, **options)
+        self._archive = Archive(source)
+        self._shapes, self._values, self._options = dict(shapes or {}), dict(values or {}), options
+        importer = Importer(self._archive, shapes, values)
+        self.fixed = set()      # names of inputs
+        self._programs = {}     # by sizes and fixed values, where there is no open one
+        self._open = self.program = self.session = None
+        try:
+            self._open = self._use(_Read(importer, options))
+        except NotKnown as error:
+            if not any("as_expr" in entry for one in importer.inputs for entry in one.sizes) and not error.inputs:
+                raise
         self.ranges = importer.ranges
         self._users = [one for one in importer.inputs if one.kind != "state"]
         self._states_in = {one.held: one.name for one in importer.inputs if one.kind == "state"}
-        self._leaves, self._states = importer.leaves, importer.states
         signature = importer.module["module_call_graph"][0]["signature"]
         self._in, self._out = (_Tree.read(signature[name], name) for name in ("in_spec", "out_spec"))
-        self._first = {name: archive.weight(name) for name in self._states_in}
+        self._first = {name: self._archive.weight(name) for name in self._states_in}
         self.state = dict(self._first)
 
     def reset(self):
@@ -74,13 +86,44 @@ class Model:
     def __call__(self, *args, **kwargs):
         leaves = self._in.flatten(self._in_order(args, kwargs))
         arrays = self._arrays(leaves)
-        arrays.update((self._states_in[name], array) for name, array in self.state.items())
-        results = [np.asarray(one.numpy()) for one in self.session.forward(**arrays)]
+        read = self._open or self._use(self._read_for(arrays))
+        given = {name: array for name, array in arrays.items() if name not in read.fixed}
+        given.update((self._states_in[name], array) for name, array in self.state.items())
+        results = [np.asarray(one.numpy()) for one in read.session.forward(**given)]
         for name, key in self._states_in.items():
-            self.state[name] = results[self._states[key]]
-        self._change_inputs(leaves, results)
-        made = [one[0] if isinstance(one, list) else results[one] for one in self._leaves]
+            self.state[name] = results[read.states[key]]
+        for one, value in zip(self._users, leaves):  # arrays that the module changes in place
+            if one.name in read.states and isinstance(value, np.ndarray):
+                value[...] = results[read.states[one.name]]
+        made = [one[0] if isinstance(one, list) else results[one] for one in read.leaves]
         return self._out.unflatten(iter(made))
+
+    def _use(self, read):
+        self.program, self.session = read.program, read.session
+        return read
+
+    def _read_for(self, arrays):
+        """What was read for the sizes of these arrays, and for the values of those that are fixed."""
+        origins = {one.name: one.origin for one in self._users}
+        while True:
+            key = tuple((name, one.shape, one.tobytes() if name in self.fixed else b"") for name, one in arrays.items())
+            if key in self._programs:
+                return self._programs[key]
+            shapes = {origins[name]: one.shape for name, one in arrays.items() if name not in self.fixed and one.ndim}
+            values = {origins[name]: arrays[name] for name in self.fixed}
+            try:
+                importer = Importer(self._archive, {**self._shapes, **shapes}, {**self._values, **values})
+                made = _Read(importer, self._options, self.fixed)
+            except NotKnown as error:
+                new = {name for name in arrays if origins[name] in error.inputs} - self.fixed
+                if not new or any(arrays[name].size > _MOST_FIXED for name in new):
+                    raise
+                self.fixed |= new
+                continue
+            if len(self._programs) >= _MOST_PROGRAMS:
+                self._programs.pop(next(iter(self._programs)))
+            self._programs[key] = made
+            return made
 
     def _in_order(self, args, kwargs):
         """Arguments as they were exported: those by position may be given by name, too, where each is one array."""
@@ -98,12 +141,6 @@ class Model:
     def structure(self, leaves):
         """(args, kwargs) of a call, of leaves in order."""
         return self._in.unflatten(iter(leaves))
-
-    def _change_inputs(self, leaves, results):
-        """Gives the arrays that the module changes in place their new values."""
-        for one, value in zip(self._users, leaves):
-            if one.name in self._states and isinstance(value, np.ndarray):
-                value[...] = results[self._states[one.name]]
 
     def _arrays(self, leaves):
         """The program's inputs by name; sizes that were not exported are refused."""
@@ -138,6 +175,15 @@ class Model:
                                           f"where another input has the same size {symbol}")
 
 
+class _Read:
+    """A program of the module, and where its results go."""
+
+    def __init__(self, importer, options, fixed=()):
+        self.program = _read(importer)
+        self.session = _tenon.Session(self.program, **options)
+        self.leaves, self.states, self.fixed = importer.leaves, importer.states, frozenset(fixed)
+
+
 @dataclasses.dataclass
 class _Tree:
     """The nested structure of arguments or results."""
@@ -164,10 +210,16 @@ class _Tree:
         parts = [_Tree._of(one, where, depth + 1) for one in tree["children_spec"]]
         if kind is None:
             return _Tree("leaf", [], [])
-        name = str(kind).rpartition(".")[2]
+        name = "tuple" if str(kind).startswith("torch.return_types.") else str(kind).rpartition(".")[2]
+        try:
+            keys = json.loads(tree.get("context") or "null") if name not in ("tuple", "list", "namedtuple") else None
+        except (ValueError, TypeError, RecursionError):
+            keys = None
         if name not in ("tuple", "list", "dict", "OrderedDict", "namedtuple"):
-            raise unsupported(where, f"a {kind} among arguments or results: use load() and its session")
-        keys = json.loads(tree.get("context") or "null") if name in ("dict", "OrderedDict") else None
+            # A class whose fields are named, such as the results of transformers' models: a dict of them.
+            if not isinstance(keys, list) or len(keys) != len(parts) or not all(isinstance(one, str) for one in keys):
+                raise unsupported(where, f"a {kind} among arguments or results: use load() and its session")
+            name = "dict"
         return _Tree(name, keys or [], parts)
 
     def flatten(self, value):

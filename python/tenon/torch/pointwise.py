@@ -105,7 +105,7 @@ def _sizes(n, function, self, other, alpha=1):
     return n.b.of_sizes(function(self.sizes, number), self.inputs)
 
 
-@op("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "subtract.Tensor")
+@op("add.Tensor", "add.Scalar", "sub.Tensor", "sub.Scalar", "subtract.Tensor", "subtract.Scalar")
 def add(n, self, other, alpha=1):
     is_add = n.op.split(".")[1].startswith("add")
     made = _sizes(n, sz.add if is_add else sz.sub, self, other, alpha)
@@ -124,7 +124,7 @@ def rsub(n, self, other, alpha=1):
     return shaped(n.b.sub(b, _scaled(n, a, alpha)), broadcast_shape(a, b))
 
 
-@op("mul.Tensor", "mul.Scalar", "multiply.Tensor")
+@op("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
 def mul(n, self, other):
     made = _sizes(n, sz.mul, self, other)
     if made is not None:
@@ -134,8 +134,9 @@ def mul(n, self, other):
     return shaped(made, broadcast_shape(a, b))
 
 
-@op("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor", "floor_divide.default",
-    "floor_divide.Scalar")
+@op("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor",
+    "true_divide.Scalar", "divide.Tensor", "divide.Scalar", "divide.Tensor_mode", "divide.Scalar_mode",
+    "floor_divide.default", "floor_divide.Scalar")
 def div(n, self, other, rounding_mode=None):
     if n.op.split(".")[1].startswith("floor_divide"):
         rounding_mode = "floor"
@@ -182,10 +183,10 @@ def extreme(n, self, other):
     return shaped(made, broadcast_shape(a, b))
 
 
-@op("atan2.default", "hypot.default")
+@op("atan2.default", "arctan2.default", "hypot.default")
 def of_two(n, self, other):
     a, b = operands(n, self, other)
-    return shaped((n.b.atan2 if ".atan2" in n.op else n.b.hypot)(a, b), broadcast_shape(a, b))
+    return shaped((n.b.hypot if ".hypot" in n.op else n.b.atan2)(a, b), broadcast_shape(a, b))
 
 
 @op("logical_and.default", "logical_or.default", "logical_xor.default")

@@ -5,6 +5,11 @@ import keyword
 from ..importing.errors import malformed
 from .archive import get
 
+# They change no element; where the graph uses their operand later, it names the result.
+_VIEWS_IN_PLACE = {f"aten.{name.replace('.', '_.')}": f"aten.{name}" for name in (
+    "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "t.default", "swapaxes.default",
+    "swapdims.default")} | {"aten.transpose_.default": "aten.transpose.int"}
+
 
 def needed(graph, where):
     """(the nodes that the outputs need, or that change something, in order; the names that are used)"""
@@ -53,8 +58,9 @@ def is_out(target):
 
 
 def target_of(node, where):
-    """torch.ops.aten.add.Tensor as aten.add.Tensor."""
-    return get(node, "target", str, where).removeprefix("torch.ops.")
+    """torch.ops.aten.add.Tensor as aten.add.Tensor; unsqueeze_ and its like as the views that they give."""
+    target = get(node, "target", str, where).removeprefix("torch.ops.")
+    return _VIEWS_IN_PLACE.get(target, target)
 
 
 def trace_of(node):

@@ -96,7 +96,7 @@ def connective(n, self, dim=None, keepdim=False):
 
 
 @op("var.correction", "var.dim", "var.default", "std.correction", "std.dim", "std.default", "var_mean.correction",
-    "std_mean.correction", "var_mean.dim", "std_mean.dim")
+    "std_mean.correction", "var_mean.dim", "std_mean.dim", "var_mean.default", "std_mean.default")
 def variance(n, self, dim=None, correction=None, keepdim=False, unbiased=True):
     axes = n.axes(dim, self.rank)
     correction = float(unbiased) if correction is None else correction
@@ -116,7 +116,7 @@ def variance(n, self, dim=None, correction=None, keepdim=False, unbiased=True):
     return made, n.b.reshape_to(shaped(mean, kept(self, axes, True)), kept(self, axes, keepdim))
 
 
-@op("logsumexp.default")
+@op("logsumexp.default", "special_logsumexp.default")
 def logsumexp(n, self, dim, keepdim=False):
     axes = n.axes(dim, self.rank)
     return shaped(reductions.log_sum_exp(n, n.cast(self, n.dtype), axes, keepdim), kept(self, axes, keepdim))
@@ -179,7 +179,8 @@ def sort(n, self, dim=-1, descending=False, stable=False):
     return made[1] if "argsort" in n.op else made
 
 
-@op("softmax.int", "_softmax.default", "log_softmax.int", "_log_softmax.default", "_safe_softmax.default")
+@op("softmax.int", "special_softmax.default", "_softmax.default", "log_softmax.int", "special_log_softmax.default",
+    "_log_softmax.default", "_safe_softmax.default")
 def softmax(n, self, dim, half_to_float=False, dtype=None):
     x = n.cast(self, n.dtype)
     if not x.rank:
@@ -199,9 +200,12 @@ def searchsorted(n, self=None, boundaries=None, sorted_sequence=None, out_int32=
         raise n.error("is not supported", "sorter")
     edges = boundaries if boundaries is not None else sorted_sequence
     right = right if side is None else side == "right"
-    if edges.rank > 1:
-        raise n.error(f"several rows of edges: {edges!r}")
     dtype = edges.dtype if edges.dtype in FLOATS else self.dtype
+    if edges.rank > 1:  # a row of edges for each row of values: how many of them are before a value
+        before = (n.b.le if right else n.b.lt)(n.b.unsqueeze(n.cast(edges, dtype), edges.rank - 1),
+                                               n.b.unsqueeze(n.cast(self, dtype), self.rank))
+        counts = n.b.sum(n.cast(before, "i64"), axis=[self.rank], keep_dims=False)
+        return shaped(counts, self.shape)
     return n.b.searchsorted(n.cast(edges, dtype), n.cast(self, dtype), right=bool(right))
 
 

@@ -81,7 +81,7 @@ def expand(n, self, size=None, implicit=False, other=None):
 
 
 @op("permute.default", "t.default", "transpose.int", "movedim.int", "moveaxis.int", "numpy_T.default", "mT.default",
-    "swapaxes.default", "swapdims.default", "adjoint.default", view=True)
+    "swapaxes.default", "swapdims.default", view=True)
 def permute(n, self, dims=None, dim0=None, dim1=None, source=None, destination=None, axis0=None, axis1=None):
     order = list(range(self.rank))
     if dims is not None:

@@ -110,6 +110,8 @@ class Signature:
             [(form, number)] = get(body, "value", dict, self.where).items()
             scope.values[name] = None if form == "as_none" else number
             self.inputs.append(Input("constant", word(name), scope.values[name]))
+        elif kind == "token":  # what orders effects, which programs do not have
+            scope.values[name] = self.builder.known(np.zeros(0, np.float32))
         else:
             raise unsupported(f"input '{name}'", f"a {kind}")
 
@@ -141,8 +143,9 @@ class Signature:
     def _fixed_input(self, name, form, scope, where):
         given = self.fixed[name]
         if form == "as_sym_int":
-            if not isinstance(given, int):
+            if np.ndim(given) or not np.issubdtype(np.asarray(given).dtype, np.integer):
                 raise wrong_call(where, f"values: {given!r} is no integer")
+            given = int(given)
             for symbol in self._symbols_of(scope.graph.get("sym_int_values", {}).get(name)):
                 self.symbols.setdefault(symbol, given)
             return given
@@ -277,6 +280,8 @@ class Signature:
                 leaves.append(self._leaf(value, name, made, names))
             elif kind in ("buffer_mutation", "parameter_mutation"):
                 states[self._owners[body["buffer_name" if kind[0] == "b" else "parameter_name"]]] = value
+            elif kind == "token":
+                continue
             elif kind == "user_input_mutation":
                 states[get(body, "user_input_name", str, self.where)] = value
             else:

@@ -176,7 +176,7 @@ def assert_scalar(n, self, assert_msg=""):
 
 
 @op("_assert_tensor_metadata.default", "sym_constrain_range_for_size.default", "sym_constrain_range.default",
-    "_assert_async.msg", "_assert_async.default", "_functional_assert_async.msg")
+    "_assert_async.msg", "_assert_async.default", "_functional_assert_async.msg", "_linalg_check_errors.default")
 def assertion(n, **_):
     return ()
 

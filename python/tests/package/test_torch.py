@@ -64,7 +64,7 @@ def changed(name, change):
 class Recorded(unittest.TestCase):
     def test_results_are_those_of_pytorch(self):
         paths = sorted(FOLDER.glob("*.pt2"))
-        self.assertEqual(len(paths), 10)
+        self.assertEqual(len(paths), 13)
         for path in paths:
             with self.subTest(path.stem):
                 worst, _ = check.compare(path, Arrays(path.stem))
@@ -110,6 +110,42 @@ class Recorded(unittest.TestCase):
         program = tenon.torch.load(FOLDER / "decoder_core.pt2")
         self.assertEqual([name for name, _ in program.parameters()][:2], ["keys0", "values0"])
         self.assertEqual([name for name, _ in program.results()][1:], ["keys0_after", "values0_after"])
+
+    def test_sizes_and_values_that_ops_need_are_read_as_they_come(self):
+        arrays, model = Arrays("sized"), tenon.torch.Model(FOLDER / "sized.pt2", threads=1)
+        self.assertIsNone(model.program)
+        with self.assertRaisesRegex(tenon.UnsupportedError, "give `shapes`"):
+            tenon.torch.load(FOLDER / "sized.pt2")
+        for call in (0, 1, 0):
+            x, mask = arrays[f"in{call}_0"], arrays[f"in{call}_1"]
+            y, *_ = model(x, mask)
+            np.testing.assert_allclose(y, arrays[f"out{call}_0"], rtol=1e-4, atol=1e-4)
+            self.assertNotEqual(model(x + 1, mask)[0].tolist(), y.tolist())  # of these sizes, not of these numbers
+        self.assertEqual((model.fixed, len(model._programs)), ({"mask"}, 2))
+        self.assertIn("f32[2, 2, 4, 5]", str(model.program))
+        with self.assertRaisesRegex(tenon.ArgumentError, "2 elements along axis 2, not 3 to 9"):
+            model(x[:, :, :2], mask)
+
+    def test_sizes_without_a_least_one_may_be_0_and_1(self):
+        model = tenon.torch.Model(FOLDER / "solved.pt2")
+        for count in (0, 1, 2):
+            parts, *_ = model(np.zeros((count, 4, 4), "f4"), np.zeros((count, 4, 2), "f4"))
+            self.assertEqual(parts[0].shape, (count, 4, 4))
+
+    def test_results_in_classes_with_named_fields_are_dicts(self):
+        def change(context, document):
+            spec = document["graph_module"]["module_call_graph"][0]["signature"]
+            version, tree = json.loads(spec["out_spec"])
+            tree.update(type="some.modeling.Output", context=context)
+            spec["out_spec"] = json.dumps([version, tree])
+
+        made = tenon.torch.Model(changed("branches", lambda document: change('["y", "steps", "z"]', document)))
+        results = made(EXPECTED["branches.in0_0"])
+        self.assertEqual(list(results), ["y", "steps", "z"])
+        np.testing.assert_allclose(results["y"], EXPECTED["branches.out0_0"], rtol=1e-5)
+        for context in ('["y", "z"]', "[1, 2, 3]", "null", "{", '{"y": 1}'):
+            with self.assertRaisesRegex(tenon.UnsupportedError, "some.modeling.Output among"):
+                tenon.torch.Model(changed("branches", lambda document: change(context, document)))
 
     def test_nested_arguments_and_results(self):
         model = tenon.torch.Model(FOLDER / "mixed.pt2")

@@ -18,7 +18,7 @@ from networks import Cached, Tagger, record
 from torch import nn
 from torch.export import Dim
 
-FORMS = {"decoder": ["decoder", "decoder_core"], "encoder": ["encoder_core"]}
+FORMS = {"decoder": ["decoder", "decoder_core"], "encoder": ["encoder_core"], "solved": ["solved", "solved_core"]}
 FOLDER = pathlib.Path(__file__).parents[1] / "package/exported"
 
 
@@ -117,6 +117,41 @@ class Written(nn.Module):
         return z, wide, parts, y * sign, first, kept, torch.pow(x.abs(), y, out=torch.empty(3, 4))
 
 
+class Sized(nn.Module):
+    """Ops that need sizes or a mask's values as numbers, views that are changed by name, and named results."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("table", torch.randn(4, 3))
+
+    def forward(self, x, mask):
+        rows, _, height, width = x.shape
+        y = F.interpolate(x, size=(height + 3, 2 * width), mode="bilinear")
+        y = torch.roll(y, (-1, 2), (2, 3)) + torch.eye(2 * width)[:1]
+        z = y.square().sum((1, 2)).cumsum(1)
+        places = torch.searchsorted(z.contiguous(), z.flip(1)[:, :3].contiguous(), right=True)
+        first = z[:1].clone()
+        first.unsqueeze_(0).mul_(2)
+        first.squeeze_(0).transpose_(0, 1)
+        turned = torch.complex(y, -y).adjoint()
+        return y.amax(2), places, z.max(1), (self.table[mask], first[:2], turned[..., 0].imag * 2)
+
+
+class Solved(nn.Module):
+    """Equations and factorisations; decomposed, their assertions are effects in order."""
+
+    def forward(self, a, b):
+        a = a @ a.mT + torch.eye(4)
+        lower = torch.linalg.cholesky(a)
+        u, values, v = torch.linalg.svd(b, full_matrices=False)
+        q, r = torch.linalg.qr(b)
+        parts = torch.linalg.inv(a), torch.linalg.solve(a, b), torch.linalg.det(a), torch.logdet(a), lower
+        rest = (torch.linalg.slogdet(-a), torch.linalg.eigvalsh(a), values, (u * values.unsqueeze(-2)) @ v, q @ r,
+                torch.linalg.solve_triangular(lower, b.mT, upper=False, left=False), torch.cholesky_solve(b, lower))
+        loss = F.triplet_margin_loss(*a[:, :3].unbind(1))
+        return parts, rest, torch.linalg.pinv(b), torch.linalg.matrix_norm(b), loss
+
+
 def encoder():
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
 
@@ -141,6 +176,11 @@ def modules():
         "strided": (Strided(), [((torch.randn(n, 4) + v, torch.randn(6, 6)), {}) for n, v in ((2, 3), (1, -3), (4, 3))],
                     ({0: few}, None)),
         "written": (Written(), [((torch.randn(3, 4), torch.randn(3, 4)), {}) for _ in range(2)], None),
+        "sized": (Sized(), [((torch.randn(n, 2, h, w), torch.tensor(mask)), {}) for n, h, w, mask in (
+            (2, 4, 5, [True, False, True, True]), (1, 3, 6, [False] * 4), (3, 5, 4, [True] * 4))],
+            ({0: Dim("some"), 2: Dim("height", min=3, max=9), 3: Dim("width", min=3, max=9)}, None)),
+        "solved": (Solved(), [((torch.randn(n, 4, 4), torch.randn(n, 4, 2)), {}) for n in (2, 1, 3)],
+                   ({0: Dim("several")}, {0: Dim("several")})),
     }
 
 

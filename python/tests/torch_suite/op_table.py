@@ -13,7 +13,9 @@ from tenon.torch.node import HANDLERS
 
 FAMILIES = {"pointwise": "single elements", "creation": "made arrays", "shapes": "sizes and places",
             "reductions": "reductions and orders", "products": "products, attention, convolutions",
-            "losses": "losses of classes", "norms": "norms", "images": "pools and images", "indexing": "indices", "strides": "places in memory",
+            "linear_algebra": "equations and factorisations",
+            "losses": "losses of classes and of pairs", "norms": "norms",
+            "images": "pools and images", "indexing": "indices", "strides": "places in memory",
             "recurrent": "recurrent layers", "quantised": "codes", "complex": "complex numbers and transforms",
             "symbols": "sizes and numbers", "control": "branches and loops"}
 

@@ -135,7 +135,8 @@ def while_loop(condition, body, carry, limit=2**20):
     """carry = body(*carry) while condition(*carry), a bool[], is true; at most `limit` times.
 
     `carry` is a tensor or a tuple of them, whose types stay, and what `body` returns likewise; numbers and arrays among
-    them become tensors. Both functions are run once, on tensors, and may use outer ones. On arrays the loop runs at once.
+    them become tensors. Both functions are run once, on tensors, and may use outer ones. On arrays the loop runs at
+    once.
     """
     single, first = _is_single(carry), _tuple(carry)
     if _are_arrays(first):

@@ -78,11 +78,10 @@ def max_of_taps(n, x, window, number=None):
 def max_with_places(n, x, window, column_major):
     spatial = n.spatial(x)
     steps = [math.prod(spatial[:i] if column_major else spatial[i + 1:]) for i in range(window.rank)]
-    check_computed(n.where, [*x.shape[:2], *window.sizes])
-    planes = n.arange(*x.shape[:2]).reshape(x.shape[0], x.shape[1], *(1,) * window.rank)
+    check_computed(n.where, window.sizes)
 
     def number(tap):
-        total = planes * math.prod(spatial)
+        total = np.zeros((1,) * x.rank, np.int64)
         for axis, place in enumerate(tap):
             at = n.arange(window.sizes[axis]) * window.strides[axis] + place * window.dilations[axis]
             form = [1] * x.rank
@@ -90,7 +89,9 @@ def max_with_places(n, x, window, column_major):
             total = total + ((at - window.before[axis]) * steps[axis]).reshape(form)
         return total
 
-    return max_of_taps(n, x, window, number)
+    best, places = max_of_taps(n, x, window, number)
+    planes = n.b.reshape_to(n.b.iota(sz.mul(*x.shape[:2])), (*x.shape[:2], *(1,) * window.rank))
+    return best, shaped(places + planes * math.prod(spatial), best.shape)
 
 
 def _averages(n, x, window, with_pads):

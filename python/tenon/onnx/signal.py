@@ -41,6 +41,8 @@ def _complex(n, x):
 def stft(n, signal, step, window=None, length=None):
     stride = int(n.number(step, "frame_step"))
     size = int(n.number(length, "frame_length")) if length is not None else n.known_size(window, 0)
+    if signal.rank == 2:  # not as ONNX says, but ONNX Runtime takes it
+        signal = n.b.unsqueeze(signal, 2)
     total = n.known_size(signal, 1)
     if stride < 1 or not 1 <= size <= total:
         raise n.malformed(f"frames of {size} in steps of {stride} of {signal!r}")

@@ -1,0 +1,175 @@
+"""tenon.onnx: ops of the domain com.microsoft, and open sizes, against ONNX Runtime."""
+
+import unittest
+
+import numpy as np
+
+try:
+    import onnxruntime
+    from onnx import helper, numpy_helper
+
+    import tenon.onnx
+    import tenon
+except ImportError as error:
+    raise unittest.SkipTest(str(error)) from None
+
+RNG = np.random.default_rng(4)
+
+
+def real(*sizes):
+    return RNG.standard_normal(sizes).astype("f4")
+
+
+def codes(*sizes, dtype="u1"):
+    return RNG.integers(-100 if dtype == "i1" else 0, 100 if dtype == "i1" else 256, sizes).astype(dtype)
+
+
+def kind(array):
+    return helper.np_dtype_to_tensor_dtype(array.dtype)
+
+
+class Microsoft(unittest.TestCase):
+    def check(self, op, given, constants=(), results=1, unused=(), open_axes=(), tolerance=1e-5, **attributes):
+        """What a node gives here and in ONNX Runtime; values are in order, and None where they are left out."""
+        names = [name if array is not None else "" for name, array in [*given.items(), *dict(constants).items()]]
+        given = {name: array for name, array in given.items() if array is not None}
+        outputs = [f"y{i}" if i not in unused else "" for i in range(results)]
+        node = helper.make_node(op, names, outputs, domain="com.microsoft", **attributes)
+        sizes = {name: [f"{name}{i}" if i in open_axes else size for i, size in enumerate(array.shape)]
+                 for name, array in given.items()}
+        graph = helper.make_graph(
+            [node], "g", [helper.make_tensor_value_info(name, kind(one), sizes[name]) for name, one in given.items()],
+            [helper.make_empty_tensor_value_info(name) for name in outputs if name],
+            [numpy_helper.from_array(np.array(one), name) for name, one in dict(constants).items()
+             if one is not None])
+        model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17),
+                                                                      helper.make_opsetid("com.microsoft", 1)])
+        options = onnxruntime.SessionOptions()
+        options.add_session_config_entry("session.x64quantprecision", "1")
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        wanted, got = session.run(None, given), tenon.onnx.Model(model).run(given)
+        for one, want in zip(got, wanted, strict=True):
+            self.assertEqual((one.dtype, one.shape), (want.dtype, want.shape), op)
+            np.testing.assert_allclose(one, want, rtol=tolerance, atol=tolerance, err_msg=op)
+
+    def test_activations_norms_and_products(self):
+        x, scale, bias = real(2, 5, 16), real(16), real(16)
+        self.check("Gelu", {"x": x})
+        self.check("FastGelu", {"x": x}, tolerance=1e-3)
+        for op in ("BiasGelu", "FastGelu"):
+            self.check(op, {"x": x}, {"b": bias}, tolerance=1e-3)
+        self.check("QuickGelu", {"x": x}, alpha=1.5)
+        self.check("SkipLayerNormalization", {"x": x, "s": real(2, 5, 16)}, {"g": scale, "b": bias, "c": real(16)}, 4,
+                   unused=(1, 2), epsilon=1e-3)
+        self.check("SkipLayerNormalization", {"x": x, "s": real(2, 5, 16)}, {"g": scale})
+        self.check("SkipSimplifiedLayerNormalization", {"x": x, "s": real(2, 5, 16)}, {"g": scale, "c": bias}, 4,
+                   unused=(1, 2))
+        ids = RNG.integers(0, 5, (2, 3)).astype("i4")
+        tables = {"w": real(9, 16), "p": real(4, 16), "t": real(5, 16), "g": scale, "b": bias}
+        self.check("EmbedLayerNormalization", {"i": ids, "s": ids}, tables, 2)
+        self.check("FusedMatMul", {"a": real(2, 8, 3), "b": real(2, 5, 8)}, transA=1, transB=1, alpha=0.5)
+        self.check("FusedGemm", {"a": real(3, 4)}, {"b": real(4, 5), "c": real(5)}, activation="LeakyRelu",
+                   activation_alpha=0.1)
+        self.check("FusedConv", {"x": real(1, 3, 6, 6)}, {"w": real(4, 3, 3, 3), "b": real(4)}, activation="Relu")
+        self.check("Inverse", {"x": real(2, 3, 3) + 3 * np.eye(3, dtype="f4")}, tolerance=1e-3)
+
+    def test_codes(self):
+        scale, zero, more, last = (np.array(one, kind) for one, kind in ((0.02, "f4"), (128, "u1"), (0.03, "f4"),
+                                                                         (20, "u1")))
+        a, b, image = codes(3, 8), codes(3, 8), codes(2, 4, 5, 6)
+        for op in ("QLinearAdd", "QLinearMul"):
+            self.check(op, {"a": a, "s": scale, "z": zero, "b": b}, {"t": more, "v": last, "u": more, "w": last},
+                       tolerance=1)
+        scales = {"s": scale, "z": zero, "t": more, "w": last}
+        self.check("QLinearSigmoid", {"a": a}, scales | {"t": np.float32(1 / 256)}, tolerance=1)
+        self.check("QLinearLeakyRelu", {"a": a}, scales, alpha=0.2, tolerance=1)
+        self.check("QLinearGlobalAveragePool", {"a": image}, scales, tolerance=1)
+        self.check("QLinearConcat", {"t": more, "w": last, "a": a}, {"s": scale, "z": zero, "b": b, "u": more,
+                                                                     "v": last}, axis=1, tolerance=1)
+        self.check("QGemm", {"a": a}, {"s": scale, "z": zero, "b": codes(8, 5), "t": more, "w": last, "c": codes(
+            5, dtype="i1").astype("i4"), "u": np.float32(0.3), "v": last}, tolerance=1)
+        x, weight = real(3, 8), codes(8, 5, dtype="i1")
+        self.check("DynamicQuantizeMatMul", {"x": x}, {"b": weight, "s": scale, "z": np.int8(0), "c": real(5)})
+        self.check("MatMulIntegerToFloat", {"a": a}, {"b": weight, "s": scale, "t": more, "z": zero, "w": np.int8(3),
+                                                      "c": real(5)})
+        for zeros in (None, codes(6, 1)):
+            packed, scales = codes(6, 2, 16), np.abs(real(12))
+            self.check("MatMulNBits", {"x": real(2, 3, 64)}, {"b": packed, "s": scales, "z": zeros}, K=64, N=6, bits=4,
+                       block_size=32, tolerance=1e-3)
+
+    def test_attention(self):
+        x, weight, bias = real(2, 5, 16), real(16, 48), real(48)
+        for mask in (None, np.array([5, 3], "i4"), np.array([[1] * 5, [1, 1, 1, 0, 0]], "i4")):
+            for causal in (0, 1):
+                self.check("Attention", {"x": x, "w": weight, "b": bias, "m": mask}, num_heads=4, unidirectional=causal,
+                           tolerance=1e-3)
+        heads = {"q": real(2, 1, 16), "k": real(2, 1, 16), "v": real(2, 1, 16)}
+        past = {"c": None, "m": None, "e": None, "p": real(2, 4, 3, 4), "o": real(2, 4, 3, 4)}
+        self.check("MultiHeadAttention", heads | past, results=3, num_heads=4, open_axes=(2,))
+        self.check("MultiHeadAttention", {"q": real(2, 3, 16), "k": real(2, 6, 16), "v": real(2, 6, 16)}, num_heads=2)
+        places, angles = np.array([[0, 1, 2, 3, 4], [3, 4, 5, 6, 7]]), real(9, 4)
+        for interleaved in (0, 1):
+            self.check("RotaryEmbedding", {"x": x, "p": places}, {"c": np.cos(angles), "s": np.sin(angles)},
+                       interleaved=interleaved, num_heads=2)
+
+    def test_attention_with_a_cache(self):
+        angles = real(16, 8)
+        tables = {"c": np.cos(angles), "s": np.sin(angles)}
+        for batch, rows, before, free, lengths in (
+                (1, 5, 0, 0, [4]), (2, 4, 0, 0, [3, 3]), (1, 1, 3, 0, [3]), (1, 1, 3, 4, [3]), (1, 3, 4, 0, [6]),
+                (2, 1, 4, 0, [4, 2])):
+            given = {"q": real(batch, rows, 64), "k": real(batch, rows, 32), "v": real(batch, rows, 32),
+                     "p": real(batch, 2, before + free, 16), "o": real(batch, 2, before + free, 16),
+                     "l": np.array(lengths, "i4").reshape(-1, 1), "t": np.array(max(lengths) + 1, "i4")}
+            with self.subTest(given["p"].shape, rows=rows):
+                self.check("GroupQueryAttention", given, tables, 3, num_heads=4, kv_num_heads=2, do_rotary=1,
+                           rotary_interleaved=free // 4, tolerance=1e-4)
+                packed = given | {"q": real(batch, rows, 128), "k": None, "v": None}
+                self.check("GroupQueryAttention", packed, {}, 3, num_heads=4, kv_num_heads=2, tolerance=1e-4)
+
+    def test_what_is_refused(self):
+        x = real(1, 2, 16)
+        for op, given, attributes, says in (
+                ("FusedMatMul", {"a": x, "b": x}, {"transBatchA": 1}, "transBatchA"),
+                ("GroupQueryAttention", {"q": x, "k": x, "v": x, "p": None, "o": None, "l": np.ones((1, 1), "i4"),
+                                         "t": np.array(2, "i4")}, {"local_window_size": 4}, "local_window_size"),
+                ("MatMulBnb4", {"a": x}, {}, "no op of this name")):
+            with self.assertRaisesRegex(tenon.UnsupportedError, says):
+                names = [name if one is not None else "" for name, one in given.items()]
+                node = helper.make_node(op, names, ["y"], domain="com.microsoft", **attributes)
+                inputs = [helper.make_tensor_value_info(n, kind(v), v.shape) for n, v in given.items() if v is not None]
+                graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, None)])
+                tenon.onnx.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17),
+                                                                        helper.make_opsetid("com.microsoft", 1)]))
+
+
+class Open(unittest.TestCase):
+    def test_places_of_maxima_of_any_number_of_images(self):
+        node = helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 3], strides=[2, 1], pads=[0, 1, 1, 0])
+        graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, ["n", 3, 5, 6])],
+                                  [helper.make_empty_tensor_value_info(name) for name in ("y", "i")])
+        model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+        session, runtime = tenon.Session(tenon.onnx.load(model)), onnxruntime.InferenceSession(
+            model.SerializeToString(), providers=["CPUExecutionProvider"])
+        for count in (1, 4):
+            x = real(count, 3, 5, 6)
+            for one, want in zip(session.forward(x), runtime.run(None, {"x": x})):
+                np.testing.assert_array_equal(one.numpy(), want)
+
+    def test_spectra_of_signals_without_a_last_axis(self):
+        node = helper.make_node("STFT", ["x", "step", "window"], ["y"], onesided=1)
+        constants = [numpy_helper.from_array(np.array(4), "step"),
+                     numpy_helper.from_array(np.hanning(8).astype("f4"), "window")]
+        x, results = real(2, 30), []
+        for given in (x, x[..., None]):
+            graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, given.shape)],
+                                      [helper.make_tensor_value_info("y", 1, None)], constants)
+            model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+            results.append(tenon.onnx.Model(model).run([given])[0])
+        np.testing.assert_array_equal(*results)
+        np.testing.assert_allclose(results[0][:, 1, 3, 0], (x[:, 4:12] * np.hanning(8) * np.cos(
+            2 * np.pi * 3 * np.arange(8) / 8)).sum(1), rtol=1e-4, atol=1e-4)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -6,6 +6,8 @@ import numpy as np
 
 from . import sizes as sz
 from .shaping import shaped, sliced
+from .types import check_computed
+from .values import Value
 
 
 class Window:
@@ -115,8 +117,18 @@ def narrow_pads(n, x, before, after, extent, filler):
         return x, before, after
     front, back = ([one[i] if i in wide else 0 for i in range(len(one))] for one in (before, after))
     sizes = tuple(sz.add(one, b + a) for one, b, a in zip(x.shape, (0, 0, *front), (0, 0, *back)))
-    x = shaped(n.b.pad(x, before=(0, 0, *front), after=(0, 0, *back), value=filler), sizes)
+    x = shaped(padded(n, x, (0, 0, *front), (0, 0, *back), filler), sizes)
     return x, [b - f for b, f in zip(before, front)], [a - b for a, b in zip(after, back)]
+
+
+def padded(n, x, before, after, filler):
+    """x with a number around it, which the program may compute."""
+    if not isinstance(filler, Value):
+        return n.b.pad(x, before=before, after=after, value=filler)
+    inside = np.ones((1, 1, *n.spatial(x)), bool)
+    check_computed(n.where, [one + b + a for one, b, a in zip(inside.shape, before, after)])
+    inside = n.b.known(np.pad(inside, list(zip(before, after))))
+    return n.b.where(inside, n.b.pad(x, before=before, after=after), filler)
 
 
 def _conv3d(n, x, w, bias, window, groups, conv2d, filler):
@@ -125,7 +137,7 @@ def _conv3d(n, x, w, bias, window, groups, conv2d, filler):
     count, channels = x.shape[0], n.known_size(x, 1)
     taps, rows, columns = window.kernel
     depth = window.sizes[0]
-    x = n.b.pad(x, before=(0, 0, window.before[0], 0, 0), after=(0, 0, window.after[0], 0, 0), value=filler)
+    x = padded(n, x, (0, 0, window.before[0], 0, 0), (0, 0, window.after[0], 0, 0), filler)
     slices = []
     for tap in range(taps):
         first = tap * window.dilations[0]

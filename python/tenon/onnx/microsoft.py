@@ -12,6 +12,7 @@ from .images import average_pool
 from .node import op
 from .pointwise import gelu
 from .products import conv, gemm
+from .recurrent import lstm
 
 _DOMAIN = "com.microsoft"
 
@@ -109,8 +110,8 @@ def embed_norm(n, ids, segments, words, places, kinds, scale, bias, mask=None, p
 
 @_op("FusedMatMul", "TransposeMatMul")
 def fused_matmul(n, a, b):
-    if n.attribute("transBatchA", 0) or n.attribute("transBatchB", 0):
-        raise n.error("is not supported", "transBatchA")
+    a, b = (n.b.permute(one, [*range(1, one.rank - 1), 0, one.rank - 1])  # the first axis becomes the rows
+            if n.attribute(f"transBatch{side}", 0) and one.rank > 2 else one for one, side in ((a, "A"), (b, "B")))
     a, b = (_swapped(n, one) if n.attribute(f"trans{side}", 0) and one.rank > 1 else one
             for one, side in ((a, "A"), (b, "B")))
     made, alpha = multiplied(n, a, b), n.attribute("alpha", 1.0)
@@ -245,6 +246,24 @@ def dynamic_products(n, x, b, scale, zero=None, bias=None):
     return real_products(n, codes, b, step, scale, first, zero, bias)
 
 
+@_op("QEmbedLayerNormalization")
+def embed_norm_of_codes(n, ids, segments, *rest):
+    codes, mask, scales, zeros = rest[:5], rest[5], rest[6:11], rest[11:16]
+    return embed_norm(n, ids, segments, *(None if one is None else _real(n, one, scale, zero)
+                                          for one, scale, zero in zip(codes, scales, zeros)), mask)
+
+
+@_op("DynamicQuantizeLSTM")
+def dynamic_lstm(n, x, w, r, bias, lengths, initial, cell, peepholes, w_scale, w_zero, r_scale, r_zero):
+    """An LSTM of weights in codes, [directions, inputs, 4 H], which are widened; x and states are not made codes."""
+    weights = []
+    for code, scale, zero in ((w, w_scale, w_zero), (r, r_scale, r_zero)):
+        scale, zero = (n.b.reshape_to(one, (one.shape[0], 1, one.shape[1] if one.rank > 1 else 1))
+                       for one in (scale, zero))
+        weights.append(_swapped(n, _real(n, code, scale, zero)))
+    return lstm(n, x, *weights, bias, lengths, initial, cell, peepholes)
+
+
 # Attention
 
 
@@ -306,13 +325,24 @@ def _check_plain(n, *names):
 
 @_op("Attention")
 def attention(n, x, weights, bias=None, mask=None, past=None, more=None, past_length=None):
-    _check_plain(n, "do_rotary", "past_present_share_buffer")
-    heads = n.attribute("num_heads")
-    widths = n.attribute("qkv_hidden_sizes", None) or [n.known_size(weights, 1) // 3] * 3
-    if mask is not None and mask.rank == 1 and x.shape[0] != mask.shape[0]:
-        raise n.error("first and last places of keys", "mask_index")
     made = multiplied(n, x, weights)
     made = made if bias is None else shaped(made + bias, made.shape)
+    return _self_attention(n, made, mask, past, more)
+
+
+@_op("QAttention")
+def attention_of_codes(n, x, weights, bias, x_scale, w_scale, mask=None, x_zero=None, w_zero=None, past=None):
+    made = n.b.cast(quantised._sums(n, x, weights, x_zero, w_zero), "f32") * (x_scale * w_scale) + bias
+    return _self_attention(n, shaped(made, (*x.shape[:2], weights.shape[1])), mask, past)
+
+
+def _self_attention(n, made, mask, past=None, more=None):
+    """Attention of queries, keys and values side by side, [B, S, widths]."""
+    _check_plain(n, "do_rotary", "past_present_share_buffer")
+    heads = n.attribute("num_heads")
+    widths = n.attribute("qkv_hidden_sizes", None) or [n.known_size(made, 2) // 3] * 3
+    if mask is not None and mask.rank == 1 and made.shape[0] != mask.shape[0]:
+        raise n.error("first and last places of keys", "mask_index")
     ends = [0, widths[0], widths[0] + widths[1], sum(widths)]
     q, k, v = (_heads(n, sliced(n, made, 2, a, b, 1), heads) for a, b in zip(ends, ends[1:]))
     before = [None, None]

@@ -131,7 +131,7 @@ def _conv_sums(n, x, w, x_zero, w_zero):
     kernel = n.attribute("kernel_shape", list(n.static(w, "w")[2:]))
     window = window_of(n, x, kernel)
     zeros = _zeros(n, x, _one(n, x_zero), _one(n, w_zero), w)
-    filler = 0.0 if not zeros else float(n.number(zeros[0], "the zero point")) if zeros[0].is_known else None
+    filler = 0.0 if not zeros else float(n.number(zeros[0], "the zero point")) if zeros[0].is_known else zeros[0]
 
     def product(images, filters, **options):
         return n.b.conv2d_integer(images, filters, *zeros, **options)

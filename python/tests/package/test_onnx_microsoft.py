@@ -68,6 +68,8 @@ class Microsoft(unittest.TestCase):
         tables = {"w": real(9, 16), "p": real(4, 16), "t": real(5, 16), "g": scale, "b": bias}
         self.check("EmbedLayerNormalization", {"i": ids, "s": ids}, tables, 2)
         self.check("FusedMatMul", {"a": real(2, 8, 3), "b": real(2, 5, 8)}, transA=1, transB=1, alpha=0.5)
+        self.check("FusedMatMul", {"a": real(5, 2, 3), "b": real(2, 3, 4)}, transBatchA=1)
+        self.check("FusedMatMul", {"a": real(5, 2, 3), "b": real(4, 2, 3)}, transBatchA=1, transBatchB=1, transB=1)
         self.check("FusedGemm", {"a": real(3, 4)}, {"b": real(4, 5), "c": real(5)}, activation="LeakyRelu",
                    activation_alpha=0.1)
         self.check("FusedConv", {"x": real(1, 3, 6, 6)}, {"w": real(4, 3, 3, 3), "b": real(4)}, activation="Relu")
@@ -92,6 +94,10 @@ class Microsoft(unittest.TestCase):
         self.check("DynamicQuantizeMatMul", {"x": x}, {"b": weight, "s": scale, "z": np.int8(0), "c": real(5)})
         self.check("MatMulIntegerToFloat", {"a": a}, {"b": weight, "s": scale, "t": more, "z": zero, "w": np.int8(3),
                                                       "c": real(5)})
+        lstm = {"w": codes(1, 6, 20, dtype="i1"), "r": codes(1, 5, 20, dtype="i1"), "b": real(1, 40), "l": None,
+                "h": None, "c": None, "p": None, "ws": np.array([0.01], "f4"), "wz": np.array([3], "i1"),
+                "rs": np.array([0.01], "f4"), "rz": np.array([0], "i1")}
+        self.check("DynamicQuantizeLSTM", {"x": real(4, 2, 6)}, lstm, 3, hidden_size=5, tolerance=0.05)
         for zeros in (None, codes(6, 1)):
             packed, scales = codes(6, 2, 16), np.abs(real(12))
             self.check("MatMulNBits", {"x": real(2, 3, 64)}, {"b": packed, "s": scales, "z": zeros}, K=64, N=6, bits=4,
@@ -103,6 +109,10 @@ class Microsoft(unittest.TestCase):
             for causal in (0, 1):
                 self.check("Attention", {"x": x, "w": weight, "b": bias, "m": mask}, num_heads=4, unidirectional=causal,
                            tolerance=1e-3)
+        # Codes whose products ONNX Runtime does not saturate in pairs where there is no VNNI.
+        self.check("QAttention", {"x": codes(2, 5, 16) // 3, "w": codes(16, 48, dtype="i1"), "b": bias}, {
+            "s": np.array(0.02, "f4"), "t": np.array(0.01, "f4"), "m": np.array([5, 3], "i4"), "z": np.array(120, "u1"),
+            "v": np.array(2, "i1")}, num_heads=4, tolerance=1e-3)
         heads = {"q": real(2, 1, 16), "k": real(2, 1, 16), "v": real(2, 1, 16)}
         past = {"c": None, "m": None, "e": None, "p": real(2, 4, 3, 4), "o": real(2, 4, 3, 4)}
         self.check("MultiHeadAttention", heads | past, results=3, num_heads=4, open_axes=(2,))
@@ -130,7 +140,7 @@ class Microsoft(unittest.TestCase):
     def test_what_is_refused(self):
         x = real(1, 2, 16)
         for op, given, attributes, says in (
-                ("FusedMatMul", {"a": x, "b": x}, {"transBatchA": 1}, "transBatchA"),
+                ("Attention", {"a": x, "b": real(16, 48)}, {"do_rotary": 1, "num_heads": 2}, "do_rotary"),
                 ("GroupQueryAttention", {"q": x, "k": x, "v": x, "p": None, "o": None, "l": np.ones((1, 1), "i4"),
                                          "t": np.array(2, "i4")}, {"local_window_size": 4}, "local_window_size"),
                 ("MatMulBnb4", {"a": x}, {}, "no op of this name")):
@@ -144,6 +154,19 @@ class Microsoft(unittest.TestCase):
 
 
 class Open(unittest.TestCase):
+    def test_integer_convolution_whose_zero_point_is_computed(self):
+        nodes = [helper.make_node("DynamicQuantizeLinear", ["x"], ["c", "s", "z"]),
+                 helper.make_node("ConvInteger", ["c", "w", "z"], ["y"], pads=[1, 2, 1, 1, 0, 1], strides=[1, 2, 1])]
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, ["n", 2, 4, 5, 3])],
+                                  [helper.make_empty_tensor_value_info("y")],
+                                  [numpy_helper.from_array(codes(3, 2, 3, 2, 3, dtype="i1"), "w")])
+        model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+        session = tenon.Session(tenon.onnx.load(model))
+        runtime = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        for count in (1, 2):
+            x = real(count, 2, 4, 5, 3)
+            np.testing.assert_array_equal(session.forward(x)[0].numpy(), runtime.run(None, {"x": x})[0])
+
     def test_places_of_maxima_of_any_number_of_images(self):
         node = helper.make_node("MaxPool", ["x"], ["y", "i"], kernel_shape=[2, 3], strides=[2, 1], pads=[0, 1, 1, 0])
         graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, ["n", 3, 5, 6])],

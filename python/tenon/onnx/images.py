@@ -6,6 +6,7 @@ import numpy as np
 
 from ..importing.pools import MAX_TAPS, max_with_places, maxima, means, window_sums
 from ..importing.resampling import Resampling
+from ..importing.sampling import sampled, sampled_at
 from ..importing.shaping import shaped, sliced
 from ..importing.types import NUMPY
 from .node import op
@@ -121,61 +122,9 @@ def grid_sample(n, x, grid):
         raise n.error(f"{mode!r} of {x!r}", "mode")
     aligned = bool(n.attribute("align_corners", 0))
     if x.rank != 4 or mode == "bicubic":
-        if padding != "zeros":
-            raise n.error(f"{padding!r} with {mode!r} of {x!r}", "padding_mode")
-        places = _grid_places(n, x, grid, aligned)
-        return _sampled(n, x, places, mode, grid.shape[1:-1])
+        return sampled(n, x, grid, mode, padding, aligned)
     made = n.b.grid_sample(x, grid, mode=mode, padding=padding, align_corners=aligned)
     return shaped(made, (*x.shape[:2], *grid.shape[1:3]))
-
-
-def _grid_places(n, x, grid, aligned):
-    """For each axis of an image, where a grid's points lie: [N, points]."""
-    count, _, *spatial = n.static(x)
-    made = []
-    for axis, size in enumerate(spatial):
-        last = grid.shape[-1] - 1 - axis  # the grid's last axis counts from the innermost axis on
-        at = n.b.reshape_to(sliced(n, grid, grid.rank - 1, last, last + 1, 1),
-                            (count, math.prod(n.static(grid)[1:-1])))
-        made.append((at + 1.0) * (0.5 * (size - 1)) if aligned else ((at + 1.0) * float(size) - 1.0) * 0.5)
-    return made
-
-
-def _sampled(n, x, at, mode, sizes):
-    """Places of an array of any rank, with zeros outside of it: a weighted sum over the elements around each."""
-    count, channels, *spatial = n.static(x)
-    places = math.prod(sizes)
-    total, flat = None, n.b.reshape_to(x, (count, channels, math.prod(spatial)))
-    axes = [_around(n, one, mode) for one in at]
-    for choice in np.ndindex(*(len(one) for one in axes)):
-        weight, index, inside = None, None, None
-        for (at, share), size, step in ((axes[i][k], spatial[i], math.prod(spatial[i + 1:]))
-                                        for i, k in enumerate(choice)):
-            within = n.b.logical_and(n.b.ge(at, 0.0), n.b.le(at, float(size - 1)))
-            place = n.b.cast(n.b.clamp(at, min=0.0, max=float(size - 1)), "i64") * step
-            weight = share if weight is None else weight * share
-            index = place if index is None else index + place
-            inside = within if inside is None else n.b.logical_and(inside, within)
-        weight = n.b.where(inside, weight, n.b.number(0, x.dtype))
-        picked = n.b.take_along(flat, n.b.broadcast(n.b.unsqueeze(index, 1), (count, channels, places)), axis=2)
-        part = picked * n.b.unsqueeze(weight, 1)
-        total = part if total is None else total + part
-    return n.b.reshape_to(total, (count, channels, *sizes))
-
-
-def _around(n, at, mode):
-    """The elements around a place of an axis, and their weights."""
-    if mode == "nearest":
-        return [(n.b.round(at), n.b.number(1, at.dtype))]
-    base = n.b.floor(at)
-    rest = at - base
-    if mode == "bilinear":
-        return [(base, 1.0 - rest), (base + 1.0, rest)]
-    a = -0.75
-    near, far = (lambda d: ((d * (a + 2) - (a + 3)) * d) * d + 1.0,
-                 lambda d: ((d * a - 5 * a) * d + 8 * a) * d - 4 * a)
-    return [(base - 1.0, far(rest + 1.0)), (base, near(rest)), (base + 1.0, near(1.0 - rest)),
-            (base + 2.0, far(2.0 - rest))]
 
 
 @op("DeformConv")
@@ -205,7 +154,7 @@ def deform_conv(n, x, w, offset, bias=None, mask=None):
             at = n.b.reshape_to(shift, (count * groups, rows, columns)) + \
                 n.b.known(base.reshape(form).astype(NUMPY[x.dtype]))
             places.append(n.b.reshape_to(at, (count * groups, rows * columns)))
-        piece = _sampled(n, parts, places, "bilinear", (rows, columns))
+        piece = sampled_at(n, parts, places, "bilinear", (rows, columns))
         if masks is not None:
             piece = piece * sliced(n, masks, 1, number, number + 1, 1)
         pieces.append(n.b.unsqueeze(piece, 2))

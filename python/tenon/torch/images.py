@@ -6,7 +6,9 @@ import numpy as np
 
 from ..importing.pools import max_of_taps, maxima, means
 from ..importing.resampling import Resampling
+from ..importing.sampling import sampled
 from ..importing.shaping import shaped, sliced
+from ..importing.types import check_computed
 from ..importing.windows import Window, interleaved
 from .node import op
 from .products import _listed
@@ -162,13 +164,13 @@ def upsample(n, self=None, input=None, output_size=None, align_corners=False, sc
     return resampled(n, x, output_size or None, factors, mode, bool(align_corners), name.endswith("_aa"))
 
 
-@op("grid_sampler.default", "grid_sampler_2d.default")
+@op("grid_sampler.default", "grid_sampler_2d.default", "grid_sampler_3d.default")
 def grid_sampler(n, input, grid, interpolation_mode, padding_mode, align_corners):
     modes, paddings = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
     if not 0 <= interpolation_mode < 3 or not 0 <= padding_mode < 3:
         raise n.malformed(f"interpolation_mode {interpolation_mode}, padding_mode {padding_mode}")
     if input.rank != 4 or interpolation_mode == 2:
-        raise n.error(f"{modes[interpolation_mode]} of {input!r}", "interpolation_mode")
+        return sampled(n, input, grid, modes[interpolation_mode], paddings[padding_mode], bool(align_corners))
     made = n.b.grid_sample(input, grid, mode=modes[interpolation_mode], padding=paddings[padding_mode],
                            align_corners=bool(align_corners))
     return shaped(made, (*input.shape[:2], *grid.shape[1:3]))
@@ -188,17 +190,16 @@ def columns(n, self, kernel_size, dilation, padding, stride, output_size=None):
 
 @op("affine_grid_generator.default")
 def affine_grid(n, theta, size, align_corners):
-    if len(size) != 4:
-        raise n.error(f"{len(size)} sizes: images of two dimensions are taken", "size")
-    rows, columns_ = (n.integer(one, "size") for one in size[2:])
-    places = []
-    for length in (columns_, rows):
+    lengths = [n.integer(one, "size") for one in size[2:]]
+    rank = len(lengths)
+    check_computed(n.where, lengths)
+    base = np.ones((*lengths, rank + 1))
+    for axis, length in enumerate(lengths):  # the last axis comes first
         at = np.linspace(-1, 1, length) if length > 1 else np.zeros(length)
-        places.append(at if align_corners or length == 0 else at * (length - 1) / length)
-    base = np.ones((rows, columns_, 3))
-    base[..., 0], base[..., 1] = places[0][None, :], places[1][:, None]
-    base = n.value(n.b.known(base.reshape(1, rows * columns_, 3)), theta.dtype)
+        at = at if align_corners or length == 0 else at * (length - 1) / length
+        base[..., rank - 1 - axis] = at.reshape(-1, *[1] * (rank - 1 - axis))
+    base = n.value(n.b.known(base.reshape(1, math.prod(lengths), rank + 1)), theta.dtype)
     made = n.b.matmul(base, n.b.permute(theta, [0, 2, 1]))
-    return n.b.reshape_to(shaped(made, (theta.shape[0], rows * columns_, 2)), (theta.shape[0], rows, columns_, 2))
+    return n.b.reshape_to(shaped(made, (theta.shape[0], math.prod(lengths), rank)), (theta.shape[0], *lengths, rank))
 
 

@@ -231,8 +231,8 @@ class Programs(unittest.TestCase):
     def test_numbers_and_arrays_among_what_loops_carry(self):
         x, start = np.array([1, 2, 3], "f4"), np.zeros(3, "f4")
         for function, want in (
-                (lambda x: tenon.while_loop(lambda i, y, z: i < 5, lambda i, y, z: (i + 1, y * z, z), (0, x, start + 2))[1],
-                 x * 32),
+                (lambda x: tenon.while_loop(lambda i, y, z: i < 5, lambda i, y, z: (i + 1, y * z, z),
+                                            (0, x, start + 2))[1], x * 32),
                 (lambda x: tenon.while_loop(lambda y, z: y.sum() < 99, lambda y, z: (y + x, z), (start, start + 1))[1],
                  start + 1),
                 (lambda x: tenon.while_loop(lambda y: y.sum() < 100, lambda y: y + x, start), x * 17),

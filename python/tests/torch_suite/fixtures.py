@@ -134,7 +134,11 @@ class Sized(nn.Module):
         first.unsqueeze_(0).mul_(2)
         first.squeeze_(0).transpose_(0, 1)
         turned = torch.complex(y, -y).adjoint()
-        return y.amax(2), places, z.max(1), (self.table[mask], first[:2], turned[..., 0].imag * 2)
+        grid = torch.stack([y[:, 0, :3, :4], y[:, 1, :3, :4]], -1)
+        volume = F.affine_grid(y[:, 0, :3, :4], [rows, 2, 2, 3, 2], align_corners=False)
+        images = (F.grid_sample(x, grid, mode="bicubic", padding_mode="border", align_corners=False),
+                  F.grid_sample(x.unsqueeze(2), volume, padding_mode="reflection", align_corners=True))
+        return y.amax(2), places, z.max(1), images, (self.table[mask], first[:2], turned[..., 0].imag * 2)
 
 
 class Solved(nn.Module):

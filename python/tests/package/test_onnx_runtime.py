@@ -1,4 +1,4 @@
-"""tenon.onnx: ops of the domain com.microsoft, and open sizes, against ONNX Runtime."""
+"""tenon.onnx: ops of the domain com.microsoft, samples of images and open sizes, against ONNX Runtime."""
 
 import unittest
 
@@ -151,6 +151,25 @@ class Microsoft(unittest.TestCase):
                 graph = helper.make_graph([node], "g", inputs, [helper.make_tensor_value_info("y", 1, None)])
                 tenon.onnx.load(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17),
                                                                         helper.make_opsetid("com.microsoft", 1)]))
+
+
+class Images(unittest.TestCase):
+    def test_grid_sample_of_volumes_and_by_cubics(self):
+        for sizes, modes in (((5, 6), ("linear", "cubic")), ((3, 4, 5), ("linear", "nearest"))):
+            x, grid = real(2, 3, *sizes), 1.5 * real(2, *sizes[1:], 2, len(sizes))
+            for mode in modes:
+                for padding in ("zeros", "border", "reflection"):
+                    for aligned in (0, 1):
+                        node = helper.make_node("GridSample", ["x", "g"], ["y"], mode=mode, padding_mode=padding,
+                                                align_corners=aligned)
+                        graph = helper.make_graph([node], "g", [
+                            helper.make_tensor_value_info(name, 1, one.shape) for name, one in (("x", x), ("g", grid))],
+                            [helper.make_empty_tensor_value_info("y")])
+                        model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+                        runtime = onnxruntime.InferenceSession(model.SerializeToString(),
+                                                               providers=["CPUExecutionProvider"])
+                        [want], [y] = runtime.run(None, {"x": x, "g": grid}), tenon.onnx.Model(model).run([x, grid])
+                        np.testing.assert_allclose(y, want, rtol=1e-3, atol=1e-4, err_msg=f"{mode} {padding} {aligned}")
 
 
 class Open(unittest.TestCase):

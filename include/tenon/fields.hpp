@@ -128,6 +128,16 @@ struct same_leaf<void, void> {
   using type = void;
 };
 
+/// That of any number. The tuple that they come from is not taken apart: each of its tails would be a class to compile.
+template <class... Leaf>
+struct same_leaves {
+  using type = void;
+};
+template <class First, class... Others>
+struct same_leaves<First, Others...> {
+  using type = typename same_leaf<First, typename same_leaves<Others...>::type>::type;
+};
+
 /// The type of the leaves of any form; void where it has none.
 template <class Form>
 struct form_leaf {
@@ -136,13 +146,7 @@ struct form_leaf {
 template <class Form>
 using form_leaf_t = typename form_leaf<std::remove_cvref_t<Form>>::type;
 template <class... Form>
-struct form_leaf<std::tuple<Form...>> {
-  using type = void;
-};
-template <class First, class... Others>
-struct form_leaf<std::tuple<First, Others...>> {
-  using type = typename same_leaf<form_leaf_t<First>, form_leaf_t<std::tuple<Others...>>>::type;
-};
+struct form_leaf<std::tuple<Form...>> : same_leaves<form_leaf_t<Form>...> {};
 template <FieldLeaf Leaf>
 struct form_leaf<Leaf> {
   using type = Leaf;

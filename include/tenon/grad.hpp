@@ -27,7 +27,8 @@ namespace tenon {
 ///           the loss does not depend on a parameter             Errc::bad_argument naming it
 ///           an op on the way has no gradient, or one that       Errc::unsupported, at the line that
 ///           needs sizes that are symbols, or a loop whose       recorded it
-///           values cannot be stacked (objects, 8 axes)
+///           values cannot be stacked (objects, 8 axes), or
+///           that has a condition and no limit of its own
 ///           a gradient of an own op has another type than its input     Errc::shape_mismatch
 std::vector<Tensor> grad(const Tensor& loss, std::span<const Tensor> parameters,
                          const std::source_location& where = std::source_location::current());

@@ -2,6 +2,7 @@
 
 #include "graph/zeros.hpp"
 
+#include <tenon/control.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/fill.hpp>
@@ -184,14 +185,14 @@ struct Stack {
 class IterationValues : public FunctionValues {
  public:
   /// `number`: the forward loop's index in the iteration; `slot`: where stacks have its values.
-  /// `owner`: the function of the loops.
+  /// `before`: the node behind which `forward`, the forward loop, is or will be.
   IterationValues(Graph::Impl& graph, const LoopCall& call, const LoopInputs& inputs, Node* forward,
-                  GraphFunction* owner, const Tensor& number, Tensor slot)
+                  const Node* before, const Tensor& number, Tensor slot)
       : graph_(graph),
         call_(call),
         function_(*call.repeat.callee),
         forward_(forward),
-        owner_(owner),
+        before_(before),
         slot_(std::move(slot)) {
     for (std::size_t e = 0; e < inputs.captured.size(); ++e) {
       captured_.emplace(inputs.captured[e], call.operands[inputs.carried.size() + e]);
@@ -242,7 +243,7 @@ class IterationValues : public FunctionValues {
 
   bool can_stack(const Shape& shape) const {
     return shape.rank() < max_rank && !is_block(shape.dtype()) && !is_object(shape.dtype()) &&
-           detail::has_known_sizes(*owner_, shape);
+           detail::has_known_sizes(*before_->function, before_, shape);
   }
 
   const Node* make(const Node& node) {
@@ -275,7 +276,7 @@ class IterationValues : public FunctionValues {
                                .shape = node.shape.without_tags().with_axis(0, call_.repeat.count),
                                .inputs = graph_.arena.copy(std::span<Node* const>(&forward_, 1)),
                                .where = call_.repeat.where});
-    item->function = owner_;
+    item->function = before_->function;
     stacks_.push_back({&node, item});
     return &GraphAccess::node(select(graph_.handle(item), slot_, node.where));
   }
@@ -284,7 +285,7 @@ class IterationValues : public FunctionValues {
   const LoopCall& call_;
   const GraphFunction& function_;
   Node* forward_;
-  GraphFunction* owner_;
+  const Node* before_;
   Tensor slot_;
   std::unordered_map<const Node*, Tensor> captured_;
   std::unordered_map<const Node*, std::size_t> positions_;
@@ -471,7 +472,7 @@ class Differentiator {
   std::vector<Tensor> iteration(const RepeatRecorder::Frame& frame, IterationValues& values);
   Tensor with_slices(Tensor sum, bool is_alone, const std::function<bool(const Node*)>& is_wanted,
                      const BackwardPass& pass, IterationValues& values);
-  void make_forward(Node* forward, Node* behind, Node* iterations, std::span<const Stack> stacks);
+  void make_forward(Node* forward, Node* before, Node* iterations, std::span<const Stack> stacks);
   void link(Node* node);
 
   Graph::Impl& graph_;
@@ -492,9 +493,12 @@ LoopGradients Differentiator::run() {
 
   const Node& repeat = call_.repeat;
   const std::source_location& line = repeat.where;
-  Node* const behind = owner_->last;
+  Node* before = owner_->last;
   auto* forward = const_cast<Node*>(&repeat);  // a node of this graph: ours to change
-  if (repeat.function != owner_) {
+  if (repeat.function == owner_) {
+    before = owner_->first;  // the loop has operands: it is not the first node
+    while (before->next != forward) before = before->next;
+  } else {
     forward = graph_.arena.make(repeat);
     forward->function = owner_;
     forward->region = 0;
@@ -521,7 +525,7 @@ LoopGradients Differentiator::run() {
   } else if (repeat.first != 0) {
     number = add(slot, index_constant(slot, repeat.first, line), line);
   }
-  IterationValues values(graph_, call_, inputs_, forward, owner_, number, slot);
+  IterationValues values(graph_, call_, inputs_, forward, before, number, slot);
   const std::vector<Tensor> results = iteration(frame, values);
   drop_unused_captures(*backward, results);
   std::vector<Stack> stacks;
@@ -532,8 +536,15 @@ LoopGradients Differentiator::run() {
     stack->item->count = next_item++;
     stacks.push_back(*stack);
   }
+  if (counts_ && repeat.count >= max_iterations && !stacks.empty()) {
+    throw Error(
+        Errc::unsupported, fmt::format("{}: grad", place_of_(repeat)),
+        fmt::format("the gradient of a loop needs room for values of as many iterations as it "
+                    "may have, which are {}: give the loop a limit",
+                    repeat.count));
+  }
   recorder.end(results, repeat.count, counts_ ? 0 : -1);
-  make_forward(forward, behind, iterations, stacks);
+  make_forward(forward, before, iterations, stacks);
   const std::vector<Tensor> sums = recorder.finish();
 
   std::size_t next = counts_ ? 2 : 0;
@@ -665,22 +676,17 @@ void Differentiator::link(Node* node) {
   owner_->last = node;
 }
 
-/// Makes the loop that stacks values and puts it, and what it has made, before the backward loop:
-/// in its own place, or behind `behind`.
-void Differentiator::make_forward(Node* forward, Node* behind, Node* iterations,
+/// Makes the loop that stacks values and puts it, with what it begins with and what it has made,
+/// behind `before`.
+void Differentiator::make_forward(Node* forward, Node* before, Node* iterations,
                                   std::span<const Stack> stacks) {
-  const bool is_in_place = forward == &call_.repeat;
-  if (is_in_place) {
-    behind = owner_->first;
-    while (behind->next != forward) behind = behind->next;
-  }
+  const bool is_there = before->next == forward;
   {
-    const RecordingIn place(graph_, behind);
+    const RecordingIn place(graph_, before);
     ForwardLoop(graph_, call_, inputs_).make(*forward, stacks, counts_);
-    if (!is_in_place) link(forward);
-    behind = owner_->last;
+    if (!is_there) link(forward);
   }
-  const RecordingIn place(graph_, is_in_place ? forward : behind);
+  const RecordingIn place(graph_, forward);
   if (iterations != nullptr) link(iterations);
   for (const Stack& stack : stacks) link(stack.item);
 }

@@ -188,7 +188,9 @@ class Recorder {
       for (const Tensor& extra : extras) arguments.push_back({extra, {}});
       recorder.end(record_function(callee, std::move(arguments)), instruction.count,
                    instruction.condition);
-      return recorder.finish();
+      std::vector<Tensor> items = recorder.finish();
+      lines_.emplace(GraphAccess::node(items.at(0)).inputs[0], instruction.line);
+      return items;
     });
   }
 

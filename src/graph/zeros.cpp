@@ -29,14 +29,16 @@ struct NodeAxis {
   int axis;
 };
 
-/// One that has this symbol.
-std::optional<NodeAxis> find_symbol(const GraphFunction& function, std::int64_t size) {
+/// One that has this symbol, among the nodes up to `last`.
+std::optional<NodeAxis> find_symbol(const GraphFunction& function, const Node* last,
+                                    std::int64_t size) {
   if (!is_symbol(size)) return std::nullopt;
   for (const Node* node = function.first; node != nullptr; node = node->next) {
-    if (node->kind != Node::Kind::input && node->kind != Node::Kind::constant) continue;
-    for (int axis = 0; axis < node->shape.rank(); ++axis) {
+    const bool may_have = node->kind == Node::Kind::input || node->kind == Node::Kind::constant;
+    for (int axis = 0; may_have && axis < node->shape.rank(); ++axis) {
       if (node->shape[axis] == size) return NodeAxis{node, axis};
     }
+    if (node == last) break;
   }
   return std::nullopt;
 }
@@ -54,7 +56,8 @@ Tensor zeros(const Tensor& beside, const Shape& shape, std::optional<std::int64_
 
   const Graph::Impl& graph = graph_of("zeros", {&beside, 1}, where);
   const auto axis_of = [&](int axis) {
-    const std::optional<NodeAxis> known = find_symbol(*graph.current, shape[axis]);
+    const std::optional<NodeAxis> known =
+        find_symbol(*graph.current, graph.current->last, shape[axis]);
     if (known) return SizedAxis{graph.handle(known->node), known->axis};
     if (x != nullptr) return SizedAxis{*x, axis};
     throw Error(Errc::internal, where, "zeros of a size that nothing has");
@@ -81,9 +84,9 @@ Tensor zeros(const Tensor& beside, const Shape& shape, std::optional<std::int64_
 
 }  // namespace
 
-bool has_known_sizes(const GraphFunction& function, const Shape& shape) {
+bool has_known_sizes(const GraphFunction& function, const Node* last, const Shape& shape) {
   return std::ranges::all_of(shape.dims(), [&](std::int64_t size) {
-    return is_static(size) || find_symbol(function, size).has_value();
+    return is_static(size) || find_symbol(function, last, size).has_value();
   });
 }
 

@@ -9,8 +9,8 @@
 namespace tenon::detail {
 
 /// Whether each size of the shape is static or that of an axis of an input or constant of the
-/// function.
-bool has_known_sizes(const GraphFunction& function, const Shape& shape);
+/// function, among its nodes up to `last`.
+bool has_known_sizes(const GraphFunction& function, const Node* last, const Shape& shape);
 
 /// Zeros [count, sizes of shape] of its dtype, in the current function, where `beside` is and has_known_sizes().
 Tensor zeros_of_shape(const Tensor& beside, const Shape& shape, std::int64_t count,

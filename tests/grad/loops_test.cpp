@@ -294,6 +294,10 @@ TEST_CASE("grad: through a loop that its values end") {
     for (std::size_t i = 0; i < 3; ++i) expect_close(got[i], expected[i], 1e-4, 1e-4);
   }
   CHECK(counts.size() == 4);
+  const Tensor endless = while_loop(
+      x, [](const Tensor& now) { return lt(sum(now), scalar_like(sum(now), 20)); },
+      [&](const Tensor& now) { return body(now, w); });
+  expect_error(Errc::unsupported, [&] { grad(sum(endless), x); });
 }
 
 TEST_CASE("grad: of a branch is that of the way that was taken") {

@@ -35,9 +35,11 @@ void make_view_of(Graph::Impl& graph, Node& item, Node* source) {
 }
 
 /// Whether gradients pass through the layers of a repeat one after another: each has weights of its
-/// own, or they are to be computed again as part of a checkpointed region.
+/// own, or they are to be computed again as part of a checkpointed region, or it is a single one (as
+/// layers are whose weights are inputs: no two of them are the same loop).
 bool is_inlined(const Node& repeat, std::uint64_t region) {
-  return region != 0 || has_scoped_constants(*repeat.callee);
+  const bool is_single = repeat.count <= 1 && repeat.condition < 0;
+  return region != 0 || is_single || has_scoped_constants(*repeat.callee);
 }
 
 class Inliner {

@@ -227,7 +227,7 @@ class Recorder {
 
 Program gradient(const Program& program, std::span<const std::string> parameters) {
   const auto is_loop = [&](const Instruction& repeat) {
-    return !uses_scope(program, repeat.function);
+    return repeat.count > 1 && !uses_scope(program, repeat.function);
   };
   Program flat = unroll(program, max_unrolled, is_loop);
   verify(flat);

@@ -12,7 +12,8 @@ namespace tenon::detail {
 /// function, among its nodes up to `last`.
 bool has_known_sizes(const GraphFunction& function, const Node* last, const Shape& shape);
 
-/// Zeros [count, sizes of shape] of its dtype, in the current function, where `beside` is and has_known_sizes().
+/// Zeros [count, sizes of shape] of its dtype, in the current function, in which `beside` is and the
+/// sizes are known.
 Tensor zeros_of_shape(const Tensor& beside, const Shape& shape, std::int64_t count,
                       const std::source_location& where);
 

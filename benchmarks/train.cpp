@@ -1,12 +1,13 @@
-// One training step - forward, loss, gradients, AdamW - of three networks, as benchmarks/train.py
+// One training step - forward, loss, gradients, AdamW - of four networks, as benchmarks/train.py
 // measures them beside PyTorch:
 //
-//   bench_train cnn|resnet|transformer [--batch N] [--threads N] [--steps N] [--profile 1]
+//   bench_train cnn|resnet|lstm|transformer [--batch N] [--threads N] [--steps N] [--profile 1]
 //
 // prints the median and the minimum of the steps' milliseconds; with --profile where their time
 // went. cnn: the digit network of examples/train_digits.cpp, images [N, 1, 8, 8]; resnet: ResNet-18
-// with batch norms, images [N, 3, 64, 64], 1000 classes; transformer: that of examples/char_lm.hpp
-// with 4 layers of width 128, 4 heads, 64 characters.
+// with batch norms, images [N, 3, 64, 64], 1000 classes; lstm: one layer of 128 units over 128 steps
+// [128, N, 64], 10 classes; transformer: that of examples/char_lm.hpp with 4 layers of width 128, 4
+// heads, 64 characters.
 #include "examples/char_lm.hpp"
 #include "examples/digits_networks.hpp"
 
@@ -33,7 +34,7 @@ struct Options {
 };
 
 template <template <class> class Net>
-struct ImageTraining {
+struct ClassifierTraining {
   train::Adam optimizer = train::adamw(0.01);
   TENON_FIELDS()
   std::tuple<Net<Tensor>, train::AdamState<Net<Tensor>>, Tensor> step(
@@ -111,6 +112,23 @@ ResNet18<Shape> resnet_shapes() {
   return net;
 }
 
+/// Classes of sequences, by the state behind the last step.
+template <class T = Tensor>
+struct LstmClassifier {
+  nn::Lstm<T> lstm;
+  nn::Linear<T> head;
+  TENON_FIELDS(lstm, head)
+
+  Tensor forward(const Tensor& x) const { return head.forward(lstm.forward(x).carry.h); }
+};
+
+LstmClassifier<Shape> lstm_shapes() {
+  const std::int64_t inputs = 64, width = 128, gates = 4 * width;
+  const Shape bias({gates}, f32);
+  return {{{Shape({gates, inputs}, f32), Shape({gates, width}, f32), bias, bias}},
+          {Shape({10, width}, f32), Shape({10}, f32)}};
+}
+
 /// Runs `step` on a network and its state, which it updates.
 template <class Run, class Net, class State, class Step>
 void measure(const Options& options, Run& run, Net net, State state, const Step& step) {
@@ -151,9 +169,9 @@ CompileOptions compile_options(const Options& options) {
 }
 
 template <template <class> class Net>
-void run_images(const Options& options, const DevicePtr& device, const Net<Shape>& shapes,
-                const Shape& images, std::int32_t classes) {
-  using Training = ImageTraining<Net>;
+void run_classifier(const Options& options, const DevicePtr& device, const Net<Shape>& shapes,
+                    const Shape& images, std::int32_t classes) {
+  using Training = ClassifierTraining<Net>;
   const Training training;
   auto net = train::initialize(shapes, 1, device);
   auto state = training.optimizer.start(net, device);
@@ -209,14 +227,17 @@ int main(int argc, char** argv) try {
   }
   const DevicePtr device = Device::open("cpu:");
   if (options.network == "cnn") {
-    run_images<Cnn>(options, device, cnn_shapes(), Shape({options.batch, 1, 8, 8}, f32), 10);
+    run_classifier<Cnn>(options, device, cnn_shapes(), Shape({options.batch, 1, 8, 8}, f32), 10);
+  } else if (options.network == "lstm") {
+    run_classifier<LstmClassifier>(options, device, lstm_shapes(),
+                                   Shape({128, options.batch, 64}, f32), 10);
   } else if (options.network == "resnet") {
-    run_images<ResNet18>(options, device, resnet_shapes(), Shape({options.batch, 3, 64, 64}, f32),
-                         1000);
+    run_classifier<ResNet18>(options, device, resnet_shapes(),
+                             Shape({options.batch, 3, 64, 64}, f32), 1000);
   } else if (options.network == "transformer") {
     run_transformer(options, device);
   } else {
-    throw Error(Errc::bad_argument, "bench_train", "takes cnn, resnet or transformer");
+    throw Error(Errc::bad_argument, "bench_train", "takes cnn, resnet, lstm or transformer");
   }
   return 0;
 } catch (const Error& error) {

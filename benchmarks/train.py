@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 
-CASES = [("cnn", 8), ("cnn", 64), ("resnet", 8), ("resnet", 64), ("transformer", 8), ("transformer", 64)]
+CASES = [("cnn", 8), ("cnn", 64), ("resnet", 8), ("resnet", 64), ("lstm", 8), ("lstm", 64),
+         ("transformer", 8), ("transformer", 64)]
 
 
 def torch_step(network, batch, threads, steps):
@@ -49,6 +50,18 @@ def torch_step(network, batch, threads, steps):
               for width in (64, 128, 256, 512) for i in range(2)],
             nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
         x, y = torch.rand(batch, 3, 64, 64), torch.randint(0, 1000, (batch,))
+        loss_of = lambda: F.cross_entropy(model(x), y)
+    elif network == "lstm":
+        class Classifier(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.lstm, self.head = nn.LSTM(64, 128), nn.Linear(128, 10)
+
+            def forward(self, x):
+                return self.head(self.lstm(x)[1][0][0])
+
+        model = Classifier()
+        x, y = torch.rand(128, batch, 64), torch.randint(0, 10, (batch,))
         loss_of = lambda: F.cross_entropy(model(x), y)
     else:
         class Block(nn.Module):

@@ -515,6 +515,41 @@ TEST_CASE("norms and softmax of rows of any length", "[elementwise]") {
   });
 }
 
+TEST_CASE("softmax of columns has the bits of softmax of rows", "[elementwise]") {
+  test::Random random;
+  on_every_level([&] {
+    for (const int rows : {1, 3, 16, 130, 300}) {
+      for (const int columns : {1, 7, 32, 64}) {
+        const int step = columns + 3, other = columns + 1;
+        auto x = random.normals(rows * step, 4.0f);
+        x[static_cast<std::size_t>(rows / 2 * step)] = std::numeric_limits<float>::infinity();
+        if (columns > 2) x[2] = std::numeric_limits<float>::quiet_NaN();
+        for (const bool is_log : {false, true}) {
+          std::vector<float> y(static_cast<std::size_t>(rows * other), -7.0f);
+          (is_log ? log_softmax_columns : softmax_columns)({x.data(), step, rows, columns},
+                                                           y.data(), other);
+          for (int c = 0; c < columns; ++c) {
+            std::vector<float> row, want(static_cast<std::size_t>(rows));
+            for (int i = 0; i < rows; ++i) {
+              row.push_back(x[static_cast<std::size_t>(i * step + c)]);
+            }
+            (is_log ? log_softmax_row : softmax_row)(row.data(), want.data(), rows);
+            for (int i = 0; i < rows; ++i) {
+              const float got = y[static_cast<std::size_t>(i * other + c)];
+              const float right = want[static_cast<std::size_t>(i)];
+              INFO(rows << " rows, column " << c << " of " << columns << ", row " << i);
+              CHECK((got == right || (std::isnan(got) && std::isnan(right))));
+            }
+          }
+          for (int i = 0; i < rows; ++i) {  // nothing after the last column is written
+            CHECK(y[static_cast<std::size_t>(i * other + columns)] == -7.0f);
+          }
+        }
+      }
+    }
+  });
+}
+
 TEST_CASE("sums have the same bits on every instruction set", "[elementwise]") {
   test::Random random;
   const auto x = random.normals(1003);

@@ -61,6 +61,19 @@ void rms_norm_row(const float* x, const float* weight, float eps, float* y,
 /// One row: y = (x - mean) / sqrt(variance + eps) * weight + bias; weight and bias may be null.
 void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, float* y,
                     std::int64_t count) noexcept;
+/// Neighbouring columns of a matrix: rows that are `step` elements apart; columns <= column_block.
+struct Columns {
+  const float* from;
+  std::int64_t step;
+  std::int64_t rows, columns;
+};
+inline constexpr std::int64_t column_block = 64;
+
+/// Softmax, or its logarithm, of each column, with the bits of the functions of one row; y may be
+/// x.from, with the same step.
+void softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept;
+void log_softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept;
+
 /// One row: softmax; y may be x.
 void softmax_row(const float* x, float* y, std::int64_t count) noexcept;
 /// One row: x - max - log(sum(exp(x - max))); y may be x.

@@ -41,6 +41,8 @@ struct ElementwiseKernels {
   UnaryRowsKernel unary_rows;
   void (*quantize_codes)(const QuantizeCall&, std::uint8_t* y, std::int64_t count) noexcept;
   void (*dequantize_codes)(const DequantizeCall&, float* y, std::int64_t count) noexcept;
+  void (*softmax_columns)(const Columns& x, float* y, std::int64_t y_step) noexcept;
+  void (*log_softmax_columns)(const Columns& x, float* y, std::int64_t y_step) noexcept;
 };
 
 namespace portable {

@@ -25,6 +25,8 @@ constinit const ElementwiseKernels elementwise{run_unary,
                                                run_f32_to_bf16,
                                                run_unary_rows,
                                                run_quantize_codes,
-                                               run_dequantize_codes};
+                                               run_dequantize_codes,
+                                               run_softmax_columns,
+                                               run_log_softmax_columns};
 
 }  // namespace tenon::cpu::portable

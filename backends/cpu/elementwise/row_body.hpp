@@ -117,6 +117,75 @@ void run_log_softmax_row(const float* x, float* y, std::int64_t count) noexcept 
   map([=](Float v) { return (v - peak) - scale; }, y, count, Array{x});
 }
 
+/// The 16 sums of total() for each of some columns, whose elements come row by row.
+struct ColumnSums {
+  static constexpr int sums = 16;
+  double partial[sums][column_block] = {};
+
+  TENON_INLINE void add(const float* row, std::int64_t columns, std::int64_t number) {
+    double* const part = partial[number % sums];
+    for (std::int64_t c = 0; c < columns; ++c) part[c] += static_cast<double>(row[c]);
+  }
+  TENON_INLINE const double* fold(std::int64_t columns) {
+    for (int half = sums / 2; half > 0; half /= 2) {
+      for (int j = 0; j < half; ++j) {
+        for (std::int64_t c = 0; c < columns; ++c) partial[j][c] += partial[j + half][c];
+      }
+    }
+    return partial[0];
+  }
+};
+
+void column_peaks(const Columns& x, float* peak) {
+  for (std::int64_t c = 0; c < x.columns; ++c) peak[c] = -__builtin_inff();
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    map([](Float v, Float best) { return greater(v, best); }, peak, x.columns,
+        Array{x.from + i * x.step}, Array{peak});
+  }
+}
+
+void run_softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept {
+  float peak[column_block], scale[column_block];
+  column_peaks(x, peak);
+  ColumnSums sums;
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    float* const row = y + i * y_step;
+    map([](Float v, Float most) { return exponential(v - most); }, row, x.columns,
+        Array{x.from + i * x.step}, Array{peak});
+    sums.add(row, x.columns, i);
+  }
+  const double* const sum = sums.fold(x.columns);
+  for (std::int64_t c = 0; c < x.columns; ++c) scale[c] = static_cast<float>(1.0 / sum[c]);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    float* const row = y + i * y_step;
+    map([](Float v, Float by) { return v * by; }, row, x.columns, Array{row}, Array{scale});
+  }
+}
+
+void run_log_softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept {
+  constexpr std::int64_t block = 128;  // as run_log_softmax_row
+  float peak[column_block], scale[column_block], powers[column_block];
+  double sum[column_block] = {};
+  column_peaks(x, peak);
+  for (std::int64_t first = 0; first < x.rows; first += block) {
+    ColumnSums sums;
+    const std::int64_t last = x.rows - first < block ? x.rows : first + block;
+    for (std::int64_t i = first; i < last; ++i) {
+      map([](Float v, Float most) { return exponential(v - most); }, powers, x.columns,
+          Array{x.from + i * x.step}, Array{peak});
+      sums.add(powers, x.columns, i - first);
+    }
+    const double* const part = sums.fold(x.columns);
+    for (std::int64_t c = 0; c < x.columns; ++c) sum[c] += part[c];
+  }
+  for (std::int64_t c = 0; c < x.columns; ++c) scale[c] = static_cast<float>(sum[c]);
+  map([](Float v) { return logarithm(v); }, scale, x.columns, Array{scale});
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    map([](Float v, Float most, Float by) { return (v - most) - by; }, y + i * y_step, x.columns,
+        Array{x.from + i * x.step}, Array{peak}, Array{scale});
+  }
+}
+
 void rotate_apart(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
                   float* y) {
   std::int64_t i = 0;

@@ -212,8 +212,69 @@ std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler& compiler) {
       });
 }
 
+/// How many neighbouring lanes along `axis` lie next to each other in memory, in both arrays, as f32;
+/// they are the last axes.
+std::int64_t neighbouring_lanes(const Step& step, int axis) {
+  const Operand &x = step.inputs[0], &y = step.output;
+  if (x.shape.dtype() != f32 || y.shape.dtype() != f32 || is_tiled(y)) return 1;
+  std::int64_t run = 1;
+  for (int i = x.shape.rank() - 1; i > axis; --i) {
+    if (x.shape[i] == 1) continue;
+    const std::int64_t dense = run * static_cast<std::int64_t>(sizeof(float));
+    const auto at = static_cast<std::size_t>(i);
+    if (x.strides[at] != dense || y.strides[at] != dense) break;
+    run *= x.shape[i];
+  }
+  return run;
+}
+
+/// Softmax along an axis that is not the last: of several lanes at once, which are columns.
+class ColumnTask final : public Task {
+ public:
+  using Function = void (*)(const Columns& x, float* y, std::int64_t y_step) noexcept;
+
+  ColumnTask(const Step& step, int axis, std::int64_t run, Function function)
+      : x_(step.inputs[0]),
+        y_(step.output),
+        x_lanes_(x_, axis),
+        y_lanes_(y_, axis),
+        x_step_(step_of(x_, axis)),
+        y_step_(step_of(y_, axis)),
+        run_(run),
+        function_(function) {}
+
+  void run(const TaskContext& context) const noexcept override {
+    const Range lanes = context.share(x_lanes_.count());
+    const auto* x = context.pointer<const std::byte>(x_);
+    auto* y = context.pointer<std::byte>(y_);
+    for (std::int64_t i = lanes.begin; i < lanes.end;) {
+      const std::int64_t count = std::min({lanes.end - i, run_ - i % run_, column_block});
+      const auto* from = reinterpret_cast<const float*>(x + x_lanes_.offset(i));
+      function_({from, x_step_, x_lanes_.size(), count},
+                reinterpret_cast<float*>(y + y_lanes_.offset(i)), y_step_);
+      i += count;
+    }
+  }
+
+ private:
+  static std::int64_t step_of(const Operand& operand, int axis) {
+    return operand.strides[static_cast<std::size_t>(axis)] /
+           static_cast<std::int64_t>(sizeof(float));
+  }
+
+  Operand x_, y_;
+  Lanes x_lanes_, y_lanes_;
+  std::int64_t x_step_, y_step_, run_;
+  Function function_;
+};
+
+constexpr std::int64_t min_columns = 4;  // fewer are computed one by one
+
 std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
   const auto axis = static_cast<int>(step.op.as<Softmax>()->axis);
+  if (const std::int64_t run = neighbouring_lanes(step, axis); run >= min_columns) {
+    return std::make_unique<ColumnTask>(step, axis, run, softmax_columns);
+  }
   if (is_f64(step)) return row_task<double>(step, axis, compiler, softmax_f64);
   return row_task<float>(step, axis, compiler,
                          [](const Row<float>& row) { softmax_row(row.x, row.y, row.size); });
@@ -221,6 +282,9 @@ std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
 
 std::unique_ptr<Task> make_log_softmax(const Step& step, Compiler& compiler) {
   const auto axis = static_cast<int>(step.op.as<LogSoftmax>()->axis);
+  if (const std::int64_t run = neighbouring_lanes(step, axis); run >= min_columns) {
+    return std::make_unique<ColumnTask>(step, axis, run, log_softmax_columns);
+  }
   if (is_f64(step)) return row_task<double>(step, axis, compiler, log_softmax_f64);
   return row_task<float>(step, axis, compiler,
                          [](const Row<float>& row) { log_softmax_row(row.x, row.y, row.size); });

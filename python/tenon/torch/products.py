@@ -198,8 +198,23 @@ def _conv_transpose(n, x, w, bias, strides, dilations, pads, extra, groups):
 
 @op("cdist.default", "_cdist_forward.default")
 def cdist(n, x1, x2, p=2.0, compute_mode=None):
+    if p == 2 and (compute_mode == 1 or not compute_mode and
+                   any(n.importer.symbols.order(one.shape[-2], 25) == (1, True) for one in (x1, x2))):
+        return _by_product(n, x1, x2)
     apart = n.b.abs(n.b.unsqueeze(x1, x1.rank - 1) - n.b.unsqueeze(x2, x2.rank - 2))
     return _distance(n, apart, p, [apart.rank - 1])
+
+
+def _by_product(n, x1, x2):
+    """Euclidean distances by a matrix product, as torch computes those of more than 25 rows."""
+    first, second = (n.b.sum(n.b.square(one), axis=[one.rank - 1], keep_dims=True) for one in (x1, x2))
+    squares = shaped(first, (*x1.shape[:-1], 1)) + _turned(n, shaped(second, (*x2.shape[:-1], 1)))
+    made = squares - multiplied(n, x1, _turned(n, x2)) * n.value(2.0, x1.dtype)
+    return n.b.sqrt(n.b.maximum(made, n.b.number(0, x1.dtype)))
+
+
+def _turned(n, x):
+    return permuted(n, x, [*range(x.rank - 2), x.rank - 1, x.rank - 2])
 
 
 @op("pdist.default", "_pdist_forward.default")

@@ -123,6 +123,7 @@ class Recorded(unittest.TestCase):
             self.assertNotEqual(model(x + 1, mask)[0].tolist(), y.tolist())  # of these sizes, not of these numbers
         self.assertEqual((model.fixed, len(model._programs)), ({"mask"}, 2))
         self.assertIn("f32[2, 2, 4, 5]", str(model.program))
+        self.assertNotIn("[30, 6, 3]", str(model.program))  # differences of all pairs of points
         with self.assertRaisesRegex(tenon.ArgumentError, "2 elements along axis 2, not 3 to 9"):
             model(x[:, :, :2], mask)
 

@@ -18,7 +18,7 @@ namespace {
 
 using namespace tenon::npu::testing;
 
-constexpr const char* device_url = "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1";
+constexpr const char* fork_url = "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1";
 constexpr unsigned patience = 60;  ///< seconds that a child may take, however busy the machine
 
 bool is_forked_error(const std::function<void()>& action) {
@@ -53,7 +53,7 @@ TEST_CASE("npu fork: a child is told at once, its parent goes on") {
       1);
   const std::vector<HostBuffer> inputs = network.sample(5);
   const auto expected = run(network, backend(nullptr, options_for(network, Mode::exact)), inputs);
-  DevicePtr device = open_npu(device_url);
+  DevicePtr device = open_npu(fork_url);
   std::shared_ptr<const Npu> npu = backend(device, options_for(network));
   std::optional<Session> session;
   session.emplace(network.program, SessionOptions{.backends = {npu, make_backend("reference")}});

@@ -16,7 +16,7 @@ namespace {
 
 using namespace tenon::npu::testing;
 
-constexpr const char* device_url = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
+constexpr const char* networks_url = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
 
 /// Inverted residuals as in MobileNetV2: expand 1x1, depthwise 3x3, project 1x1, relu6 between,
 /// the input added where shapes allow.
@@ -66,7 +66,7 @@ TEST_CASE("npu: a MobileNet-like network, on chip and not", "[one_thread]") {
     INFO(to_string(placement));
     Options options = options_for(network);
     options.placement = placement;
-    const auto npu = backend(open_npu(device_url), options);
+    const auto npu = backend(open_npu(networks_url), options);
     const auto outputs = run(network, npu, inputs);
     const bool same = same_bits(outputs, exact);
     CHECK(same);
@@ -84,7 +84,7 @@ TEST_CASE("npu: a MobileNet-like network, on chip and not", "[one_thread]") {
 
 TEST_CASE("npu: forks on many threads take turns on one device") {
   const Network network = make_network({Shape({1, 3, 16, 16}, f32)}, mobilenet(10), 9);
-  const auto npu = backend(open_npu(device_url), options_for(network));
+  const auto npu = backend(open_npu(networks_url), options_for(network));
   Session session(network.program, {.backends = {npu, make_backend("reference")}});
   session.bind(network.weights);
   constexpr std::size_t threads = 8;
@@ -115,7 +115,7 @@ TEST_CASE("npu: layers have counters of their own, and events in a trace") {
   const Network network = make_network({Shape({1, 3, 16, 16}, f32)}, mobilenet(10), 10);
   Options options = options_for(network);
   options.profile_layers = true;
-  const auto npu = backend(open_npu(device_url), options);
+  const auto npu = backend(open_npu(networks_url), options);
   SessionOptions session_options{.backends = {npu, make_backend("reference")}};
   Session session(network.program, session_options);
   session.bind(network.weights);
@@ -142,7 +142,7 @@ TEST_CASE("npu: predicted bytes are those that the device counts, predicted cycl
     INFO(to_string(placement));
     Options options = options_for(network);
     options.placement = placement;
-    const auto npu = backend(open_npu(device_url), options);
+    const auto npu = backend(open_npu(networks_url), options);
     Session session(network.program, {.backends = {npu, make_backend("reference")}});
     session.bind(network.weights);
     session.forward({inputs[0].to_device(cpu_device())});

@@ -25,7 +25,7 @@ namespace {
 using namespace tenon::npu::testing;
 using simctl::FaultKind;
 
-constexpr const char* device_url = "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&ddr=256MiB&strict=1";
+constexpr const char* owner_url = "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&ddr=256MiB&strict=1";
 constexpr std::size_t inputs_each = 3;
 
 Tensor filters(Graph& graph, const char* name, const Tensor& x, std::int64_t out, std::int64_t k) {
@@ -139,14 +139,14 @@ TEST_CASE("npu owner: backends, models, sessions, forks and threads share a devi
   const std::vector<Model> all = models();
   for (const char* const more : {"", "&sched=random&seed=5", "&hostdma=0", "&coherent=1"}) {
     INFO(more);
-    const DevicePtr device = open_npu(std::string(device_url) + more);
+    const DevicePtr device = open_npu(std::string(owner_url) + more);
     CHECK(run_users(device, all, 60, {}, 1) == "");
   }
 }
 
 TEST_CASE("npu owner: they give the device's memory back") {
   const std::vector<Model> all = models();
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(owner_url);
   const auto used = [&] {
     return device->mem_region("etm").usage().used_bytes +
            device->mem_region("xchg").usage().used_bytes;
@@ -158,7 +158,7 @@ TEST_CASE("npu owner: they give the device's memory back") {
 
 TEST_CASE("npu owner: faults of any kind that is recovered from cost nobody a result") {
   const std::vector<Model> all = models();
-  const DevicePtr device = open_npu(std::string(device_url) + "&patience=200ms");
+  const DevicePtr device = open_npu(std::string(owner_url) + "&patience=200ms");
   std::atomic<bool> done = false;
   std::thread faults([&] {
     RegRegion& control = device->reg_region("simctl");
@@ -187,7 +187,7 @@ TEST_CASE("npu owner: faults of any kind that is recovered from cost nobody a re
 
 TEST_CASE("npu owner: somebody who resets the device again and again costs nobody a result") {
   const std::vector<Model> all = models();
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(owner_url);
   std::atomic<bool> done = false;
   int resets = 0;
   std::thread somebody([&] {

@@ -24,7 +24,7 @@ namespace {
 
 using namespace tenon::npu::testing;
 
-constexpr const char* device_url = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
+constexpr const char* quantised_url = "npu://sim?mac=32x32&ocm=2MiB&acc=256KiB&strict=1";
 
 /// Records a network whose weights are codes; with `ranges`, its values too.
 class Recorder {
@@ -159,7 +159,7 @@ OnDevice run_on_device(const Program& program, const std::shared_ptr<const Weigh
   Options options;
   options.calibration = std::make_shared<const CalibrationTable>(made.calibration);
   register_reference_backend();
-  Session session(made.program, {.backends = {backend(open_npu(device_url), options),
+  Session session(made.program, {.backends = {backend(open_npu(quantised_url), options),
                                               make_backend("reference")}});
   session.bind(weights);
   OnDevice result;

@@ -27,7 +27,7 @@ namespace {
 
 using namespace tenon::npu::testing;
 
-constexpr const char* device_url = "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1";
+constexpr const char* shared_url = "npu://sim?mac=16x16&ocm=64KiB&acc=32KiB&strict=1";
 
 /// Networks of different sizes, weights and calibrations.
 Network network_of(std::int64_t channels, std::uint64_t seed) {
@@ -80,7 +80,7 @@ void arm(Device& device, simctl::FaultKind kind, std::uint32_t nth) {
 }
 
 TEST_CASE("npu shared: backends of one device alternate, each with its own network and numbers") {
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   User a(device, 40, 1), b(device, 24, 2);
   constexpr int rounds = 10;
   int right = 0;
@@ -97,7 +97,7 @@ TEST_CASE("npu shared: backends of one device alternate, each with its own netwo
 
 TEST_CASE("npu shared: device_backends() may be asked again and again") {
   register_npu_backend();
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   User a(device, 40, 1);
   BackendOptions options;
   options.device = options_for(a.network);
@@ -110,7 +110,7 @@ TEST_CASE("npu shared: device_backends() may be asked again and again") {
 }
 
 TEST_CASE("npu shared: threads with a backend each run at once") {
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   User a(device, 40, 1), b(device, 24, 2);
   constexpr int rounds = 500;
   int right_a = 0, right_b = 0;
@@ -126,7 +126,7 @@ TEST_CASE("npu shared: threads with a backend each run at once") {
 }
 
 TEST_CASE("npu shared: backends come and go beside one that runs") {
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   User stays(device, 40, 1);
   constexpr int rounds = 60;
   int right = 0;
@@ -143,7 +143,7 @@ TEST_CASE("npu shared: backends come and go beside one that runs") {
 }
 
 TEST_CASE("npu shared: a fault of one backend is no other's") {
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   User a(device, 40, 1), b(device, 24, 2);
   for (const auto kind :
        {simctl::FaultKind::dma_timeout, simctl::FaultKind::hang, simctl::FaultKind::illegal}) {
@@ -163,7 +163,7 @@ TEST_CASE("npu shared: a fault of one backend is no other's") {
 }
 
 TEST_CASE("npu shared: a reset from outside costs nobody a run") {
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   User a(device, 40, 1), b(device, 24, 2);
   for (const int level : {0, 1, 2}) {
     INFO("level " << level);
@@ -179,7 +179,7 @@ TEST_CASE("npu shared: a reset from outside costs nobody a run") {
 }
 
 TEST_CASE("npu shared: backends of a device that went stay lost, new ones serve when it is back") {
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   User a(device, 40, 1), b(device, 24, 2);
   arm(*device, simctl::FaultKind::removed, 0);
   expect_error(Errc::device_lost, [&] { a.is_right(); });
@@ -200,7 +200,7 @@ TEST_CASE("npu shared: backends of a device that went stay lost, new ones serve 
 TEST_CASE("npu shared: a device may take its time to reset") {
   for (const char* time : {"200us", "5ms"}) {
     INFO(time);
-    const DevicePtr device = open_npu(std::string(device_url) + "&reset=" + time);
+    const DevicePtr device = open_npu(std::string(shared_url) + "&reset=" + time);
     User a(device, 40, 1);
     arm(*device, simctl::FaultKind::hang, 1);
     CHECK(a.is_right());
@@ -212,7 +212,7 @@ TEST_CASE("npu shared: a device may take its time to reset") {
 }
 
 TEST_CASE("npu shared: a reset that does not end is a timeout") {
-  const DevicePtr device = open_npu(std::string(device_url) + "&reset=3s");
+  const DevicePtr device = open_npu(std::string(shared_url) + "&reset=3s");
   const Network network = network_of(24, 4);
   Options options = options_for(network);
   options.deadline = std::chrono::milliseconds(1000);
@@ -225,7 +225,7 @@ TEST_CASE("npu shared: a reset that does not end is a timeout") {
 }
 
 TEST_CASE("npu shared: runs of several threads wait in the ring") {
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   std::vector<std::unique_ptr<User>> users;
   for (const std::int64_t channels : {40, 24, 32, 16}) {
     users.push_back(std::make_unique<User>(device, channels, users.size() + 1));
@@ -279,7 +279,7 @@ struct BothRun {
   };
 
   BothRun()
-      : device(open_npu(std::string(device_url) + "&freq=1MHz&lat=65535&pace=real")),
+      : device(open_npu(std::string(shared_url) + "&freq=1MHz&lat=65535&pace=real")),
         first(device, 40, 1),
         second(device, 24, 2) {
     first.start();
@@ -325,7 +325,7 @@ TEST_CASE("npu shared: with a run in the ring the device goes for all") {
 }
 
 TEST_CASE("npu shared: faults hit one run each, whoever runs beside it") {
-  const DevicePtr device = open_npu(device_url);
+  const DevicePtr device = open_npu(shared_url);
   User a(device, 40, 1), b(device, 24, 2), c(device, 32, 3);
   std::atomic<bool> ends = false;
   struct Result {

@@ -27,8 +27,8 @@ namespace {
 using namespace tenon::npu::testing;
 namespace fs = std::filesystem;
 
-Tensor conv(Graph& graph, const Tensor& x, const std::string& name, std::int64_t outputs,
-            std::int64_t kernel, const Conv2d& with = {}) {
+Tensor padded_conv(Graph& graph, const Tensor& x, const std::string& name, std::int64_t outputs,
+                   std::int64_t kernel, const Conv2d& with = {}) {
   Conv2d conv = with;
   conv.padding = {kernel / 2, kernel / 2};
   const std::int64_t inputs = x.shape()[1] / conv.groups;
@@ -42,15 +42,15 @@ Network mixed_network(const CalibrationOptions& options) {
   return make_network(
       {Shape({2, 8, 10, 10}, f32)},
       [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
-        const Tensor a = relu(conv(graph, in[0], "a", 64, 3));
-        const Tensor b = leaky_relu(conv(graph, a, "b", 64, 1), 0.1);
-        const Tensor c = relu6(conv(graph, b, "c", 64, 3, {.groups = 64}) + a);
-        const Tensor joined = concat({relu(conv(graph, c, "d", 32, 1)), silu(b)}, 1);
+        const Tensor a = relu(padded_conv(graph, in[0], "a", 64, 3));
+        const Tensor b = leaky_relu(padded_conv(graph, a, "b", 64, 1), 0.1);
+        const Tensor c = relu6(padded_conv(graph, b, "c", 64, 3, {.groups = 64}) + a);
+        const Tensor joined = concat({relu(padded_conv(graph, c, "d", 32, 1)), silu(b)}, 1);
         const Tensor part = slice(joined, 1, 32, 64);
         const Tensor padded = pad(part, {0, 0, 1, 1}, {0, 0, 1, 1});
         const Tensor e = conv2d(padded, graph.constant("e.w", Shape({32, 32, 3, 3}, f32)));
         const Tensor pooled = max_pool2d(e, {.kernel = {2, 2}});
-        const Tensor gated = sigmoid(conv(graph, pooled, "f", 32, 1)) * pooled;
+        const Tensor gated = sigmoid(padded_conv(graph, pooled, "f", 32, 1)) * pooled;
         const Tensor flat = flatten(gated, 1, 3);
         const Tensor g = linear(flat, graph.constant("g", Shape({48, 32 * 25}, f32)));
         const Tensor h = linear(gelu(g), graph.constant("h", Shape({48, 48}, f32))) + g;
@@ -66,8 +66,8 @@ Network chain() {
       [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
         Tensor x = in[0];
         for (const char* name : {"a", "b", "c"}) {
-          x = relu(conv(graph, relu(conv(graph, x, std::string(name) + "1", 16, 3)),
-                        std::string(name) + "2", 16, 1) +
+          x = relu(padded_conv(graph, relu(padded_conv(graph, x, std::string(name) + "1", 16, 3)),
+                               std::string(name) + "2", 16, 1) +
                    x);
         }
         return {x};

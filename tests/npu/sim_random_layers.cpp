@@ -14,8 +14,6 @@ using namespace isa;
 
 namespace {
 
-std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
-
 /// The sums of a tile, row by row from its first in ACC, to its buffer.
 Requant requant_tile(Requant requant, const Layer::Buffers& at, std::uint32_t rows,
                      std::uint32_t width) {

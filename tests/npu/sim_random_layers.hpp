@@ -31,6 +31,8 @@ inline constexpr std::uint32_t out_line[2] = {6144, 7168};  // outputs: 32 KiB e
 inline constexpr std::uint32_t acc_half =
     random_acc_bytes / isa::acc_row_bytes / 2;  // and half of ACC
 
+constexpr std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
+
 /// Draws layers of random kinds and shapes, and the data they read.
 class LayerMaker {
  protected:

@@ -12,8 +12,6 @@ namespace {
 
 using namespace isa;
 
-std::uint32_t ceil_div(std::uint32_t a, std::uint32_t b) { return (a + b - 1) / b; }
-
 /// Cuts layers into tiles, and gives the tiles their tokens.
 class ProgramMaker : private LayerMaker {
  public:

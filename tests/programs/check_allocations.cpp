@@ -35,7 +35,7 @@ T own(const std::function<T()>& make) {
 }
 
 /// A call whose inputs, moved in, are there again if it fails.
-std::vector<Buffer> forward(Session& session, std::vector<Buffer> inputs) {
+std::vector<Buffer> forward_or_fail(Session& session, std::vector<Buffer> inputs) {
   const std::size_t count = inputs.size();
   try {
     return session.forward(std::move(inputs));
@@ -60,7 +60,7 @@ Results live(const RandomModel& model, const Program& program,
                   own<SessionOptions>([&] { return SessionOptions{.backends = backends}; }));
   session.bind(weights);
   const std::vector<Buffer> outputs =
-      forward(session, own<std::vector<Buffer>>([&] { return on_cpu(model.inputs); }));
+      forward_or_fail(session, own<std::vector<Buffer>>([&] { return on_cpu(model.inputs); }));
   return own<Results>([&] { return on_host(outputs); });
 }
 

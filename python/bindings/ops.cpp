@@ -20,6 +20,7 @@
 #include <string_view>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
@@ -297,10 +298,19 @@ struct OpFunction {
         given.attributes.emplace_back(found, value);
       } else if (field("has_" + name) == nullptr) {
         throw Error(Errc::bad_attribute, std::string(def->name),
-                    fmt::format("no attribute '{}'", name));
+                    fmt::format("no attribute '{}'{}", name, attribute_names()));
       }
     }
     return given;
+  }
+
+  /// "; it has axis and k", of the attributes and of the operands that the op may have.
+  std::string attribute_names() const {
+    std::vector<std::string> names;
+    for (const AttributeField& known : def->fields) {
+      names.emplace_back(known.name.starts_with("has_") ? known.name.substr(4) : known.name);
+    }
+    return names.empty() ? "; it has none" : fmt::format("; it has {}", fmt::join(names, ", "));
   }
 
   static std::shared_ptr<Recorder> recorder_of(const std::vector<nb::handle>& operands) {

@@ -13,6 +13,16 @@ globals().update(_tenon.all_ops())
 globals().update(_functions.functions)
 
 
+def __getattr__(name):
+    if name.startswith("__"):
+        raise AttributeError(f"module 'tenon.ops' has no attribute '{name}'")
+    import difflib
+
+    near = difflib.get_close_matches(name, __dir__(), 3, 0.7)
+    raise AttributeError(f"tenon.ops has no '{name}'" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else
+                                                         "; docs/ops.md lists what it has"))
+
+
 def __dir__():
     return sorted(name for name in globals() if not name.startswith("_"))
 

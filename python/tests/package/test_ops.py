@@ -51,6 +51,17 @@ class Cases(unittest.TestCase):
         print(f"{count} cases")
         self.assertGreater(count, 500)
 
+    def test_names_that_are_none_are_answered_with_those_that_are(self):
+        with self.assertRaisesRegex(tenon.ArgumentError, "softmax: no attribute 'dim'; it has axis$"):
+            ops.softmax(np.ones(3, "f4"), dim=0)
+        with self.assertRaisesRegex(tenon.ArgumentError, "layer_norm: no attribute 'epsilon'; it has eps$"):
+            ops.layer_norm(np.ones((2, 3), "f4"), epsilon=1e-3)
+        with self.assertRaisesRegex(AttributeError, "tenon.ops has no 'isnan'; did you mean 'is_nan'"):
+            ops.isnan
+        with self.assertRaisesRegex(AttributeError, "no 'einsum'; docs/ops.md"):
+            ops.einsum
+        self.assertFalse(hasattr(ops, "__wrapped__"))
+
     def test_at_once(self):
         self.check(lambda op, inputs, attributes: op(*inputs, **attributes))
 

@@ -321,6 +321,19 @@ class Composed(unittest.TestCase):
         np.testing.assert_array_equal(np.asarray(ops.roll([1, 2, 3], 1, 0)), [3, 1, 2])
         np.testing.assert_array_equal(np.asarray(ops.masked_fill(tenon.array([1.0, 2.0]), [True, False], 9.0)), [9, 2])
 
+    def test_methods(self):
+        x = self.values(3, 4)
+        for kind in (tenon.array, tenon.HostBuffer):
+            array = kind(x)
+            np.testing.assert_array_equal(np.asarray(array.roll(1, 0)), np.roll(x, 1, 0))
+            np.testing.assert_array_equal(np.asarray(array.tile(2, 1)), np.tile(x, (1, 2)))
+            np.testing.assert_array_equal(np.asarray(array.masked_fill(x > 0, 5.0)), np.where(x > 0, np.float32(5), x))
+            self.assertEqual([part.shape for part in array.split(3, 1)], [(3, 3), (3, 1)])
+            self.assertAlmostEqual(float(array.norm()), float(np.linalg.norm(x)), places=5)
+            np.testing.assert_array_equal(np.asarray(array.diagonal()), np.diagonal(x))
+        program = tenon.export(lambda x: x.roll(1, 0).trace(), x="f32[3, 4]")
+        self.assertAlmostEqual(float(tenon.Session(program).forward(x)[0]), float(np.trace(np.roll(x, 1, 0))), places=5)
+
     def test_errors_name_the_builder(self):
         x = self.values(2, 3)
         for call, words in [(lambda: ops.einsum("ij,jk->ik", x, x), "einsum"),

@@ -349,3 +349,18 @@ def _smooth(n, apart, bound, scale):
     near = n.b.square(apart) * (0.5 * scale)
     far = (apart - 0.5 * bound) * (scale * bound)
     return n.b.where(n.b.lt(apart, float(bound)), near, far)
+
+
+@op("grouped_mm_fallback.default", domain="transformers")
+@op("_grouped_mm.default")
+def grouped_product(n, input=None, weight=None, offs=None, self=None, mat2=None, bias=None, out_dtype=None):
+    """Rows of x times the matrix of their group, where `offs` are the ends of groups of rows: a mixture of experts."""
+    x, matrices = (input, weight) if self is None else (self, mat2)
+    if x.rank != 2 or matrices.rank != 3 or offs is None or bias is not None:
+        raise n.error(f"of {x!r} and {matrices!r}")
+    places = n.b.iota(x.shape[0], "i32")
+    groups = n.b.searchsorted(n.cast(offs, "i32"), places, right=True)
+    last = n.b.full((), n.known_size(matrices, 0) - 1, groups.dtype)
+    made = n.b.grouped_linear(x, permuted(n, matrices, [0, 2, 1]), n.b.minimum(groups, last))
+    outside = n.b.unsqueeze(n.b.gt(groups, last), 1)  # rows after the last group
+    return shaped(n.b.where(outside, n.b.number(0, x.dtype), made), (x.shape[0], matrices.shape[2]))

@@ -158,6 +158,33 @@ class Solved(nn.Module):
         return parts, rest, torch.linalg.pinv(b), torch.linalg.matrix_norm(b), loss
 
 
+@torch.library.custom_op("transformers::grouped_mm_fallback", mutates_args=())
+def grouped_product(input: torch.Tensor, weight: torch.Tensor, offs: torch.Tensor) -> torch.Tensor:
+    """The op by which transformers' mixtures of experts are exported."""
+    ends = [0, *offs.tolist()]
+    parts = [input[a:b] @ weight[i] for i, (a, b) in enumerate(zip(ends, ends[1:]))]
+    return torch.cat([*parts, input.new_zeros(input.shape[0] - ends[-1], weight.shape[2])])
+
+
+@grouped_product.register_fake
+def _(input, weight, offs):
+    return input.new_empty(input.shape[0], weight.shape[2])
+
+
+class Experts(nn.Module):
+    """Rows sorted by the expert that each of them chooses, and some that have none."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate, self.weight = nn.Linear(4, 5), nn.Parameter(torch.randn(3, 6, 4))
+
+    def forward(self, x):
+        chosen, order = self.gate(x).argmax(1).sort(stable=True)
+        ends = torch.histc(chosen.float(), 3, 0, 2).cumsum(0, dtype=torch.int32)
+        made = torch.ops.transformers.grouped_mm_fallback(x[order], self.weight.transpose(1, 2), ends)
+        return torch.zeros_like(made).index_copy(0, order, made)
+
+
 def encoder():
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
 
@@ -185,6 +212,7 @@ def modules():
         "sized": (Sized(), [((torch.randn(n, 2, h, w), torch.tensor(mask)), {}) for n, h, w, mask in (
             (2, 4, 5, [True, False, True, True]), (1, 3, 6, [False] * 4), (3, 5, 4, [True] * 4))],
             ({0: Dim("some"), 2: Dim("height", min=3, max=9), 3: Dim("width", min=3, max=9)}, None)),
+        "experts": (Experts(), [((torch.randn(n, 4),), {}) for n in (9, 1, 20)], ({0: Dim("tokens")},)),
         "solved": (Solved(), [((torch.randn(n, 4, 4), torch.randn(n, 4, 2)), {}) for n in (2, 1, 3)],
                    ({0: Dim("several")}, {0: Dim("several")})),
     }

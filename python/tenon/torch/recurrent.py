@@ -81,7 +81,8 @@ def _layers(n, x, states, params, has_biases, num_layers, bidirectional, batch_f
     directions = 2 if bidirectional else 1
     each = 4 if has_biases else 2
     if len(params) != each * directions * num_layers:
-        raise n.error(f"{len(params)} weights for {num_layers} layers (projections are not supported)", "params")
+        raise n.error(f"{len(params)} weights for {num_layers} layers (projections are not supported; "
+                      "run_decompositions() writes them in other ops)", "params")
     lasts = []
     for layer in range(num_layers):
         outputs = []

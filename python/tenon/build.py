@@ -19,7 +19,11 @@ def _is_single(values):
 
 
 def _tuple(values):
-    return (values,) if _is_single(values) else tuple(values)
+    if _is_single(values):
+        return (values,)
+    if isinstance(values, (dict, str)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{type(values).__name__} where a tensor, an array or a number is needed, or a tuple of them")
+    return tuple(values)
 
 
 def _arrays(values):
@@ -189,7 +193,7 @@ def scan(body, carry, inputs):
     """
     single, carry, stacks = _is_single(carry), _tuple(carry), _arrays(_tuple(inputs))
     steps = stacks[0].shape[0] if stacks and stacks[0].ndim else None
-    if steps is None or any(not one.ndim or one.shape[0] != steps for one in stacks):
+    if not stacks or any(not one.ndim or one.shape[0] != steps for one in stacks) or steps is None and len(stacks) > 1:
         raise ValueError(f"scan: the first axes of {[one.type for one in stacks]} are not of one size")
     held = len(carry)
 

@@ -224,12 +224,20 @@ class Programs(unittest.TestCase):
                 np.testing.assert_allclose(products, before[:-1] * x, rtol=1e-5, atol=1e-5)
                 np.testing.assert_array_equal(signs, x.sum(1) > 0)
                 self.assertEqual((int(count), numbers.tolist()), (rows, list(range(rows))))
+        later = tenon.Session(tenon.export(
+            lambda x: tenon.scan(lambda c, row: (c + row, c), 0.0, x[1:])[1], x="f32[N]"))
+        for rows in (1, 2, 6):  # of a size that has no name
+            self.assertEqual(later.forward(np.ones(rows, "f4"))[0].tolist(), list(range(rows - 1)))
         many = tenon.Session(tenon.export(lambda x: tenon.scan(lambda c, row: (c + row, row), 0, x)[0], x="i64[N]"))
         with self.assertRaisesRegex(tenon.Error, "outside"):
             many.forward(np.zeros(2**20 + 1, "int64"))
 
     def test_numbers_and_arrays_among_what_loops_carry(self):
         x, start = np.array([1, 2, 3], "f4"), np.zeros(3, "f4")
+        for carry, returned, kind in ((x, None, "NoneType"), ({"a": x}, x, "dict")):
+            for run in (lambda f: f(tenon.array(x)), lambda f: tenon.export(f, x="f32[3]")):
+                with self.assertRaisesRegex(TypeError, f"{kind} where a tensor, an array or a number is needed"):
+                    run(lambda x: tenon.while_loop(lambda y: True, lambda y: returned, carry))
         for function, want in (
                 (lambda x: tenon.while_loop(lambda i, y, z: i < 5, lambda i, y, z: (i + 1, y * z, z),
                                             (0, x, start + 2))[1], x * 32),

@@ -11,11 +11,11 @@ from google.protobuf.message import DecodeError
 from .. import _tenon
 from . import families  # noqa: F401: fills the table of handlers
 from ..importing.errors import NotKnown, malformed, wrong_call
+from ..importing.kept import Programs
 from ..importing.types import type_of_or_none
 from .importer import Importer
 
 MIN_OPSET, MAX_OPSET = 7, onnx.defs.onnx_opset_version()
-_MOST_PROGRAMS = 64        # that a Model keeps
 _MOST_FIXED = 1024         # elements of an input whose values a Model fixes
 
 
@@ -115,7 +115,7 @@ class Model:
                       if one.type.tensor_type.HasField("shape")}
         self.outputs = [one.name for one in self.proto.graph.output]
         self.fixed = set()     # names of inputs whose values are part of the programs
-        self._programs = {}
+        self._programs = Programs()
 
     def run(self, inputs):
         """The results, as numpy arrays, for inputs by name, in order, or for the only one."""
@@ -152,23 +152,22 @@ class Model:
         while True:
             key = tuple((name, arrays[name].shape, arrays[name].tobytes() if name in self.fixed else b"")
                         for name in self.inputs)
-            if key in self._programs:
-                return self._programs[key]
+            if (held := self._programs.get(key)) is not None:
+                return held
             try:
-                made = self._made(arrays)
+                program, names = self._made(arrays)
             except NotKnown as error:
                 new = {name for name in error.inputs if name in arrays} - self.fixed
                 if not new or any(arrays[name].size > _MOST_FIXED for name in new):
                     raise
                 self.fixed |= new
                 continue
-            if len(self._programs) >= _MOST_PROGRAMS:
-                self._programs.pop(next(iter(self._programs)))
-            self._programs[key] = made
+            made = _tenon.Session(program, **self.options), names
+            self._programs.put(key, made, program)
             return made
 
     def _made(self, arrays):
         values = {name: arrays[name] for name in self.fixed}
         shapes = {name: one.shape for name, one in arrays.items() if name not in self.fixed}
         program = load_program(self.proto, self.folder, shapes, values)
-        return _tenon.Session(program, **self.options), [name for name in self.inputs if name not in self.fixed]
+        return program, [name for name in self.inputs if name not in self.fixed]

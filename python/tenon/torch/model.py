@@ -8,13 +8,13 @@ import numpy as np
 
 from .. import _tenon, errors
 from ..importing.errors import NotKnown, malformed, unsupported, wrong_call
+from ..importing.kept import Programs
 from ..importing.types import type_of_or_none
 from . import expressions, families  # noqa: F401: fills the table of handlers
 from .archive import Archive
 from .importer import Importer
 from .records import is_symbol
 
-_MOST_PROGRAMS = 64        # that a Model keeps
 _MOST_FIXED = 1024         # elements of an input whose values a Model fixes
 
 
@@ -64,7 +64,7 @@ class Model:
         self._shapes, self._values, self._options = dict(shapes or {}), dict(values or {}), options
         importer = Importer(self._archive, shapes, values)
         self.fixed = set()      # names of inputs
-        self._programs = {}     # by sizes and fixed values, where there is no open one
+        self._programs = Programs()  # by sizes and fixed values, where there is no open one
         self._open = self.program = self.session = None
         try:
             self._open = self._use(_Read(importer, options))
@@ -107,8 +107,8 @@ class Model:
         origins = {one.name: one.origin for one in self._users}
         while True:
             key = tuple((name, one.shape, one.tobytes() if name in self.fixed else b"") for name, one in arrays.items())
-            if key in self._programs:
-                return self._programs[key]
+            if (held := self._programs.get(key)) is not None:
+                return held
             shapes = {origins[name]: one.shape for name, one in arrays.items() if name not in self.fixed and one.ndim}
             values = {origins[name]: arrays[name] for name in self.fixed}
             try:
@@ -120,9 +120,7 @@ class Model:
                     raise
                 self.fixed |= new
                 continue
-            if len(self._programs) >= _MOST_PROGRAMS:
-                self._programs.pop(next(iter(self._programs)))
-            self._programs[key] = made
+            self._programs.put(key, made, made.program)
             return made
 
     def _in_order(self, args, kwargs):

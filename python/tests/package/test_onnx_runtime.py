@@ -1,6 +1,7 @@
 """tenon.onnx: ops of the domain com.microsoft, samples of images and open sizes, against ONNX Runtime."""
 
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -8,8 +9,9 @@ try:
     import onnxruntime
     from onnx import helper, numpy_helper
 
-    import tenon.onnx
     import tenon
+    import tenon.onnx
+    from tenon.importing import kept
 except ImportError as error:
     raise unittest.SkipTest(str(error)) from None
 
@@ -171,6 +173,31 @@ class Images(unittest.TestCase):
                                                                providers=["CPUExecutionProvider"])
                         [want], [y] = runtime.run(None, {"x": x, "g": grid}), tenon.onnx.Model(model).run([x, grid])
                         np.testing.assert_allclose(y, want, rtol=1e-3, atol=1e-4, err_msg=f"{mode} {padding} {aligned}")
+
+
+class Kept(unittest.TestCase):
+    def model(self):
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, ["n", 8])],
+                                  [helper.make_empty_tensor_value_info("y")],
+                                  [numpy_helper.from_array(real(8, 8), "w")])
+        return tenon.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+    def test_programs_are_limited_in_number_and_in_the_bytes_of_their_weights(self):
+        for name, limit, left in (("MOST_PROGRAMS", 5, 5), ("MOST_BYTES", 3 * 256, 3), ("MOST_BYTES", 0, 2)):
+            with unittest.mock.patch.object(kept, name, limit):
+                model = self.model()
+                for rows in range(1, 10):
+                    model.run([np.ones((rows, 8), "f4")])
+                self.assertEqual(len(model._programs), left)
+
+    def test_those_used_last_are_kept(self):
+        with unittest.mock.patch.object(kept, "MOST_PROGRAMS", 2):
+            model = self.model()
+            first, _ = model.session({"x": np.ones((1, 8), "f4")})
+            for rows in (2, 1, 3, 1):
+                now, _ = model.session({"x": np.ones((rows, 8), "f4")})
+            self.assertIs(now, first)
 
 
 class Open(unittest.TestCase):

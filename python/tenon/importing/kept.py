@@ -1,0 +1,33 @@
+"""The programs of a model that is read again for each set of sizes."""
+
+import collections
+
+MOST_PROGRAMS = 64
+MOST_BYTES = 2**30  # of weights, which each program has for itself
+LEAST_PROGRAMS = 2  # that are kept whatever their weights take
+
+
+class Programs:
+    """What was read, by sizes: those used last, limited in number and in the bytes of their weights."""
+
+    def __init__(self):
+        self._held = collections.OrderedDict()
+
+    def __len__(self):
+        return len(self._held)
+
+    def get(self, key):
+        """What was read for a key, or None."""
+        if key not in self._held:
+            return None
+        self._held.move_to_end(key)
+        return self._held[key][0]
+
+    def put(self, key, value, program):
+        self._held[key] = value, sum(one.nbytes for one in program.folded.values())
+        while len(self._held) > LEAST_PROGRAMS and (len(self._held) > MOST_PROGRAMS or self.weight_bytes > MOST_BYTES):
+            self._held.popitem(last=False)
+
+    @property
+    def weight_bytes(self):
+        return sum(size for _, size in self._held.values())

@@ -2,6 +2,7 @@
 
 #include "support/case_file.hpp"
 #include "support/op_testing.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -34,7 +35,7 @@ Recorded record_case(const Json& entry, const std::vector<HostBuffer>& values,
   const Json& attributes = entry.at("attributes");
   const auto constants = attributes.value("constants", std::vector<std::size_t>{});
   Recorded recorded;
-  Graph graph;
+  Graph graph(small_graph_bytes);
   const Graph::Recording recording(graph);
   std::vector<Tensor> operands;
   for (std::size_t i = 0; i < values.size(); ++i) {

@@ -3,6 +3,7 @@
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
 #include "support/rounds.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/graph.hpp>
@@ -33,7 +34,7 @@ struct Layers {
 template <class Make>
 HostBuffer run(const std::vector<HostBuffer>& arrays, const HostBuffer& w, const HostBuffer& bias,
                const BackendPtr& backend, const Make& make) {
-  Graph graph;
+  Graph graph(small_graph_bytes);
   const Graph::Recording recording(graph);
   std::vector<Tensor> inputs;
   std::vector<Buffer> values;

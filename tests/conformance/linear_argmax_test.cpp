@@ -2,6 +2,7 @@
 // the stored result, for any number of threads.
 #include "support/op_testing.hpp"
 #include "support/rounds.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -32,7 +33,7 @@ using Outputs = std::function<std::vector<Tensor>(Graph& graph, const Tensor& x)
 
 HostBuffer run(const HostBuffer& x, const Weights& weights, const BackendPtr& backend,
                const Outputs& outputs) {
-  Graph graph;
+  Graph graph(small_graph_bytes);
   const Graph::Recording recording(graph);
   const Program program = graph.program(outputs(graph, graph.input("x", x.shape())));
   Session session(program, {.backends = {backend}});

@@ -1,5 +1,7 @@
 #include "run_case.hpp"
 
+#include "support/small_graph.hpp"
+
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
 
@@ -21,7 +23,7 @@ bool is_weight(const OpCase& op_case, std::size_t input) {
 
 HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, Order order,
                     std::vector<PlanReport::Part>* parts) {
-  Graph graph;
+  Graph graph(small_graph_bytes);
   const Graph::Recording recording(graph);
   std::vector<Tensor> operands;
   std::vector<Buffer> inputs;

@@ -2,6 +2,7 @@
 // same bits for any number of threads.
 #include "support/op_testing.hpp"
 #include "support/rounds.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -29,7 +30,7 @@ struct Recurrence {
 };
 
 HostBuffer run(const Recurrence& recurrence, const BackendPtr& backend) {
-  Graph graph;
+  Graph graph(small_graph_bytes);
   const Graph::Recording recording(graph);
   std::vector<Tensor> in;
   std::vector<Buffer> values;

@@ -4,6 +4,7 @@
 
 #include "backends/cpu/matmul/merged_linear.hpp"
 #include "support/op_testing.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/graph.hpp>
@@ -68,7 +69,7 @@ class Run {
     Random random(seed);
     const Shape shape({batch, rows, width}, f32);
     input_ = random.uniform(shape, -2, 2);
-    Graph graph;
+    Graph graph(small_graph_bytes);
     const Graph::Recording recording(graph);
     Maker make(graph, random, weights_);
     const Tensor between = network.between(make, graph.input("x", shape));

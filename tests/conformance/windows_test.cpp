@@ -2,6 +2,7 @@
 // dilations, paddings and groups that takes another path through the kernels.
 #include "run_case.hpp"
 #include "support/op_testing.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -148,7 +149,7 @@ TEST_CASE("conv2d: filters that are computed, in any order of their elements") {
   Random random;
   const auto run_on = [&](const char* backend, const std::vector<HostBuffer>& inputs,
                           const std::function<Tensor(const Tensor&, const Tensor&)>& build) {
-    Graph graph;
+    Graph graph(small_graph_bytes);
     const Tensor x = graph.input("x", inputs[0].shape()), w = graph.input("w", inputs[1].shape());
     const Tensor y = build(x, w);
     Session session(graph.program({&y, 1}), {.backends = {make_backend(backend, {.threads = 2})}});

@@ -2,6 +2,7 @@
 // tile, channels that end within a vector, what follows a convolution, and what its docs say of
 // values that are not finite.
 #include "support/op_testing.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -45,7 +46,7 @@ using Rest = std::function<Tensor(Tensor sum, Tensor shortcut)>;
 class Layer {
  public:
   Layer(Random& random, const TileSizes& sizes, const Rest& rest, bool channels_last) {
-    Graph graph;
+    Graph graph(small_graph_bytes);
     const Graph::Recording recording(graph);
     const Shape shape({sizes.batch, sizes.channels, sizes.rows, sizes.columns}, f32);
     input_ = random.uniform(shape, -1, 1);

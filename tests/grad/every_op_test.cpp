@@ -2,6 +2,7 @@
 // the CPU backend against the reference.
 #include "support/op_cases.hpp"
 #include "support/op_testing.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -112,7 +113,7 @@ using Declared = std::function<Shape(const Shape&)>;
 /// the gradient of the output.
 Program gradient_program(const OpCase& op_case, std::span<const std::size_t> parameters,
                          const Declared& declared = std::identity()) {
-  Graph graph;
+  Graph graph(small_graph_bytes);
   const Graph::Recording recording(graph);
   std::vector<Tensor> operands, differentiated;
   for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "support/op_testing.hpp"
+#include "support/small_graph.hpp"
 
 #include <tenon/graph.hpp>
 
@@ -41,7 +42,7 @@ class ValuedGraph {
   }
 
  private:
-  Graph graph_;
+  Graph graph_{8 * small_graph_bytes};
   std::map<std::string, HostBuffer> values_;
 };
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 namespace tenon::testing {
 namespace {

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 namespace tenon::testing {
 namespace {

@@ -49,7 +49,7 @@ function(tenon_compile_options target)
   endif()
   if(TENON_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     # Of sources in groups nearly everything is in use until the end, so GCC looks for garbage in vain: from 400 MB on, not
-    # 128, and a twentieth of its time is saved for a tenth more memory.
+    # 128, saves 1 to 9 % of its time for 8 to 30 % more memory.
     target_compile_options(${target} PRIVATE --param=ggc-min-heapsize=400000)
   endif()
 endfunction()

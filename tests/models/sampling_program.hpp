@@ -43,8 +43,12 @@ inline std::vector<KeptToken> sorted_kept(const nn::SamplerOptions& options,
   }
   std::size_t count = 0;
   double kept = 0;
-  while (count < tokens.size() &&
-         (count == 0 || (kept < options.top_p * total && tokens[count].weight >= options.min_p))) {
+  const auto is_kept = [&](const KeptToken& token) {
+    // All of them have a part of 1, also those too small for the sum to show it.
+    const bool is_inside = options.top_p >= 1 ? token.weight > 0 : kept < options.top_p * total;
+    return is_inside && token.weight >= options.min_p;
+  };
+  while (count < tokens.size() && (count == 0 || is_kept(tokens[count]))) {
     kept += tokens[count++].weight;
   }
   tokens.resize(count);

@@ -20,7 +20,7 @@ def __getattr__(name):
 
     near = difflib.get_close_matches(name, __dir__(), 3, 0.7)
     raise AttributeError(f"tenon.ops has no '{name}'" + (f"; did you mean {' or '.join(map(repr, near))}?" if near else
-                                                         "; docs/ops.md lists what it has"))
+                                                         "; dir(tenon.ops) lists what it has"))
 
 
 def __dir__():

@@ -48,16 +48,16 @@ def _run(name, given):
     if any(isinstance(array, Tensor) for array in arrays) or (not arrays and _tenon.is_recording()):
         return _tenon.build(name, tuple(filled(one, arrays.__getitem__) for one in form))
     key = (name, repr(form), tuple(str(array.type) for array in arrays))
-    session = _sessions.pop(key, None)
+    session = _sessions.pop(key, None)  # no other thread's for the time of the call
     if session is None:
         with _tenon.Graph() as graph:
             tensors = [graph.input("", array.type) for array in arrays]
             made = _tenon.build(name, tuple(filled(one, tensors.__getitem__) for one in form))
             session = _tenon.Session(graph.program(made)), isinstance(made, tuple)
-        while len(_sessions) >= _KEPT:
-            _sessions.popitem(last=False)
-    _sessions[key] = session
     results = session[0].forward(*arrays)
+    _sessions[key] = session
+    while len(_sessions) > _KEPT:
+        _sessions.popitem(last=False)
     return tuple(results) if session[1] else results[0]
 
 

@@ -3,6 +3,7 @@
 import math
 import pathlib
 import re
+import threading
 import unittest
 
 import numpy as np
@@ -333,6 +334,25 @@ class Composed(unittest.TestCase):
             np.testing.assert_array_equal(np.asarray(array.diagonal()), np.diagonal(x))
         program = tenon.export(lambda x: x.roll(1, 0).trace(), x="f32[3, 4]")
         self.assertAlmostEqual(float(tenon.Session(program).forward(x)[0]), float(np.trace(np.roll(x, 1, 0))), places=5)
+
+    def test_threads_share_nothing(self):
+        x = self.values(64, 64)
+        want = np.einsum("ij,jk->ik", x, x)
+
+        def work(failures):
+            for _ in range(50):
+                if not np.allclose(np.asarray(ops.einsum("ij,jk->ik", x, x)), want, atol=1e-3):
+                    failures.append("einsum")
+                if not (np.asarray(ops.roll(x, 3, 0)) == np.roll(x, 3, 0)).all():
+                    failures.append("roll")
+
+        failures = []
+        threads = [threading.Thread(target=work, args=(failures,)) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
 
     def test_errors_name_the_builder(self):
         x = self.values(2, 3)

@@ -49,6 +49,16 @@ std::vector<Tensor> gradients_of(const Node& node, const Backward& at, const std
 
 }  // namespace
 
+NodeSet needed_for(const GraphFunction& function, std::span<const Node* const> results) {
+  std::vector<const Node*> nodes;
+  for (const Node* node = function.first; node != nullptr; node = node->next) nodes.push_back(node);
+  NodeSet needed(results.begin(), results.end());
+  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
+    if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
+  }
+  return needed;
+}
+
 Tensor in_sizes_of(const Tensor& gradient, const Tensor& like) {
   return gradient.shape() == like.shape() ? gradient : broadcast_like(gradient, like);
 }
@@ -89,15 +99,7 @@ void add_dependents(const GraphFunction& function, const ConstantNames& constant
 
 void BackwardPass::find_path(std::span<const Node* const> outputs,
                              std::span<const Node* const> parameters) {
-  NodeSet needed(outputs.begin(), outputs.end());
-  std::vector<const Node*> nodes;
-  for (const Node* node = function_.first; node != nullptr; node = node->next) {
-    nodes.push_back(node);
-    if (node->region != 0 && node->kind == Node::Kind::op) regions_[node->region].push_back(node);
-  }
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
-  }
+  const NodeSet needed = needed_for(function_, outputs);
   depends_.insert(parameters.begin(), parameters.end());
   add_dependents(function_, constants_, depends_);
   // A parameter may be an op's result, which does not lie behind itself.
@@ -105,7 +107,8 @@ void BackwardPass::find_path(std::span<const Node* const> outputs,
     return std::ranges::any_of(node->inputs,
                                [&](const Node* input) { return depends_.contains(input); });
   };
-  for (const Node* node : nodes) {
+  for (const Node* node = function_.first; node != nullptr; node = node->next) {
+    if (node->region != 0 && node->kind == Node::Kind::op) regions_[node->region].push_back(node);
     if (!depends_.contains(node) || !needed.contains(node)) continue;
     if (node->kind == Node::Kind::repeat || lies_behind(node)) path_.push_back(node);
   }

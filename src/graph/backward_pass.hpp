@@ -91,6 +91,9 @@ class BackwardPass {
   std::vector<SliceGradient> slices_;
 };
 
+/// The nodes that `results` are made from, and themselves.
+NodeSet needed_for(const GraphFunction& function, std::span<const Node* const> results);
+
 /// `gradient` in exactly the sizes of `like`, whose sizes it has when the program runs.
 Tensor in_sizes_of(const Tensor& gradient, const Tensor& like);
 

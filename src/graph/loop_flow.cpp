@@ -45,16 +45,6 @@ bool numbers_iterations(const GraphFunction& loop, const Node* node) {
   return (a == loop.index && is_number(b)) || (b == loop.index && is_number(a));
 }
 
-NodeSet needed_for(const GraphFunction& function, std::span<const Node* const> results) {
-  std::vector<const Node*> nodes;
-  for (const Node* node = function.first; node != nullptr; node = node->next) nodes.push_back(node);
-  NodeSet needed(results.begin(), results.end());
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
-  }
-  return needed;
-}
-
 LoopFlow::LoopFlow(const LoopCall& call, const LoopInputs& inputs, const ConstantNames& wanted) {
   find_written(call, inputs);
   find_carried(call, inputs, wanted);

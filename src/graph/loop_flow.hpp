@@ -26,9 +26,6 @@ struct LoopInputs {
 /// Whether a value is another number in each iteration: the index, or it plus or minus a number.
 bool numbers_iterations(const GraphFunction& loop, const Node* node);
 
-/// The nodes that these are made from, and themselves.
-NodeSet needed_for(const GraphFunction& function, std::span<const Node* const> results);
-
 /// Which of a loop's values gradients flow through.
 struct LoopFlow {
   /// For each carried value the update of a stack that it is, if the loop only writes a slice of it

@@ -84,8 +84,8 @@ def install():
 
     methods = (
         "reshape permute transpose flatten unsqueeze squeeze swapaxes chunk sum mean prod max min any all var std "
-        "softmax log_softmax cumsum cumprod sort argsort argmax argmin clip round variance gelu conj angle broadcast_to "
-        "split roll tile repeat_interleave masked_fill diagonal trace norm"
+        "softmax log_softmax cumsum cumprod sort argsort argmax argmin clip round variance gelu conj angle "
+        "broadcast_to split roll tile repeat_interleave masked_fill diagonal trace norm"
     ).split()
     plain = "abs neg sign square sqrt rsqrt exp log sin cos tanh sigmoid relu silu floor ceil".split()
     for kind in (Tensor, Buffer, HostBuffer):

@@ -210,11 +210,11 @@ def scan(body, carry, inputs):
 
     if _are_arrays((*carry, *stacks)):
         if steps:
-            example = step(ops.full((), 0, "i64"), _arrays(carry))[1]
+            first = step(ops.full((), 0, "i64"), _arrays(carry))
         else:
-            example = of_slices([ops.zeros(one.shape[1:], one.dtype) for one in stacks], _arrays(carry))[1]
-        if _are_arrays(_tuple(example)):
-            return _scanned(step, _arrays(carry), steps, single, example)
+            first = of_slices([ops.zeros(one.shape[1:], one.dtype) for one in stacks], _arrays(carry))
+        if _are_arrays(_tuple(first[1])):
+            return _scanned(step, _arrays(carry), first, steps, single)
     carry, stacks = _recorded(carry, stacks), _recorded(stacks, carry)
     example = step(ops.full((), 0, "i64"), carry)[1]
     rows = [_recorded((one,), carry)[0] for one in _tuple(example)]
@@ -247,9 +247,13 @@ def _open_zeros(stack, row):
     return ops.where(along != 0, zeros, zeros)
 
 
-def _scanned(step, carry, steps, single, example):
-    rows = []
-    for index in range(steps):
+def _scanned(step, carry, first, steps, single):
+    """`first`: what the first step made; of no steps, what one would make."""
+    rows, example = [], first[1]
+    if steps:
+        carry = first[0]
+        rows.append(_tuple(example))
+    for index in range(1, steps):
         carry, outputs = step(ops.full((), index, "i64"), carry)
         rows.append(_tuple(outputs))
     stacked = tuple(ops.stack(list(column)) for column in zip(*rows)) if steps else tuple(

@@ -568,6 +568,19 @@ class Programs(unittest.TestCase):
             graph.place = ("layer.py", 7)
             self.assertEqual(line_of(lambda: ops.matmul(x, ops.ones((2, 2))))[0], "layer.py:7")
 
+    def test_a_scan_of_arrays_calls_its_body_once_per_row(self):
+        called = []
+
+        def body(total, row):
+            called.append(row)
+            return total + row, total * row
+
+        for rows in (1, 5):
+            called.clear()
+            total, products = tenon.scan(body, np.float32(1), np.arange(rows, dtype="f4"))
+            self.assertEqual(len(called), rows)
+            self.assertEqual((float(total), products.shape), (1 + sum(range(rows)), (rows,)))
+
     def test_gradients_of_loops(self):
         def doubled(x):
             return tenon.while_loop(lambda a: a.sum() < 9, lambda a: a * 2, (x,), limit=10)[0].sum()

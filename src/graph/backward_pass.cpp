@@ -116,7 +116,10 @@ void BackwardPass::find_path(std::span<const Node* const> outputs,
 
 void BackwardPass::add(const Node* node, const Tensor& gradient) {
   const bool is_named = node->kind == Node::Kind::constant && !node->scoped;
-  Tensor& sum = is_named ? constant_gradients_[node->name] : gradients_[node];
+  add_to(is_named ? constant_gradients_[node->name] : gradients_[node], gradient);
+}
+
+void BackwardPass::add_to(Tensor& sum, const Tensor& gradient) const {
   sum = sum.is_empty() ? gradient : tenon::add(sum, gradient, where_);
 }
 
@@ -147,8 +150,7 @@ void BackwardPass::run() {
     }
     std::vector<Tensor>& items = item_gradients_[node.inputs[0]];
     items.resize(node.inputs[0]->callee->carry_count);
-    Tensor& sum = items[static_cast<std::size_t>(node.count)];
-    sum = sum.is_empty() ? upstream : tenon::add(sum, upstream, where_);
+    add_to(items[static_cast<std::size_t>(node.count)], upstream);
   }
 }
 
@@ -205,8 +207,7 @@ void BackwardPass::differentiate_loop(const Node& repeat, std::vector<Tensor> up
     if (!gradients.operands[i].is_empty()) add(operands[i], gradients.operands[i]);
   }
   for (const auto& [name, gradient] : gradients.constants) {
-    Tensor& sum = constant_gradients_[name];
-    sum = sum.is_empty() ? gradient : tenon::add(sum, gradient, where_);
+    add_to(constant_gradients_[name], gradient);
   }
 }
 
@@ -219,7 +220,7 @@ void BackwardPass::add_slice(const Node& select, const Tensor& gradient) {
   if (known == slices_.end()) {
     slices_.push_back({of, select.inputs[1], gradient});
   } else {
-    known->gradient = tenon::add(known->gradient, gradient, where_);
+    add_to(known->gradient, gradient);
   }
 }
 
@@ -239,11 +240,7 @@ void BackwardPass::compute_again(std::uint64_t region, const Tensor& event) {
     for (const Node* input : node->inputs) {
       inputs.push_back(const_cast<Node*>(kept(input, region, event)));
     }
-    Node copy = *node;
-    copy.region = 0;
-    copy.inputs = graph_.arena.copy(std::span<Node* const>(inputs));
-    copy.next = nullptr;
-    again_[node] = graph_.append(copy);
+    again_[node] = graph_.append_copy(*node, inputs, 0);
   }
 }
 

@@ -70,6 +70,7 @@ class BackwardPass {
   void differentiate(const Node& node, const Tensor& upstream);
   void differentiate_loop(const Node& repeat, std::vector<Tensor> upstream);
   void add_slice(const Node& select, const Tensor& gradient);
+  void add_to(Tensor& sum, const Tensor& gradient) const;
   void compute_again(std::uint64_t region, const Tensor& event);
   const Node* kept(const Node* node, std::uint64_t region, const Tensor& event);
 

@@ -149,6 +149,15 @@ Node* Graph::Impl::append(const Node& node) {
   return stored;
 }
 
+Node* Graph::Impl::append_copy(const Node& node, std::span<Node* const> inputs,
+                               std::uint64_t region) {
+  Node copy = node;
+  copy.inputs = arena.copy(inputs);
+  copy.region = region;
+  copy.next = nullptr;
+  return append(copy);
+}
+
 Tensor Graph::Impl::handle(const Node* node) const { return GraphAccess::make(node, id); }
 
 Node* Graph::Impl::constant(std::string_view name, const Shape& shape,

@@ -62,6 +62,8 @@ struct Graph::Impl {
 
   /// Appends to the current function.
   Node* append(const Node& node);
+  /// The same with other inputs, of which it keeps a copy, in that region.
+  Node* append_copy(const Node& node, std::span<Node* const> inputs, std::uint64_t region);
 
   /// The node that stands for `node` in the current function: itself, a capture, or a constant
   /// declared by another graph.

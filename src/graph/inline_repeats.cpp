@@ -96,11 +96,7 @@ class Inliner {
       } else if (node->kind == Node::Kind::item && inner_.contains(node->inputs[0])) {
         now[node] = inner_.at(node->inputs[0])[static_cast<std::size_t>(node->count)];
       } else {
-        Node copy = *node;
-        copy.region = region_of(*node);
-        copy.inputs = graph_.arena.copy(std::span<Node* const>(replaced(node->inputs, now)));
-        copy.next = nullptr;
-        now[node] = graph_.append(copy);
+        now[node] = graph_.append_copy(*node, replaced(node->inputs, now), region_of(*node));
       }
     }
     return replaced(callee.results, now);

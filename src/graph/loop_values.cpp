@@ -87,13 +87,9 @@ const Node* IterationValues::make(const Node& node) {
     return graph_.import(outer->second, "grad");
   }
   if (!is_computed(node)) return stacked(node);
-  Node copy = node;
   std::vector<Node*> inputs;
   for (const Node* input : node.inputs) inputs.push_back(const_cast<Node*>(known_.at(input)));
-  copy.inputs = graph_.arena.copy(std::span<Node* const>(inputs));
-  copy.region = 0;
-  copy.next = nullptr;
-  return graph_.append(copy);
+  return graph_.append_copy(node, inputs, 0);
 }
 
 const Node* IterationValues::stacked(const Node& node) {
@@ -202,12 +198,9 @@ Tensor ForwardLoop::slot_of(const Tensor& index) {
 }
 
 Node* ForwardLoop::copied(const Node& node, const std::unordered_map<const Node*, Node*>& now) {
-  Node copy = node;
   std::vector<Node*> inputs;
   for (const Node* input : node.inputs) inputs.push_back(now.at(input));
-  copy.inputs = graph_.arena.copy(std::span<Node* const>(inputs));
-  copy.next = nullptr;
-  return graph_.append(copy);
+  return graph_.append_copy(node, inputs, node.region);
 }
 
 }  // namespace tenon

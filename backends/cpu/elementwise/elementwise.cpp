@@ -87,8 +87,16 @@ void log_softmax_row(const float* x, float* y, std::int64_t count) noexcept {
   elementwise_kernels().log_softmax_row(x, y, count);
 }
 
-float fold_row(Fold op, const float* x, std::int64_t count) noexcept {
-  return elementwise_kernels().fold_row(op, x, count);
+double sum_row(const float* x, std::int64_t count) noexcept {
+  return elementwise_kernels().sum_row(x, count);
+}
+
+float max_row(const float* x, std::int64_t count) noexcept {
+  return elementwise_kernels().max_row(x, count);
+}
+
+float min_row(const float* x, std::int64_t count) noexcept {
+  return elementwise_kernels().min_row(x, count);
 }
 
 void rotate_row(const float* x, const float* cosines, const float* sines, std::int64_t pairs,

@@ -79,9 +79,10 @@ void softmax_row(const float* x, float* y, std::int64_t count) noexcept;
 /// One row: x - max - log(sum(exp(x - max))); y may be x.
 void log_softmax_row(const float* x, float* y, std::int64_t count) noexcept;
 
-enum class Fold : std::uint8_t { sum, mean, max, min };
-/// One row to one number; a NaN makes max and min NaN.
-float fold_row(Fold op, const float* x, std::int64_t count) noexcept;
+/// One row to one number: the sum in f64, and the extremes, which a NaN makes NaN.
+double sum_row(const float* x, std::int64_t count) noexcept;
+float max_row(const float* x, std::int64_t count) noexcept;
+float min_row(const float* x, std::int64_t count) noexcept;
 
 /// One head's rotation: pairs (i, i + pairs), or (2i, 2i + 1) when interleaved, with cosines and
 /// sines per pair; elements from 2 * pairs to `size` pass through. y may be x.

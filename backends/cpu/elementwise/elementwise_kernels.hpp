@@ -20,7 +20,9 @@ struct ElementwiseKernels {
   void (*layer_norm_row)(const float* x, const float* weight, const float* bias, float eps,
                          float* y, std::int64_t count) noexcept;
   void (*softmax_row)(const float* x, float* y, std::int64_t count) noexcept;
-  float (*fold_row)(Fold, const float* x, std::int64_t count) noexcept;
+  double (*sum_row)(const float* x, std::int64_t count) noexcept;
+  float (*max_row)(const float* x, std::int64_t count) noexcept;
+  float (*min_row)(const float* x, std::int64_t count) noexcept;
   void (*rotate_row)(const float* x, const float* cosines, const float* sines, std::int64_t pairs,
                      bool interleaved, float* y, std::int64_t size) noexcept;
   void (*arithmetic)(Compute, Arithmetic, const void* a, std::int64_t a_step, const void* b,

@@ -29,7 +29,7 @@ TENON_INLINE double total(const float* x, std::int64_t count, Term term) {
   return sum[0];
 }
 
-TENON_INLINE double plain_sum(const float* x, std::int64_t count) {
+double run_sum_row(const float* x, std::int64_t count) noexcept {
   return total(x, count, [](auto v) { return v; });
 }
 
@@ -48,7 +48,7 @@ void run_rms_norm_row(const float* x, const float* weight, float eps, float* y,
 
 void run_layer_norm_row(const float* x, const float* weight, const float* bias, float eps, float* y,
                         std::int64_t count) noexcept {
-  const double mean = plain_sum(x, count) / static_cast<double>(count);
+  const double mean = run_sum_row(x, count) / static_cast<double>(count);
   const double squares = total(x, count, [mean](auto v) { return (v - mean) * (v - mean); });
   const Float centre = set(static_cast<float>(mean));
   const Float scale =
@@ -66,9 +66,16 @@ void run_layer_norm_row(const float* x, const float* weight, const float* bias, 
 
 template <class Pick>
 TENON_INLINE float extreme(const float* x, std::int64_t count, float start, Pick pick) {
+  constexpr std::int64_t vectors = 4;  // so many comparisons do not wait for each other
   const Float none = set(start);
-  Float best = none;
+  Float some[vectors] = {none, none, none, none};
   std::int64_t i = 0;
+  for (; i + vectors * lanes <= count; i += vectors * lanes) {
+    for (std::int64_t v = 0; v < vectors; ++v) {
+      some[v] = pick(Simd::load_float(x + i + v * lanes), some[v]);
+    }
+  }
+  Float best = pick(pick(some[0], some[1]), pick(some[2], some[3]));
   for (; i + lanes <= count; i += lanes) best = pick(Simd::load_float(x + i), best);
   for (; i < count; ++i) best = pick(set(x[i]), best);
   float values[lanes];
@@ -78,37 +85,30 @@ TENON_INLINE float extreme(const float* x, std::int64_t count, float start, Pick
   return values[0];
 }
 
-float run_fold_row(Fold op, const float* x, std::int64_t count) noexcept {
-  constexpr float infinity = __builtin_inff();
-  switch (op) {
-    case Fold::sum:
-      return static_cast<float>(plain_sum(x, count));
-    case Fold::mean:
-      return static_cast<float>(plain_sum(x, count) / static_cast<double>(count));
-    case Fold::max:
-      return extreme(x, count, -infinity, [](Float a, Float b) { return greater(a, b); });
-    case Fold::min:
-      return extreme(x, count, infinity, [](Float a, Float b) { return smaller(a, b); });
-  }
-  return 0;
+float run_max_row(const float* x, std::int64_t count) noexcept {
+  return extreme(x, count, -__builtin_inff(), [](Float a, Float b) { return greater(a, b); });
+}
+
+float run_min_row(const float* x, std::int64_t count) noexcept {
+  return extreme(x, count, __builtin_inff(), [](Float a, Float b) { return smaller(a, b); });
 }
 
 void run_softmax_row(const float* x, float* y, std::int64_t count) noexcept {
-  const Float peak = set(run_fold_row(Fold::max, x, count));
+  const Float peak = set(run_max_row(x, count));
   map([=](Float v) { return exponential(v - peak); }, y, count, Array{x});
-  const Float scale = set(static_cast<float>(1.0 / plain_sum(y, count)));
+  const Float scale = set(static_cast<float>(1.0 / run_sum_row(y, count)));
   map([=](Float v) { return v * scale; }, y, count, Array{y});
 }
 
 void run_log_softmax_row(const float* x, float* y, std::int64_t count) noexcept {
   constexpr std::int64_t block = 128;
-  const Float peak = set(run_fold_row(Fold::max, x, count));
+  const Float peak = set(run_max_row(x, count));
   double sum = 0;
   for (std::int64_t i = 0; i < count; i += block) {
     const std::int64_t n = count - i < block ? count - i : block;
     float powers[block];
     map([=](Float v) { return exponential(v - peak); }, powers, n, Array{x + i});
-    sum += plain_sum(powers, n);
+    sum += run_sum_row(powers, n);
   }
   // Both subtracted one after the other: their sum would round away digits of the smaller one.
   float part[lanes];

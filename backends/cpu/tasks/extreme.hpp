@@ -25,7 +25,7 @@ class Extreme {
   void add(const T* x, std::int64_t first, std::int64_t count) noexcept {
     if constexpr (std::is_same_v<T, float>) {
       if (count == 0) return;
-      const float extreme = fold_row(greatest ? Fold::max : Fold::min, x, count);
+      const float extreme = greatest ? max_row(x, count) : min_row(x, count);
       if (!is_beaten_by(extreme, first)) return;
       const auto* found = extreme == extreme
                               ? std::find(x, x + count, extreme)

@@ -83,7 +83,7 @@ class Candidates {
       if (runs < 2 * k_ || runs > most) return;
       std::array<decltype(ordered(T{})), most> reached;
       for (std::int64_t i = 0; i < runs; ++i) {
-        reached[static_cast<std::size_t>(i)] = ordered(fold_row(Fold::max, x + i * run, run));
+        reached[static_cast<std::size_t>(i)] = ordered(max_row(x + i * run, run));
       }
       const auto begin = reached.begin();
       std::nth_element(begin, begin + (k_ - 1), begin + runs, std::greater<>());
@@ -123,7 +123,7 @@ class Candidates {
  private:
   bool may_hold_better(const T* x, std::int64_t count) const noexcept {
     if constexpr (std::is_same_v<T, float>) {
-      return !(fold_row(Fold::max, x, count) <= worst_);
+      return !(max_row(x, count) <= worst_);
     } else {
       return true;
     }

@@ -1,4 +1,5 @@
-// Axes folded into one element. Each result is one thread's, summed in one fixed order.
+// Axes folded into one element each. The elements of a result are summed part by part, and the parts in order, so that
+// several threads may share a long sum: its bits do not depend on how many do.
 #include "../elementwise/elementwise.hpp"
 #include "../integer_math.hpp"
 #include "reader.hpp"
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <limits>
 
@@ -17,23 +19,30 @@ struct Meaning {
   Gathering gathering;
   double start;
   std::int64_t integer_start;
-  bool divides;             ///< by the number of elements
-  std::optional<Fold> row;  ///< the kernel for f32 rows
+  bool divides;                                                ///< by the number of elements
+  double (*row)(const float* x, std::int64_t count) noexcept;  ///< of adjacent elements; or null
 };
+
+double max_of(const float* x, std::int64_t count) noexcept {
+  return static_cast<double>(max_row(x, count));
+}
+double min_of(const float* x, std::int64_t count) noexcept {
+  return static_cast<double>(min_row(x, count));
+}
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t max_integer = std::numeric_limits<std::int64_t>::max();
-constexpr Meaning sum_meaning{Gathering::sum, 0, 0, false, Fold::sum};
-constexpr Meaning mean_meaning{Gathering::sum, 0, 0, true, Fold::mean};
-constexpr Meaning prod_meaning{Gathering::product, 1, 1, false, std::nullopt};
-constexpr Meaning max_meaning{Gathering::max, -infinity, -max_integer - 1, false, Fold::max};
-constexpr Meaning min_meaning{Gathering::min, infinity, max_integer, false, Fold::min};
-constexpr Meaning any_meaning{Gathering::max, 0, 0, false, std::nullopt};
-constexpr Meaning all_meaning{Gathering::min, 1, 1, false, std::nullopt};
+constexpr Meaning sum_meaning{Gathering::sum, 0, 0, false, sum_row};
+constexpr Meaning mean_meaning{Gathering::sum, 0, 0, true, sum_row};
+constexpr Meaning prod_meaning{Gathering::product, 1, 1, false, nullptr};
+constexpr Meaning max_meaning{Gathering::max, -infinity, -max_integer - 1, false, max_of};
+constexpr Meaning min_meaning{Gathering::min, infinity, max_integer, false, min_of};
+constexpr Meaning any_meaning{Gathering::max, 0, 0, false, nullptr};
+constexpr Meaning all_meaning{Gathering::min, 1, 1, false, nullptr};
 
 class ReduceTask final : public Task {
  public:
-  ReduceTask(const Step& step, const IntList& axes, const Meaning& meaning)
+  ReduceTask(const Step& step, const IntList& axes, const Meaning& meaning, Compiler& compiler)
       : x_(step.inputs[0]), y_(step.output), meaning_(meaning), outputs_(y_.shape.elements()) {
     const Shape& shape = x_.shape;
     std::array<bool, max_rank> is_folded{};
@@ -46,103 +55,161 @@ class ReduceTask final : public Task {
     type_ = compute_type(shape.dtype());
     const std::int64_t unit = block_bytes(shape.dtype());
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
-    has_rows_ = shape.dtype() == DType::f32 && meaning_.row && elements_ > 0 &&
+    has_rows_ = shape.dtype() == DType::f32 && meaning_.row != nullptr &&
                 (folded_.rank == 0 || (folded_.rank == 1 && folded_.steps[0] == unit));
     // Adjacent elements along a kept axis are folded in parallel.
-    has_columns_ = kept_.rank > 0 && kept_.steps[static_cast<std::size_t>(kept_.rank - 1)] == unit;
+    has_columns_ = !has_rows_ && kept_.rank > 0 &&
+                   kept_.steps[static_cast<std::size_t>(kept_.rank - 1)] == unit;
+    if (has_columns_) row_length_ = kept_.sizes[static_cast<std::size_t>(kept_.rank - 1)];
+    parts_ = ceil_div(elements_, part_elements);
+    if (parts_ > 1 && outputs_ * parts_ <= max_partial_sums) {
+      partial_sums_ = compiler.scratch(outputs_ * parts_ * sum_bytes);
+      finished_ = compiler.zeroed_scratch(sizeof(std::int32_t));
+      may_share_ = true;
+    }
   }
 
   void run(const TaskContext& context) const noexcept override {
-    constexpr std::int64_t line = 16;
-    const Range lines = context.share(ceil_div(outputs_, line));
-    const Range range{lines.begin * line, std::min(lines.end * line, outputs_)};
-    if (range.begin >= range.end) return;
-    if (has_rows_) {
-      rows(context, range);
-    } else if (has_columns_) {
-      columns(context, range);
+    if (may_share_ && context.worker.threads > 1 && !context.alone) {
+      fold_shared(context);
     } else {
-      gathered_rows(context, range);
+      const Range lines = context.share(ceil_div(outputs_, line));
+      fold_outputs(context, {lines.begin * line, std::min(lines.end * line, outputs_)});
     }
   }
 
  private:
+  /// Results are divided among threads so that no two write to one cache line.
+  static constexpr std::int64_t line = 16;
   static constexpr std::int64_t lanes = 16, shortest_row = 64;
+  static constexpr std::int64_t part_elements = 32768;
+  static_assert(part_elements % block_elements == 0);
+  static constexpr std::int64_t max_partial_sums = 65536;
+  static constexpr std::int64_t sum_bytes = 8;
   struct Sums {
-    alignas(64) std::byte bytes[block_elements * 8];
+    alignas(64) std::byte bytes[block_elements * sum_bytes];
   };
 
-  void rows(const TaskContext& context, Range range) const noexcept {
-    const auto* x = context.pointer<const std::byte>(x_);
-    auto* y = context.pointer<float>(y_);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      y[i] =
-          fold_row(*meaning_.row, reinterpret_cast<const float*>(x + kept_.offset(i)), elements_);
+  void fold_outputs(const TaskContext& context, Range range) const noexcept {
+    Sums sums, part;
+    std::int64_t count = 0;
+    for (std::int64_t i = range.begin; i < range.end; i += count) {
+      count = together(i, range.end);
+      fold(context, i, count, part_at(0), sums);
+      for (std::int64_t p = 1; p < parts_; ++p) {
+        fold(context, i, count, part_at(p), part);
+        add(part.bytes, count, sums.bytes);
+      }
+      finish(context, sums.bytes, i, count);
     }
   }
 
-  void columns(const TaskContext& context, Range range) const noexcept {
+  /// Threads share the parts of all results; the last one to be done adds them up.
+  void fold_shared(const TaskContext& context) const noexcept {
+    const std::int64_t at_once = has_columns_ ? block_elements : 1;
+    const Range items = context.share(ceil_div(outputs_, at_once) * parts_);
+    std::byte* const partial = context.scratch(partial_sums_);
+    Sums sums;
+    for (std::int64_t item = items.begin; item < items.end; ++item) {
+      const std::int64_t p = item % parts_, first = item / parts_ * at_once;
+      const std::int64_t last = std::min(first + at_once, outputs_);
+      std::int64_t count = 0;
+      for (std::int64_t i = first; i < last; i += count) {
+        count = together(i, last);
+        fold(context, i, count, part_at(p), sums);
+        std::memcpy(partial + (p * outputs_ + i) * sum_bytes, sums.bytes,
+                    static_cast<std::size_t>(count * sum_bytes));
+      }
+    }
+    const std::atomic_ref finished(*reinterpret_cast<std::int32_t*>(context.zeroed(finished_)));
+    if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < context.worker.threads) return;
+    finished.store(0, std::memory_order_relaxed);  // for the next run in a loop
+    for (std::int64_t p = 1; p < parts_; ++p) {
+      add(partial + p * outputs_ * sum_bytes, outputs_, partial);
+    }
+    finish(context, partial, 0, outputs_);
+  }
+
+  Range part_at(std::int64_t number) const noexcept {
+    return {number * part_elements, std::min((number + 1) * part_elements, elements_)};
+  }
+
+  /// How many results from the i-th on are folded at once: of one row of the last kept axis where
+  /// these are long, and gathered from several otherwise.
+  std::int64_t together(std::int64_t i, std::int64_t end) const noexcept {
+    if (!has_columns_) return 1;
+    const std::int64_t count = std::min(block_elements, end - i);
+    return has_long_rows() ? std::min(count, row_length_ - i % row_length_) : count;
+  }
+  bool has_long_rows() const noexcept { return kept_.rank == 1 || row_length_ >= shortest_row; }
+
+  /// The sums of results [output, output + count) over some of their elements.
+  void fold(const TaskContext& context, std::int64_t output, std::int64_t count, Range elements,
+            Sums& sums) const noexcept {
+    if (has_columns_) return fold_columns(context, output, count, elements, sums);
+    const auto* x = context.pointer<const std::byte>(x_) + kept_.offset(output);
+    if (!has_rows_) return fold_row(x, elements, sums);
+    const auto* row = reinterpret_cast<const float*>(x) + elements.begin;
+    const double sum =
+        elements_ == 0 ? meaning_.start : meaning_.row(row, elements.end - elements.begin);
+    std::memcpy(sums.bytes, &sum, sizeof sum);
+  }
+
+  void fold_columns(const TaskContext& context, std::int64_t output, std::int64_t count,
+                    Range elements, Sums& sums) const noexcept {
     const auto* x = context.pointer<const std::byte>(x_);
     const DType dtype = x_.shape.dtype();
     const std::int64_t unit = block_bytes(dtype);
-    // Of one row of the last kept axis where these are long, and gathered from several otherwise.
-    const std::int64_t length = kept_.sizes[static_cast<std::size_t>(kept_.rank - 1)];
-    const bool are_long = kept_.rank == 1 || length >= shortest_row;
-    Sums sums;
+    const std::int64_t first = has_long_rows() ? kept_.offset(output) : 0;
     BlockBuffer stored, wide;
-    std::int64_t count = 0;
-    for (std::int64_t i = range.begin; i < range.end; i += count) {
-      count = std::min(block_elements, range.end - i);
-      if (are_long) count = std::min(count, length - i % length);
-      const std::int64_t first = are_long ? kept_.offset(i) : 0;
-      start(sums, count);
-      for (std::int64_t j = 0; j < elements_; ++j) {
-        const std::byte* row = x + folded_.offset(j) + first;
-        if (!are_long) {
-          kept_.gather(row, unit, i, count, stored.bytes);
-          row = stored.bytes;
-        }
-        if (!is_computed_as_stored(dtype)) {
-          widen(dtype, row, wide.bytes, count);
-          row = wide.bytes;
-        }
-        accumulate(type_, meaning_.gathering, row, count, sums.bytes, count);
+    start(sums, count);
+    for (std::int64_t j = elements.begin; j < elements.end; ++j) {
+      const std::byte* row = x + folded_.offset(j) + first;
+      if (!has_long_rows()) {
+        kept_.gather(row, unit, output, count, stored.bytes);
+        row = stored.bytes;
       }
-      finish_block(context, sums, i, count);
+      if (!is_computed_as_stored(dtype)) {
+        widen(dtype, row, wide.bytes, count);
+        row = wide.bytes;
+      }
+      accumulate(type_, meaning_.gathering, row, count, sums.bytes, count);
     }
   }
 
   /// Element j of a row belongs to sum j mod 16, wherever blocks end.
-  void gathered_rows(const TaskContext& context, Range range) const noexcept {
-    const auto* x = context.pointer<const std::byte>(x_);
+  void fold_row(const std::byte* row, Range elements, Sums& sums) const noexcept {
     const DType dtype = x_.shape.dtype();
     const std::int64_t unit = block_bytes(dtype);
-    Sums sums;
     BlockBuffer stored, wide;
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const std::byte* row = x + kept_.offset(i);
-      start(sums, lanes);
-      for (std::int64_t j = 0; j < elements_; j += block_elements) {
-        const std::int64_t count = std::min(block_elements, elements_ - j);
-        const std::int64_t whole = count / lanes * lanes;
+    start(sums, lanes);
+    for (std::int64_t j = elements.begin; j < elements.end; j += block_elements) {
+      const std::int64_t count = std::min(block_elements, elements.end - j);
+      const std::int64_t whole = count / lanes * lanes;
+      const std::byte* values = stored.bytes;
+      if (const auto offset = folded_.run_at(unit, j, count)) {
+        values = row + *offset;
+      } else {
         folded_.gather(row, unit, j, count, stored.bytes);
-        const std::byte* values = stored.bytes;
-        std::int64_t value_bytes = unit;
-        if (!is_computed_as_stored(dtype)) {
-          widen(dtype, stored.bytes, wide.bytes, count);
-          values = wide.bytes;
-          value_bytes = compute_bytes(type_);
-        }
-        accumulate(type_, meaning_.gathering, values, whole, sums.bytes, lanes);
-        accumulate(type_, meaning_.gathering, values + whole * value_bytes, count - whole,
-                   sums.bytes, lanes);
       }
-      for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
-        accumulate(is_whole_ ? Compute::i64 : Compute::f64, meaning_.gathering,
-                   sums.bytes + half * 8, half, sums.bytes, half);
+      std::int64_t value_bytes = unit;
+      if (!is_computed_as_stored(dtype)) {
+        widen(dtype, values, wide.bytes, count);
+        values = wide.bytes;
+        value_bytes = compute_bytes(type_);
       }
-      finish(context, sums, 0, i);
+      accumulate(type_, meaning_.gathering, values, whole, sums.bytes, lanes);
+      accumulate(type_, meaning_.gathering, values + whole * value_bytes, count - whole, sums.bytes,
+                 lanes);
     }
+    for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
+      add(sums.bytes + half * sum_bytes, half, sums.bytes);
+    }
+  }
+
+  void add(const std::byte* part, std::int64_t count, std::byte* sums) const noexcept {
+    accumulate(is_whole_ ? Compute::i64 : Compute::f64, meaning_.gathering, part, count, sums,
+               count);
   }
 
   void start(Sums& sums, std::int64_t count) const noexcept {
@@ -153,45 +220,41 @@ class ReduceTask final : public Task {
     }
   }
 
-  void finish(const TaskContext& context, const Sums& sums, std::int64_t from,
-              std::int64_t output) const noexcept {
+  /// Stores results [output, output + count).
+  void finish(const TaskContext& context, const std::byte* sums, std::int64_t output,
+              std::int64_t count) const noexcept {
     const DType dtype = y_.shape.dtype();
-    std::byte* const y = context.pointer<std::byte>(y_) + output * block_bytes(dtype);
+    const std::int64_t unit = block_bytes(dtype);
+    std::byte* const y = context.pointer<std::byte>(y_) + output * unit;
     if (is_whole_) {
-      return store_int64(dtype, y, reinterpret_cast<const std::int64_t*>(sums.bytes)[from]);
-    }
-    double value = reinterpret_cast<const double*>(sums.bytes)[from];
-    if (meaning_.divides) value /= static_cast<double>(elements_);
-    if (dtype == DType::f32) {
-      *reinterpret_cast<float*>(y) = static_cast<float>(value);
-    } else {
-      store_double(dtype, y, value);
-    }
-  }
-
-  void finish_block(const TaskContext& context, const Sums& sums, std::int64_t output,
-                    std::int64_t count) const noexcept {
-    if (is_whole_ || y_.shape.dtype() != DType::f32) {
-      for (std::int64_t j = 0; j < count; ++j) finish(context, sums, j, output + j);
+      const auto* const values = reinterpret_cast<const std::int64_t*>(sums);
+      for (std::int64_t j = 0; j < count; ++j) store_int64(dtype, y + j * unit, values[j]);
       return;
     }
-    const auto* const values = reinterpret_cast<const double*>(sums.bytes);
-    auto* const y = context.pointer<float>(y_) + output;
+    const auto* const values = reinterpret_cast<const double*>(sums);
     const double divisor = meaning_.divides ? static_cast<double>(elements_) : 1.0;
-    for (std::int64_t j = 0; j < count; ++j) y[j] = static_cast<float>(values[j] / divisor);
+    if (dtype == DType::f32) {
+      auto* const to = reinterpret_cast<float*>(y);
+      for (std::int64_t j = 0; j < count; ++j) to[j] = static_cast<float>(values[j] / divisor);
+    } else {
+      for (std::int64_t j = 0; j < count; ++j)
+        store_double(dtype, y + j * unit, values[j] / divisor);
+    }
   }
 
   Operand x_, y_;
   Meaning meaning_;
   Loops kept_, folded_;
   Compute type_ = Compute::f32;
-  std::int64_t outputs_, elements_ = 1;
-  bool is_whole_ = false, has_rows_ = false, has_columns_ = false;
+  std::int64_t outputs_, elements_ = 1, parts_ = 1;
+  std::int64_t row_length_ = 0;  ///< of the last kept axis
+  std::int64_t partial_sums_ = 0, finished_ = 0;
+  bool is_whole_ = false, has_rows_ = false, has_columns_ = false, may_share_ = false;
 };
 
 template <class Op, const Meaning& meaning>
-std::unique_ptr<Task> make_reduce(const Step& step, Compiler&) {
-  return std::make_unique<ReduceTask>(step, step.op.as<Op>()->axes, meaning);
+std::unique_ptr<Task> make_reduce(const Step& step, Compiler& compiler) {
+  return std::make_unique<ReduceTask>(step, step.op.as<Op>()->axes, meaning, compiler);
 }
 
 }  // namespace

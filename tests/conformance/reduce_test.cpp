@@ -1,0 +1,77 @@
+// Sums of so many elements that threads share them, in every layout, and the same bits whoever computed what.
+#include "run_case.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/backends/cpu.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/ops/reduce.hpp>
+
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+namespace tenon::testing {
+namespace {
+
+void check(const OpInstance& op, const HostBuffer& x) {
+  for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
+    OpCase op_case;
+    op_case.op = op;
+    op_case.inputs = {x};
+    const HostBuffer want = run_case(op_case, {make_backend("reference")}, order);
+    std::vector<std::byte> first;
+    for (const int threads : {1, 2, 7}) {
+      INFO(to_string(x.shape()) << ", " << op.def()->name << ", order " << static_cast<int>(order)
+                                << ", " << threads << " threads");
+      const HostBuffer got = run_case(op_case, {make_backend("cpu", {.threads = threads})}, order);
+      REQUIRE(got.shape() == want.shape());
+      std::vector<std::byte> bytes(static_cast<std::size_t>(got.shape().bytes()));
+      std::memcpy(bytes.data(), got.view().data, bytes.size());
+      if (first.empty()) first = bytes;
+      CHECK(bytes == first);
+      const HostBuffer a = got.to(f64), b = want.to(f64);
+      const double rounding = got.shape().dtype() == f16 ? 1e-3 : 1e-6;
+      for (std::size_t i = 0; i < a.values<double>().size(); ++i) {
+        const double value = b.values<double>()[i];
+        if (std::isnan(value)) {
+          CHECK(std::isnan(a.values<double>()[i]));
+        } else {
+          CHECK(a.values<double>()[i] == Approx(value).epsilon(rounding).margin(1e-4));
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("reductions: long sums are shared by threads and have the same bits") {
+  register_cpu_backend();
+  register_reference_backend();
+  Random random;
+  const auto values = [&](const Shape& shape, DType dtype) {
+    HostBuffer x = random.uniform(shape);
+    for (float& v : x.mutable_values<float>()) v = dtype == i32 ? 1000 * v : 1 + v / 1000;
+    return x.to(dtype);
+  };
+  for (const DType dtype : {f32, f16, i32}) {
+    const HostBuffer whole = values(Shape({70001}, f32), dtype);
+    const HostBuffer rows = values(Shape({3, 33000}, f32), dtype);
+    const HostBuffer columns = values(Shape({33000, 3}, f32), dtype);
+    const HostBuffer inner = values(Shape({5, 40000, 2}, f32), dtype);
+    check(OpInstance(Sum{{{0}}}), whole);
+    check(OpInstance(Max{{{1}}}), rows);
+    check(OpInstance(Sum{{{0}}}), columns);
+    check(OpInstance(Min{{{0, 1}}}), inner);
+    if (dtype != f16) check(OpInstance(Prod{{{1}}}), rows);
+    if (dtype == f32) check(OpInstance(Mean{{{1}}}), inner);
+  }
+  HostBuffer x = values(Shape({40000, 2}, f32), f32);
+  x.mutable_values<float>()[79999] = std::nanf("");
+  check(OpInstance(Max{{{0}}}), x);
+  check(OpInstance(Min{{{0}}}), x);
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -11,7 +11,7 @@ class Sharer {
   Sharer(Flat& flat, const std::vector<bool>& given_up) : flat_(flat), given_up_(given_up) {}
 
   void overwrite_operands(std::vector<FlatStep>& steps);
-  void join_carries(std::vector<FlatStep>& steps);
+  bool join_carries(std::vector<FlatStep>& steps);
   void drop_joined_copies(std::vector<FlatStep>& steps);
   void assign_outputs(std::vector<OutputSlot>& outputs);
 
@@ -171,16 +171,22 @@ bool Sharer::try_next(const FlatStep& copy, const FlatStep& loop) {
   return true;
 }
 
-void Sharer::join_carries(std::vector<FlatStep>& steps) {
+/// Whether a carry has entered a loop: one before it may then enter its own, since what a later loop
+/// updates is updated in the storage of all of them.
+bool Sharer::join_carries(std::vector<FlatStep>& steps) {
+  bool has_entered = false;
   for (FlatStep& step : steps) {
-    if (step.join == FlatStep::Join::enter_loop && try_enter(step))
+    if (step.join == FlatStep::Join::enter_loop && try_enter(step)) {
       step.join = FlatStep::Join::none;
+      has_entered = true;
+    }
     if (step.kind != Step::Kind::loop) continue;
-    join_carries(step.body);
+    has_entered |= join_carries(step.body);
     for (const FlatStep& inner : step.body) {
       if (inner.join == FlatStep::Join::next_iteration) try_next(inner, step);
     }
   }
+  return has_entered;
 }
 
 void Sharer::drop_joined_copies(std::vector<FlatStep>& steps) {
@@ -234,13 +240,15 @@ void share_storages(Flat& flat, const std::vector<bool>& given_up,
                     std::vector<OutputSlot>& outputs) {
   Sharer sharer(flat, given_up);
   sharer.overwrite_operands(flat.steps);
-  sharer.join_carries(flat.steps);
+  while (sharer.join_carries(flat.steps)) {
+  }
   sharer.drop_joined_copies(flat.steps);
   sharer.assign_outputs(outputs);
   for (const Storage& storage : flat.storages) {
     if (storage.merged_into == no_storage && storage.kind == Place::Kind::input &&
         storage.updated) {
       flat.inputs[storage.index].updated = true;
+      flat.inputs[storage.index].reusable = false;
     }
   }
 }

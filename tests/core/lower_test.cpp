@@ -249,6 +249,38 @@ TEST_CASE("Lowering: pointwise ops overwrite values that are not read later") {
   CHECK_FALSE(plan.inputs[0].updated);  // never over an input
 }
 
+TEST_CASE("Lowering: state that a later loop updates is handed through earlier ones in place") {
+  const Lowered plan = lowered(R"(def other(x: f32[8], state: f32[4, 8], index: i64, s: Scope):
+    y = exp(x)
+    return y, state
+
+def keeps(x: f32[8], state: f32[4, 8], index: i64, s: Scope):
+    next = update_slice(state, index, x)
+    return x, next
+
+def forward(x: f32[8], state: f32[4, 8]):
+    first = pack(x, state)
+    scope0 = scope("layer")
+    one = repeat(other, 2, first, scope0)
+    x1 = item(one, 0)
+    s1 = item(one, 1)
+    second = pack(x1, s1)
+    two = repeat(keeps, 1, second, scope0, first=2)
+    x2 = item(two, 0)
+    s2 = item(two, 1)
+    third = pack(x2, s2)
+    three = repeat(other, 1, third, scope0, first=3)
+    y = item(three, 0)
+    s3 = item(three, 1)
+    return y, s3
+)",
+                               {Shape({8}, f32), Shape({4, 8}, f32)});
+  CHECK(plan.inputs[1].updated);
+  CHECK_FALSE(plan.inputs[1].reusable);  // it is anyway
+  CHECK(plan.outputs[1].from_input == 1u);
+  CHECK(plan.slab_bytes < 4 * 8 * 4);
+}
+
 TEST_CASE("Lowering: a value that is needed later is not written over") {
   const Lowered plan = lowered(R"(def forward(x: f32[256]):
     a = exp(x)

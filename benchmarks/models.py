@@ -11,6 +11,8 @@ Kinds are, all of them unless some are named:
     mamba        the shape of Mamba 130M: 24 layers, width 768, 16 states
     mamba2       the shape of Mamba-2 130M: 24 layers, width 768, 24 heads, 128 states
     rwkv7        the shape of RWKV-7 0.1B: 12 layers, width 768, heads of 64
+    phi3         the shape of Phi-3 mini, with 8 of its 32 layers: width 3072, queries, keys and values in one weight
+    lfm2         the shape of LFM2 350M: 16 layers, 6 of them with attention, width 1024
 
 All but the first have random weights and SOURCE's tokenizer, are Q4_K_M, and serve for speed only. Files that are there
 already stay. Needs numpy, gguf and llama-cpp-python from PyPI, and 5 GB of disk while it runs.
@@ -76,10 +78,10 @@ class RandomModel:
         self.matrix(name + "attn_v", kv_heads * head, self.width)
         self.matrix(name + "attn_output", self.width, heads * head)
 
-    def write(self, layer):
+    def write(self, layer, last_norm="output_norm"):
         self.matrix("token_embd", self.tokens, self.width)
         self.matrix("output", self.tokens, self.width)
-        self.norm("output_norm")
+        self.norm(last_norm)
         for index in range(self.layers):
             layer(f"blk.{index}.")
         self.file.write_header_to_file()
@@ -206,12 +208,61 @@ def write_rwkv7(source, target):
     model.write(layer)
 
 
+def write_phi3(source, target):
+    heads, head, hidden = 32, 96, 8192
+    model = RandomModel(source, target, "phi3", 8, heads * head)
+    model.file.add_head_count(heads)
+    model.file.add_head_count_kv(heads)
+    model.file.add_feed_forward_length(hidden)
+    model.file.add_rope_dimension_count(head)
+
+    def layer(name):
+        model.norm(name + "attn_norm")
+        model.norm(name + "ffn_norm")
+        model.matrix(name + "attn_qkv", 3 * model.width, model.width)
+        model.matrix(name + "attn_output", model.width, model.width)
+        model.matrix(name + "ffn_up", 2 * hidden, model.width)
+        model.matrix(name + "ffn_down", model.width, hidden)
+
+    model.write(layer)
+
+
+def write_lfm2(source, target):
+    heads, kv_heads, head, hidden, taps = 16, 8, 64, 4608, 3
+    with_attention = (2, 5, 8, 10, 12, 14)
+    model = RandomModel(source, target, "lfm2", 16, heads * head)
+    model.file.add_head_count(heads)
+    model.file.add_head_count_kv([kv_heads if layer in with_attention else 0 for layer in range(model.layers)])
+    model.file.add_feed_forward_length(hidden)
+    model.file.add_rope_freq_base(1e6)
+    model.file.add_shortconv_l_cache(taps)
+
+    def layer(name):
+        model.norm(name + "attn_norm")
+        model.norm(name + "ffn_norm")
+        if int(name.split(".")[1]) in with_attention:
+            model.attention(name, heads, kv_heads, head)
+            model.norm(name + "attn_q_norm", head)
+            model.norm(name + "attn_k_norm", head)
+        else:
+            model.matrix(name + "shortconv.in_proj", 3 * model.width, model.width)
+            model.tensor(name + "shortconv.conv.weight", model.width, taps)
+            model.matrix(name + "shortconv.out_proj", model.width, model.width)
+        model.matrix(name + "ffn_gate", hidden, model.width)
+        model.matrix(name + "ffn_up", hidden, model.width)
+        model.matrix(name + "ffn_down", model.width, hidden)
+
+    model.write(layer, last_norm="token_embd_norm")
+
+
 RANDOM = {
     "llama": ("random-llama-1.1b", write_llama),
     "experts": ("random-olmoe-4-layers", write_experts),
     "mamba": ("random-mamba-130m", lambda source, target: write_mamba(source, target, False)),
     "mamba2": ("random-mamba2-130m", lambda source, target: write_mamba(source, target, True)),
     "rwkv7": ("random-rwkv7-0.1b", write_rwkv7),
+    "phi3": ("random-phi3-8-layers", write_phi3),
+    "lfm2": ("random-lfm2-350m", write_lfm2),
 }
 
 

@@ -17,4 +17,5 @@
 #include <tenon/nn/recurrent.hpp>
 #include <tenon/nn/rwkv.hpp>
 #include <tenon/nn/sampler.hpp>
+#include <tenon/nn/short_conv.hpp>
 #include <tenon/nn/token_sampling.hpp>

@@ -5,12 +5,14 @@ As tiny_models.py's, with random weights of several types. llama.cpp gets the sa
 so that it rounds no activation; needs `llama-cpp-python` beside numpy and gguf.
 
     OUT/tiny_NAME.gguf           the model, with a byte-level tokenizer of 272 tokens
-    OUT/tiny_NAME_logits.npy     f32 [48, 272], for the tokens 0, 7, 14, ... modulo 272
+    OUT/tiny_NAME_logits.npy     f32 [16, 272], of the last of the 48 tokens 0, 7, 14, ... modulo 272;
+                                 [48, 272] where they were written before 2026-11-27
 
     tiny_models_llama_cpp.py --out tests/models/data [NAME ...]
 """
 
 import argparse
+import functools
 import pathlib
 import tempfile
 
@@ -71,9 +73,20 @@ class Writer:
                         0.4 if part != "v" else None)
         self.matrix(prefix + "attn_output", (self.width, heads * head_size), Type.Q5_1)
 
-    def write(self, layer, own_head=True):
+    def second_mamba(self, prefix, inner, states, heads, groups, taps):
+        convolved = inner + 2 * groups * states
+        self.matrix(prefix + "ssm_in", (inner + convolved + heads, self.width), Type.Q8_0)
+        self.matrix(prefix + "ssm_conv1d", (convolved, taps), scale=0.5)
+        self.vector(prefix + "ssm_conv1d.bias", convolved)
+        self.tensor(prefix + "ssm_a", -np.exp(self.values((heads, 1))))
+        self.vector(prefix + "ssm_d", (heads, 1), 1.0)
+        self.vector(prefix + "ssm_dt.bias", heads, -1.0, 1.0)
+        self.vector(prefix + "ssm_norm.weight", (groups, inner // groups), 1.0, 0.2)
+        self.matrix(prefix + "ssm_out", (self.width, inner), Type.Q4_1)
+
+    def write(self, layer, own_head=True, last_norm="output_norm"):
         self.matrix("token_embd", (VOCABULARY, self.width), Type.Q8_0, 0.5)
-        self.norm("output_norm", self.width)
+        self.norm(last_norm, self.width)
         if own_head:
             self.matrix("output", (VOCABULARY, self.width), Type.Q8_0, 0.5)
         for index in range(self.layers):
@@ -204,24 +217,20 @@ def write_mamba(path, is_second):
     file.add_ssm_time_step_rank(heads if is_second else rank)
     if is_second:
         file.add_ssm_group_count(groups)
-    convolved = inner + 2 * groups * states if is_second else inner
 
     def layer(prefix, _):
         writer.norm(prefix + "attn_norm", 32)
-        projected = inner + convolved + (heads if is_second else 0)
-        writer.matrix(prefix + "ssm_in", (projected, 32), Type.Q8_0)
-        writer.matrix(prefix + "ssm_conv1d", (convolved, taps), scale=0.5)
-        writer.vector(prefix + "ssm_conv1d.bias", convolved)
-        shape = (heads, 1) if is_second else (inner, states)
-        writer.tensor(prefix + "ssm_a", -np.exp(writer.values(shape, 0.0, 1.0)))
-        writer.vector(prefix + "ssm_d", (heads, 1) if is_second else inner, 1.0)
         if is_second:
-            writer.vector(prefix + "ssm_dt.bias", heads, -1.0, 1.0)
-            writer.vector(prefix + "ssm_norm.weight", (groups, inner // groups), 1.0, 0.2)
-        else:
-            writer.matrix(prefix + "ssm_x", (rank + 2 * states, inner), Type.Q5_0)
-            writer.matrix(prefix + "ssm_dt", (inner, rank))
-            writer.vector(prefix + "ssm_dt.bias", inner, -1.0, 1.0)
+            writer.second_mamba(prefix, inner, states, heads, groups, taps)
+            return
+        writer.matrix(prefix + "ssm_in", (2 * inner, 32), Type.Q8_0)
+        writer.matrix(prefix + "ssm_conv1d", (inner, taps), scale=0.5)
+        writer.vector(prefix + "ssm_conv1d.bias", inner)
+        writer.tensor(prefix + "ssm_a", -np.exp(writer.values((inner, states))))
+        writer.vector(prefix + "ssm_d", inner, 1.0)
+        writer.matrix(prefix + "ssm_x", (rank + 2 * states, inner), Type.Q5_0)
+        writer.matrix(prefix + "ssm_dt", (inner, rank))
+        writer.vector(prefix + "ssm_dt.bias", inner, -1.0, 1.0)
         writer.matrix(prefix + "ssm_out", (32, inner), Type.Q4_1)
 
     writer.write(layer, own_head=is_second)
@@ -270,6 +279,240 @@ def write_rwkv7(path):
     writer.write(layer)
 
 
+def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_norms=False, one_norm=False,
+                      second_norm="ffn_norm", head_norms=None, fused_qkv=False, biases="", gate="own", has_head=True,
+                      head_bias=False, positions=False, experts=0, shared=False, heads=2, kv_heads=1, head_size=16,
+                      rotated=None, layers=2, stated_hidden=32, more=lambda writer: None):
+    """A decoder of width 32. `norm`: "rms", or "layer", with bias or "bare"; `biases` names those of q, k and v ("qkv"),
+    output ("o") and feed-forward ("f")."""
+    width, hidden = 32, 32
+    writer = Writer(path, arch, layers, width, seed)
+    file = writer.file
+    file.add_layer_norm_eps(1e-5)
+    file.add_head_count(heads)
+    file.add_head_count_kv(kv_heads)
+    file.add_feed_forward_length(stated_hidden)
+    if heads * head_size != width:
+        file.add_key_length(head_size)
+        file.add_value_length(head_size)
+    if not positions:
+        file.add_rope_dimension_count(rotated or head_size)
+    if experts:
+        file.add_expert_count(experts)
+        file.add_expert_used_count(2)
+        file.add_expert_feed_forward_length(hidden)
+    more(writer)
+    queries, keys = heads * head_size, kv_heads * head_size
+
+    def add_norm(name, size=width):
+        writer.norm(name, size)
+        if norm == "layer":
+            writer.vector(name + ".bias", size, 0.0, 0.2)
+
+    def add_attention(prefix):
+        if fused_qkv:
+            writer.matrix(prefix + "attn_qkv", (queries + 2 * keys, width), Type.Q8_0, 0.3)
+            if "q" in biases:
+                writer.vector(prefix + "attn_qkv.bias", queries + 2 * keys)
+            writer.matrix(prefix + "attn_output", (width, queries), Type.Q5_1)
+        else:
+            writer.attention(prefix, heads, kv_heads, head_size)
+            for part, size in zip("qkv", (queries, keys, keys)):
+                if part in biases:
+                    writer.vector(f"{prefix}attn_{part}.bias", size)
+        if "o" in biases:
+            writer.vector(prefix + "attn_output.bias", width)
+        for part, size in (("q", queries), ("k", keys)):
+            if head_norms is not None:
+                writer.norm(f"{prefix}attn_{part}_norm", head_size if head_norms == "head" else size)
+
+    def add_feed_forward(prefix, suffix=""):
+        if gate == "own":
+            writer.dense(prefix, hidden, suffix)
+        else:
+            rows = 2 * hidden if gate == "fused" else hidden
+            writer.matrix(prefix + "ffn_up", (rows, width), Type.Q4_1)
+            writer.matrix(prefix + "ffn_down", (width, hidden), Type.F16)
+        if "f" in biases:
+            writer.vector(prefix + "ffn_up.bias", hidden)
+            writer.vector(prefix + "ffn_down.bias", width)
+
+    def layer(prefix, index):
+        names = ["attn_norm", second_norm] if first_norms else []
+        names += ["post_attention_norm", "post_ffw_norm"] if last_norms else []
+        for name in names[:1] if one_norm else names:
+            add_norm(prefix + name)
+        add_attention(prefix)
+        if experts and index >= (1 if shared else 0):
+            writer.experts(prefix, experts, hidden)
+            if shared:
+                writer.dense(prefix, hidden, "_shexp")
+        else:
+            add_feed_forward(prefix)
+
+    if norm == "layer":
+        writer.vector("output_norm.bias", width, 0.0, 0.2)
+    if positions:
+        writer.matrix("position_embd", (1024, width), Type.Q4_0, 0.5)
+    if head_bias:
+        writer.vector("output.bias", VOCABULARY, 0.0, 1.0)
+    writer.write(layer, has_head)
+
+
+def write_lfm2(path, has_experts):
+    """Short convolutions, attention in the third of four layers."""
+    width, heads, head_size, taps = 32, 2, 16, 3
+    writer = Writer(path, "lfm2moe" if has_experts else "lfm2", 4, width, 201 + has_experts)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv([0, 0, 1, 0])
+    file.add_feed_forward_length(32)
+    file.add_rope_freq_base(1e6)
+    file.add_shortconv_l_cache(taps)
+    if has_experts:
+        file.add_leading_dense_block_count(1)
+        file.add_expert_count(5)
+        file.add_expert_used_count(2)
+        file.add_expert_feed_forward_length(32)
+        file.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+    def layer(prefix, index):
+        writer.norm(prefix + "attn_norm", width)
+        writer.norm(prefix + "ffn_norm", width)
+        if index == 2:
+            writer.attention(prefix, heads, 1, head_size)
+            for part in "qk":
+                writer.norm(f"{prefix}attn_{part}_norm", head_size)
+        else:
+            writer.matrix(prefix + "shortconv.in_proj", (3 * width, width), Type.Q4_1)
+            writer.matrix(prefix + "shortconv.conv", (width, taps), scale=0.5)
+            writer.matrix(prefix + "shortconv.out_proj", (width, width), Type.Q8_0)
+        if has_experts and index > 0:
+            writer.experts(prefix, 5, 32)
+            writer.vector(prefix + "exp_probs_b.bias", 5, 0.0, 0.3)
+        else:
+            writer.dense(prefix, 32)
+
+    writer.write(layer, own_head=False, last_norm="token_embd_norm")
+
+
+def write_granite_hybrid(path):
+    """Mamba-2, attention without positions in the second of three layers, experts with a shared part."""
+    width, heads, head_size, inner, states, groups = 32, 2, 16, 64, 16, 1
+    writer = Writer(path, "granitehybrid", 3, width, 203)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv([0, 1, 0])
+    file.add_feed_forward_length(32)
+    file.add_expert_count(5)
+    file.add_expert_used_count(2)
+    file.add_expert_shared_feed_forward_length(32)
+    file.add_rope_scaling_finetuned(False)
+    file.add_rope_dimension_count(head_size)
+    file.add_ssm_conv_kernel(4)
+    file.add_ssm_inner_size(inner)
+    file.add_ssm_state_size(states)
+    file.add_ssm_time_step_rank(4)
+    file.add_ssm_group_count(groups)
+    scales(writer)
+
+    def layer(prefix, index):
+        writer.norm(prefix + "attn_norm", width)
+        writer.norm(prefix + "ffn_norm", width)
+        if index == 1:
+            writer.attention(prefix, heads, 1, head_size)
+        else:
+            writer.second_mamba(prefix, inner, states, 4, groups, 4)
+        writer.experts(prefix, 5, 32)
+        writer.dense(prefix, 32, "_shexp")
+
+    writer.write(layer, own_head=False)
+
+
+def windows(writer):
+    writer.file.add_sliding_window(8)
+
+
+def scales(writer, has_attention=True):
+    writer.file.add_embedding_scale(3.0)
+    writer.file.add_residual_scale(0.4)
+    if has_attention:
+        writer.file.add_attention_scale(0.2)
+    writer.file.add_logit_scale(2.0)
+
+
+def caps(writer):
+    windows(writer)
+    writer.file.add_attn_logit_softcapping(5.0)
+    writer.file.add_final_logit_softcapping(4.0)
+
+
+def long_rope(writer):
+    """Conversations of the tests have 64 positions, llama.cpp's here 1024: both more than 32."""
+    writer.file.add_rope_scaling_orig_ctx_len(32)
+    writer.file.add_rope_scaling_attn_factors(1.19)
+    writer.tensor("rope_factors_long.weight", np.linspace(1, 6, 6).astype(np.float32))
+    writer.tensor("rope_factors_short.weight", np.linspace(1, 2, 6).astype(np.float32))
+
+
+def gated_experts(writer):
+    writer.file.add_leading_dense_block_count(1)
+    writer.file.add_expert_shared_count(1)
+    writer.file.add_expert_weights_scale(1.5)
+
+
+def sigmoid_experts(writer):
+    gated_experts(writer)
+    writer.file.add_expert_weights_norm(True)
+    writer.file.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+
+
+def glm4moe_experts(writer):
+    sigmoid_experts(writer)
+    for index in range(1, writer.layers):
+        writer.vector(f"blk.{index}.exp_probs_b.bias", 5, 0.0, 0.3)
+
+
+PLAIN = {"norm": "layer", "gate": "none"}
+TRANSFORMERS = {
+    "qwen": dict(fused_qkv=True, biases="qkv", kv_heads=2, stated_hidden=64),
+    "gemma": dict(has_head=False, head_size=32),
+    "gemma2": dict(has_head=False, last_norms=True, head_size=32, layers=3, more=caps),
+    "phi2": dict(**PLAIN, one_norm=True, biases="qkvof", head_bias=True, kv_heads=2, rotated=8),
+    "phi3": dict(fused_qkv=True, gate="fused", rotated=12, more=long_rope),
+    "smollm3": dict(has_head=False, layers=5),
+    "olmo2": dict(first_norms=False, last_norms=True, head_norms="all"),
+    "granite": dict(has_head=False, more=scales),
+    "granitemoe": dict(experts=5, more=scales),
+    "minicpm": dict(more=functools.partial(scales, has_attention=False)),
+    "internlm2": dict(),
+    "xverse": dict(kv_heads=2),
+    "orion": dict(norm="layer", kv_heads=2),
+    "exaone": dict(),
+    "exaone4": dict(first_norms=False, last_norms=True, head_norms="head"),
+    "chatglm": dict(fused_qkv=True, biases="qkv", gate="fused", rotated=8),
+    "glm4": dict(biases="qkv", gate="fused", rotated=8, last_norms=True),
+    "glm4moe": dict(biases="qkv", rotated=8, second_norm="post_attention_norm", head_norms="head", experts=5,
+                    shared=True, more=glm4moe_experts),
+    "deepseek": dict(experts=5, shared=True, kv_heads=2, more=gated_experts),
+    "dots1": dict(experts=5, shared=True, kv_heads=2, head_norms="head", more=sigmoid_experts),
+    "ernie4_5": dict(has_head=False),
+    "seed_oss": dict(second_norm="post_attention_norm", biases="qkv"),
+    "arcee": dict(gate="none"),
+    "nemotron": dict(**PLAIN, rotated=8),
+    "stablelm": dict(norm="layer", biases="qkv", rotated=4),
+    "starcoder2": dict(**PLAIN, biases="qkvof", has_head=False),
+    "command-r": dict(norm="bare", one_norm=True, has_head=False,
+                      more=lambda writer: writer.file.add_logit_scale(0.25)),
+    "cohere2": dict(norm="bare", one_norm=True, has_head=False, layers=5,
+                    more=lambda writer: (windows(writer), writer.file.add_logit_scale(0.25))),
+    "falcon": dict(**PLAIN, one_norm=True, fused_qkv=True),
+    "gptneox": dict(**PLAIN, fused_qkv=True, biases="qkvof", kv_heads=2, rotated=4,
+                    more=lambda writer: writer.file.add_parallel_residual(True)),
+    "gpt2": dict(**PLAIN, fused_qkv=True, biases="qkvof", kv_heads=2, positions=True, has_head=False),
+    "starcoder": dict(**PLAIN, fused_qkv=True, biases="qkvof", positions=True),
+}
+
 MODELS = {
     "olmoe": write_olmoe,
     "gpt-oss": write_gpt_oss,
@@ -278,6 +521,13 @@ MODELS = {
     "mamba": lambda path: write_mamba(path, False),
     "mamba2": lambda path: write_mamba(path, True),
     "rwkv7": write_rwkv7,
+    "lfm2": lambda path: write_lfm2(path, False),
+    "lfm2moe": lambda path: write_lfm2(path, True),
+    "granitehybrid": write_granite_hybrid,
+    **{
+        arch: functools.partial(write_transformer, seed=100 + number, arch=arch, **options)
+        for number, (arch, options) in enumerate(TRANSFORMERS.items())
+    },
 }
 
 
@@ -318,7 +568,7 @@ def main():
     for name in arguments.names or MODELS:
         path = arguments.out / f"tiny_{name}.gguf"
         MODELS[name](path)
-        np.save(arguments.out / f"tiny_{name}_logits.npy", llama_cpp_logits(path, TOKENS))
+        np.save(arguments.out / f"tiny_{name}_logits.npy", llama_cpp_logits(path, TOKENS)[-16:])
 
 
 if __name__ == "__main__":

@@ -14,37 +14,24 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <type_traits>
 
 #include <fmt/format.h>
 
 namespace tenon::models {
 namespace {
 
-/// A target: Hugging Face's name, the part of the layer that has it, GGUF's name, and how it is
-/// found.
+/// A target: Hugging Face's name, the part of the layer that has it, and GGUF's name.
 struct Target {
   std::string_view name, part, gguf_name;
-  const nn::Linear<Tensor>* (*linear)(const DecoderLayer<Tensor>& layer);
 };
-constexpr std::array<Target, 7> targets{{
-    {"q_proj", "self_attn", "attn_q",
-     [](const auto& layer) { return layer.attention ? &layer.attention->query : nullptr; }},
-    {"k_proj", "self_attn", "attn_k",
-     [](const auto& layer) { return layer.attention ? &layer.attention->key : nullptr; }},
-    {"v_proj", "self_attn", "attn_v",
-     [](const auto& layer) { return layer.attention ? &layer.attention->value : nullptr; }},
-    {"o_proj", "self_attn", "attn_output",
-     [](const auto& layer) { return layer.attention ? &layer.attention->output : nullptr; }},
-    {"gate_proj", "mlp", "ffn_gate",
-     [](const auto& layer) {
-       const auto& feed = layer.feed_forward;
-       return feed && feed->gate ? &*feed->gate : nullptr;
-     }},
-    {"up_proj", "mlp", "ffn_up",
-     [](const auto& layer) { return layer.feed_forward ? &layer.feed_forward->up : nullptr; }},
-    {"down_proj", "mlp", "ffn_down",
-     [](const auto& layer) { return layer.feed_forward ? &layer.feed_forward->down : nullptr; }},
-}};
+constexpr std::array<Target, 7> targets{{{"q_proj", "self_attn", "attn_q"},
+                                         {"k_proj", "self_attn", "attn_k"},
+                                         {"v_proj", "self_attn", "attn_v"},
+                                         {"o_proj", "self_attn", "attn_output"},
+                                         {"gate_proj", "mlp", "ffn_gate"},
+                                         {"up_proj", "mlp", "ffn_up"},
+                                         {"down_proj", "mlp", "ffn_down"}}};
 constexpr std::size_t query_target = 0, key_target = 1;
 
 /// The adapters of a layer in the order of `targets`.
@@ -60,17 +47,25 @@ std::array<const std::optional<nn::Lora<T>>*, targets.size()> slots_of(
           &layer.gate,  &layer.up,  &layer.down};
 }
 
-template <class T>
-std::array<nn::Linear<T>*, targets.size()> linears_of(DecoderLayer<T>& layer) {
-  nn::MultiHeadAttention<T>* const attention = layer.attention ? &*layer.attention : nullptr;
-  nn::FeedForward<T>* const feed = layer.feed_forward ? &*layer.feed_forward : nullptr;
-  return {attention != nullptr ? &attention->query : nullptr,
-          attention != nullptr ? &attention->key : nullptr,
-          attention != nullptr ? &attention->value : nullptr,
-          attention != nullptr ? &attention->output : nullptr,
-          feed != nullptr && feed->gate ? &*feed->gate : nullptr,
-          feed != nullptr ? &feed->up : nullptr,
-          feed != nullptr ? &feed->down : nullptr};
+/// The layers that are targets, in their order; null where there is none, and where several share a
+/// weight.
+template <class Layer>
+auto linears_of(Layer& layer) {
+  using Linear = std::remove_reference_t<decltype((layer.attention->query))>;
+  const auto whole = [](Linear& linear) { return linear.rows == 0 ? &linear : nullptr; };
+  std::array<Linear*, targets.size()> found{};
+  if (layer.attention) {
+    auto& attention = *layer.attention;
+    found = {whole(attention.query), whole(attention.key), whole(attention.value),
+             whole(attention.output)};
+  }
+  if (layer.feed_forward) {
+    auto& feed = *layer.feed_forward;
+    found[4] = feed.gate ? whole(*feed.gate) : nullptr;
+    found[5] = whole(feed.up);
+    found[6] = whole(feed.down);
+  }
+  return found;
 }
 
 [[noreturn]] void refuse(Errc code, std::string_view where, const std::string& why) {
@@ -126,7 +121,7 @@ HostBuffer reordered(const HostBuffer& b, std::int64_t heads, bool to_gguf) {
 
 /// The heads of a target whose rows are reordered; 0 for others.
 std::int64_t reordered_heads(const DecoderConfig& decoder, std::size_t target) {
-  if (decoder.architecture != "llama") return 0;
+  if (!has_reordered_heads(decoder)) return 0;
   return target == query_target ? decoder.heads : target == key_target ? decoder.kv_heads : 0;
 }
 
@@ -182,11 +177,12 @@ HostBuffer read_factor(const io::File& file, const std::string& name, const Shap
 }
 
 /// The shapes of a target's factors; Errc::bad_argument where the layer has no such target.
-nn::Lora<Shape> factor_shapes(const DecoderLayer<Tensor>& layer, const Target& target,
+nn::Lora<Shape> factor_shapes(const DecoderLayer<Tensor>& layer, std::size_t target,
                               std::int64_t rank, double scale) {
-  const nn::Linear<Tensor>* linear = target.linear(layer);
+  const nn::Linear<Tensor>* const linear = linears_of(layer)[target];
   if (linear == nullptr) {
-    refuse(Errc::bad_argument, "LoraConfig", fmt::format("the model has no {}", target.name));
+    refuse(Errc::bad_argument, "LoraConfig",
+           fmt::format("the model has no {}", targets[target].name));
   }
   const Shape& weight = linear->weight.shape();
   return {Shape({rank, weight[1]}, f32), Shape({weight[0], rank}, f32), scale};
@@ -252,7 +248,7 @@ LoadedAdapters read_gguf(const std::filesystem::path& path, const Decoder<Tensor
       if (rank < 1) refuse(Errc::shape_mismatch, a, "is " + to_string(found->shape));
       // As llama.cpp reads it: an alpha of 0 stands for the rank.
       const double scale = config.alpha == 0 ? 1 : config.alpha / static_cast<double>(rank);
-      const nn::Lora<Shape> want = factor_shapes(decoder.layers[layer], targets[i], rank, scale);
+      const nn::Lora<Shape> want = factor_shapes(decoder.layers[layer], i, rank, scale);
       const std::string b = gguf_name(layer, targets[i], 'b');
       *slots[i] =
           nn::Lora<HostBuffer>{read_factor(file, a, want.a), read_factor(file, b, want.b), scale};
@@ -279,7 +275,7 @@ DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const Lora
     const auto slots = slots_of(made);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (!is_target(config, targets[i])) continue;
-      *slots[i] = factor_shapes(layer, targets[i], config.rank, config.scale());
+      *slots[i] = factor_shapes(layer, i, config.rank, config.scale());
     }
   }
   return adapters;

@@ -31,6 +31,19 @@ class Hyperparameters {
       refuse(key, fmt::format("{}", value), fmt::format("{} to {}", low, high));
     return value;
   }
+  bool boolean(std::string_view key) const { return metadata_.get<bool>(full(key)); }
+  /// Nothing where there is another value than a list of booleans.
+  std::optional<std::vector<std::uint8_t>> booleans(std::string_view key) const {
+    const io::MetaValue* const value = metadata_.find(full(key));
+    if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
+    return metadata_.get<std::vector<std::uint8_t>>(full(key));
+  }
+  /// The same of integers.
+  std::optional<std::vector<std::int32_t>> integers(std::string_view key) const {
+    const io::MetaValue* const value = metadata_.find(full(key));
+    if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
+    return metadata_.get<std::vector<std::int32_t>>(full(key));
+  }
   bool boolean_or(std::string_view key, bool fallback) const {
     return metadata_.get_or<bool>(full(key), fallback);
   }
@@ -70,30 +83,119 @@ constexpr std::int64_t max_context = std::int64_t{1} << 31;
 
 /// What a file does not say follows from its architecture.
 struct Architecture {
+  /// Where a feed-forward part has the weight of its gate: for itself, above that of "ffn_up" in one tensor, or nowhere.
+  enum class Gate : std::uint8_t { own, fused, none };
+
   std::string_view name;
-  /// Rows of queries and keys are stored in the order for interleaved rotation.
-  bool has_interleaved_rope = false;
+  /// Rows of queries and keys are stored in the order for interleaved rotation, which the model had
+  /// (`is_interleaved`) or which its converter brought them into (`is_reordered`).
+  bool is_interleaved = false;
+  bool is_reordered = false;
+  bool has_position_embeddings = false;  ///< in place of a rotary embedding
+  bool has_mean_norms = false;
+  bool has_first_norms = true;  ///< before each part of a layer
+  bool is_parallel = false;
+  std::string_view feed_forward_norm = "ffn_norm";
+  std::string_view activation = "silu";
+  Gate gate = Gate::own;
   bool has_normalized_router = true;
+  /// With "embedding_scale", "residual_scale" and "logit_scale", by which logits are divided.
+  bool has_scales = false;
+  bool has_scaled_embedding = false;  ///< by the root of the width
+  /// Layers have sliding windows, but each such one; 0: none has.
+  std::int64_t global_every = 0;
+  bool has_plain_local_rope = false;  ///< layers with a window: no scaling of positions
+  std::int64_t unrotated_every = 0;   ///< see DecoderConfig
+
+  bool has_interleaved_rope() const noexcept { return is_interleaved || is_reordered; }
 };
+using Gate = Architecture::Gate;
 constexpr Architecture known_architectures[] = {
-    {.name = "llama", .has_interleaved_rope = true},
+    {.name = "llama", .is_reordered = true},
+    {.name = "qwen"},
     {.name = "qwen2"},
     {.name = "qwen2moe", .has_normalized_router = false},
     {.name = "qwen3"},
     {.name = "qwen3moe"},
     {.name = "olmoe", .has_normalized_router = false},
-    {.name = "gpt-oss"},
-    {.name = "deepseek2", .has_interleaved_rope = true, .has_normalized_router = false},
-    {.name = "gemma3"},
+    {.name = "olmo2", .has_first_norms = false, .global_every = 4, .has_plain_local_rope = true},
+    {.name = "gpt-oss",
+     .feed_forward_norm = "post_attention_norm",
+     .activation = "swiglu_oai",
+     .global_every = 2},
+    {.name = "deepseek", .is_reordered = true, .has_normalized_router = false},
+    {.name = "deepseek2", .is_interleaved = true, .has_normalized_router = false},
+    {.name = "dots1"},
+    {.name = "gemma", .activation = "gelu_tanh", .has_scaled_embedding = true},
+    {.name = "gemma2", .activation = "gelu_tanh", .has_scaled_embedding = true, .global_every = 2},
+    {.name = "gemma3",
+     .activation = "gelu_tanh",
+     .has_scaled_embedding = true,
+     .global_every = 6,
+     .has_plain_local_rope = true},
+    {.name = "phi2",
+     .has_mean_norms = true,
+     .is_parallel = true,
+     .activation = "gelu_tanh",
+     .gate = Gate::none},
+    {.name = "phi3", .gate = Gate::fused},
+    {.name = "smollm3", .is_reordered = true, .unrotated_every = 4},
+    {.name = "granite", .is_reordered = true, .has_scales = true},
+    {.name = "granitemoe", .is_reordered = true, .has_scales = true},
+    {.name = "minicpm", .is_reordered = true, .has_scales = true},
+    {.name = "internlm2", .is_reordered = true},
+    {.name = "xverse", .is_reordered = true},
+    {.name = "orion", .has_mean_norms = true},
+    {.name = "exaone"},
+    {.name = "exaone4", .has_first_norms = false, .global_every = 4, .unrotated_every = 4},
+    {.name = "chatglm", .is_interleaved = true, .gate = Gate::fused},
+    {.name = "glm4", .is_interleaved = true, .gate = Gate::fused},
+    {.name = "glm4moe", .feed_forward_norm = "post_attention_norm"},
+    {.name = "ernie4_5", .is_interleaved = true},
+    {.name = "seed_oss", .feed_forward_norm = "post_attention_norm"},
+    {.name = "arcee", .is_reordered = true, .activation = "relu_squared", .gate = Gate::none},
+    {.name = "nemotron", .has_mean_norms = true, .activation = "relu_squared", .gate = Gate::none},
+    {.name = "stablelm", .has_mean_norms = true},
+    {.name = "starcoder2", .has_mean_norms = true, .activation = "gelu_tanh", .gate = Gate::none},
+    {.name = "command-r", .is_interleaved = true, .has_mean_norms = true, .is_parallel = true},
+    {.name = "cohere2",
+     .is_interleaved = true,
+     .has_mean_norms = true,
+     .is_parallel = true,
+     .global_every = 4,
+     .unrotated_every = 4},
+    {.name = "falcon",
+     .has_mean_norms = true,
+     .is_parallel = true,
+     .activation = "gelu",
+     .gate = Gate::none},
+    {.name = "gptneox", .has_mean_norms = true, .activation = "gelu", .gate = Gate::none},
+    {.name = "gpt2",
+     .has_position_embeddings = true,
+     .has_mean_norms = true,
+     .activation = "gelu_tanh",
+     .gate = Gate::none},
+    {.name = "starcoder",
+     .has_position_embeddings = true,
+     .has_mean_norms = true,
+     .activation = "gelu_tanh",
+     .gate = Gate::none},
+    {.name = "lfm2"},
+    {.name = "lfm2moe"},
+    {.name = "granitehybrid", .is_reordered = true, .has_scales = true},
     {.name = "mamba"},
     {.name = "mamba2"},
-    {.name = "rwkv7"},
+    {.name = "rwkv7", .has_mean_norms = true},
 };
+
+const Architecture* find_architecture(std::string_view name) {
+  const auto* const found = std::ranges::find(known_architectures, name, &Architecture::name);
+  return found == std::end(known_architectures) ? nullptr : found;
+}
 
 const Architecture& architecture_of(const io::File& file) {
   const auto name = file.metadata().get<std::string>("general.architecture");
-  const auto* const found = std::ranges::find(known_architectures, name, &Architecture::name);
-  if (found != std::end(known_architectures)) return *found;
+  if (const Architecture* const known = find_architecture(name)) return *known;
   std::vector<std::string_view> names;
   for (const Architecture& known : known_architectures) names.push_back(known.name);
   throw Error(Errc::unsupported, file.path().string(),
@@ -144,8 +246,12 @@ Rope rope_of(const Hyperparameters& values, const Architecture& architecture,
   rope.dims = values.integer_or("rope.dimension_count", config.head_dim, 2, config.head_dim);
   if (rope.dims % 2 != 0)
     values.refuse("rope.dimension_count", std::to_string(rope.dims), "even numbers");
-  rope.interleaved = architecture.has_interleaved_rope;
-  const std::string scaling = values.text_or("rope.scaling.type", "none");
+  rope.interleaved = architecture.has_interleaved_rope();
+  std::string scaling = values.text_or("rope.scaling.type", "none");
+  if (scaling == "longrope") {  // whose frequencies are the file's
+    require_default(values, "rope.scaling.factor", 1);
+    scaling = "none";
+  }
   if (scaling != "none" && scaling != "linear" && scaling != "yarn") {
     throw Error(Errc::unsupported, config.architecture, fmt::format("rope scaling '{}'", scaling));
   }
@@ -153,18 +259,44 @@ Rope rope_of(const Hyperparameters& values, const Architecture& architecture,
   rope.factor = values.real_or("rope.scaling.factor", 1, 1e-6, 1e6);
   rope.original_context = values.integer_or("rope.scaling.original_context_length",
                                             config.context_length, 1, max_context);
-  if (scaling != "yarn") return rope;
+  const double factor = values.real_or("rope.scaling.attn_factor", 1, 1e-6, 1e6);
+  if (scaling != "yarn") {
+    rope.attention_factor = factor == 1 ? 0 : factor;
+    return rope;
+  }
   rope.beta_fast = values.real_or("rope.scaling.yarn_beta_fast", rope.beta_fast, 1e-6, 1e6);
   rope.beta_slow = values.real_or("rope.scaling.yarn_beta_slow", rope.beta_slow, 1e-6, 1e6);
   require_default(values, "rope.scaling.yarn_ext_factor", 1);
-  rope.attention_factor =
-      rope.magnitude() * values.real_or("rope.scaling.attn_factor", 1, 1e-6, 1e6);
+  rope.attention_factor = rope.magnitude() * factor;
   return rope;
+}
+
+/// Key-value heads, of which a file may say for each layer that it has none, but a state.
+void set_kv_heads(const Hyperparameters& values, DecoderConfig& config) {
+  constexpr std::string_view key = "attention.head_count_kv";
+  const auto of_layers = values.integers(key);
+  if (!of_layers) {
+    config.kv_heads = values.integer_or(key, config.heads, 1, config.heads);
+    return;
+  }
+  config.kv_heads = of_layers->empty() ? 0 : *std::ranges::max_element(*of_layers);
+  const bool is_known = std::ranges::all_of(
+      *of_layers, [&](std::int32_t count) { return count == 0 || count == config.kv_heads; });
+  if (std::ssize(*of_layers) < config.layers || !is_known || config.kv_heads < 1 ||
+      config.kv_heads > config.heads) {
+    throw Error(Errc::unsupported, values.file(),
+                fmt::format("{} is not one number or 0 for each layer", values.full(key)));
+  }
+  const auto last = of_layers->begin() + config.layers;
+  if (std::find(of_layers->begin(), last, 0) == last) return;
+  for (auto count = of_layers->begin(); count != last; ++count) {
+    config.state_layers.push_back(*count == 0);
+  }
 }
 
 /// Sizes of the heads of an attention that is not latent.
 void set_heads(const Hyperparameters& values, DecoderConfig& config) {
-  config.kv_heads = values.integer_or("attention.head_count_kv", config.heads, 1, config.heads);
+  set_kv_heads(values, config);
   if (config.heads % config.kv_heads != 0) {
     values.refuse("attention.head_count_kv", std::to_string(config.kv_heads),
                   fmt::format("divisors of {} heads", config.heads));
@@ -209,7 +341,7 @@ void set_mamba(const Hyperparameters& values, DecoderConfig& config) {
   sizes.taps = values.integer("ssm.conv_kernel", 2, 1 << 10);
   sizes.inner = values.integer("ssm.inner_size", 1, max_width);
   sizes.states = values.integer("ssm.state_size", 1, 1 << 16);
-  if (config.architecture == "mamba2") {
+  if (config.architecture != "mamba") {
     sizes.heads = values.integer("ssm.time_step_rank", 1, sizes.inner);
     sizes.groups = values.integer("ssm.group_count", 1, sizes.heads);
     if (sizes.inner % sizes.heads != 0) {
@@ -232,7 +364,6 @@ void set_rwkv(const Hyperparameters& values, DecoderConfig& config) {
     values.refuse("wkv.head_size", std::to_string(sizes.head_size),
                   fmt::format("divisors of the width {}", config.width));
   }
-  config.norm_eps = values.real_or("attention.layer_norm_epsilon", 1e-5, 0, 1);
   config.rwkv = sizes;
 }
 
@@ -252,18 +383,71 @@ void set_latent_scale(const Hyperparameters& values, DecoderConfig& config) {
   config.attention_scale = magnitude * magnitude * growth * growth / std::sqrt(key);
 }
 
+/// The period of layers without a window, which some files have as a list of those that have one.
+std::int64_t global_every(const Hyperparameters& values, const Architecture& architecture,
+                          std::int64_t layers) {
+  constexpr std::string_view key = "attention.sliding_window_pattern";
+  const auto has_window = values.booleans(key);
+  if (!has_window) return values.integer_or(key, architecture.global_every, 1, max_layers);
+  const auto first = std::ranges::find(*has_window, 0);
+  const std::int64_t every = first - has_window->begin() + 1;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (at < has_window->size() && ((*has_window)[at] != 0) == ((i + 1) % every != 0)) continue;
+    throw Error(Errc::unsupported, values.file(),
+                fmt::format("{} has no period", values.full(key)));
+  }
+  return every;
+}
+
 /// Layers with a sliding window.
-void set_windows(const Hyperparameters& values, DecoderConfig& config) {
-  const bool is_gemma = config.architecture == "gemma3";
-  config.window = values.integer_or("attention.sliding_window", 0, 0, max_context);
-  config.global_every =
-      values.integer_or("attention.sliding_window_pattern", is_gemma ? 6 : 2, 1, max_layers);
+void set_windows(const Hyperparameters& values, const Architecture& architecture,
+                 DecoderConfig& config) {
+  const std::string& arch = config.architecture;
+  const bool is_assumed = arch == "gemma2" || (arch == "exaone4" && config.layers == 64);
+  config.window =
+      values.integer_or("attention.sliding_window", is_assumed ? 4096 : 0, 0, max_context);
+  config.global_every = global_every(values, architecture, config.layers);
   config.local_rope.theta =
-      values.real_or("rope.freq_base_swa", is_gemma ? 10000 : config.rope.theta, 1, 1e30);
-  if (!is_gemma) return;
+      values.real_or("rope.freq_base_swa", arch == "gemma3" ? 10000 : config.rope.theta, 1, 1e30);
+  if (!architecture.has_plain_local_rope) return;
   config.local_rope.scaling = "none";
   config.local_rope.factor = 1;
   config.local_rope.attention_factor = 0;
+}
+
+/// What multiplies embeddings, what layers add, scores and logits.
+void set_scales(const Hyperparameters& values, const Architecture& architecture,
+                DecoderConfig& config) {
+  constexpr double largest = 1e6;
+  config.attention_scale = values.real_or("attention.scale", config.attention_scale, 0, largest);
+  if (architecture.has_scaled_embedding) {
+    config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  }
+  if (config.architecture == "command-r" || config.architecture == "cohere2") {
+    const double scale = values.real_or("logit_scale", 1, 0, largest);
+    if (scale != 0) config.logit_scale = scale;
+  }
+  if (config.architecture == "gemma2") {
+    const std::int64_t layers_of_27b = 46;  // whose queries have a scale of their own
+    if (config.layers == layers_of_27b) {
+      config.attention_scale =
+          1 / std::sqrt(static_cast<double>(config.width) / static_cast<double>(config.heads));
+    }
+    config.attention_softcap = values.real_or("attn_logit_softcapping", 50, 0, largest);
+    config.logit_softcap = values.real_or("final_logit_softcapping", 30, 0, largest);
+  }
+  if (!architecture.has_scales) return;
+  // Files of MiniCPM from before these keys were written: of its paper (arXiv:2404.06395), section 4.
+  const bool is_minicpm = config.architecture == "minicpm";
+  const double depth = 1.4 / std::sqrt(static_cast<double>(config.layers));
+  config.embedding_scale = values.real_or("embedding_scale", is_minicpm ? 12 : 1, 0, largest);
+  config.residual_scale = values.real_or("residual_scale", is_minicpm ? depth : 1, 0, largest);
+  const double divisor = values.real_or(
+      "logit_scale", is_minicpm ? static_cast<double>(config.width) / 256 : 1, 1e-6, largest);
+  config.logit_scale = 1 / divisor;
+  if (config.embedding_scale == 0) config.embedding_scale = 1;
+  if (config.residual_scale == 0) config.residual_scale = 1;
 }
 
 /// Heads, their rotation, and feed-forward parts.
@@ -285,12 +469,22 @@ void set_transformer(const Hyperparameters& values, const Architecture& architec
   config.rope = rope_of(values, architecture, config);
   if (is_latent) set_latent_scale(values, config);
   config.local_rope = config.rope;
-  if (arch == "gemma3") {
-    config.activation = "gelu_tanh";
-    config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  config.activation = Name(architecture.activation);
+  set_scales(values, architecture, config);
+  if (architecture.global_every > 0) set_windows(values, architecture, config);
+  // Granite's files say so of models without positions.
+  const bool is_rotated =
+      !architecture.has_scales || values.boolean_or("rope.scaling.finetuned", true);
+  config.has_rope = is_rotated && !architecture.has_position_embeddings;
+  // Layers that see everything, of those that have windows, or every fourth.
+  const bool follows_windows = architecture.global_every > 0;
+  if (!follows_windows || config.window > 0) {
+    config.unrotated_every = follows_windows && architecture.unrotated_every > 0
+                                 ? config.global_every
+                                 : architecture.unrotated_every;
   }
-  if (arch == "gpt-oss") config.activation = "swiglu_oai";
-  if (arch == "gemma3" || arch == "gpt-oss") set_windows(values, config);
+  config.is_parallel = architecture.is_parallel;
+  if (arch == "gptneox") config.is_parallel = values.boolean("use_parallel_residual");
 }
 
 }  // namespace
@@ -315,7 +509,10 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   config.layers -= values.integer_or("nextn_predict_layers", 0, 0, config.layers - 1);
   config.width = values.integer("embedding_length", 1, max_width);
   config.context_length = values.integer("context_length", 1, max_context);
-  config.norm_eps = values.real_or("attention.layer_norm_rms_epsilon", 1e-5, 0, 1);
+  config.has_mean_norms = architecture.has_mean_norms;
+  config.norm_eps = values.real_or(
+      config.has_mean_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+      1e-5, 0, 1);
   config.vocabulary = file.at("token_embd.weight").shape.dim(0);
   config.tokens = config.vocabulary;
   if (arch == "mamba" || arch == "mamba2") {
@@ -324,36 +521,85 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
     set_rwkv(values, config);
   } else {
     set_transformer(values, architecture, config);
+    if (arch == "granitehybrid") set_mamba(values, config);
+    if (arch == "lfm2" || arch == "lfm2moe") {
+      config.short_conv_taps = values.integer("shortconv.l_cache", 2, 1 << 10);
+    }
   }
+  if (!config.state_layers.empty() && !config.is_recurrent()) {
+    throw Error(Errc::unsupported, file.path().string(), "layers without keys and values");
+  }
+  if (arch == "stablelm") config.is_parallel = file.find("blk.0.ffn_norm.weight") == nullptr;
   return config;
+}
+
+bool has_reordered_heads(const DecoderConfig& config) {
+  const Architecture* const known = find_architecture(config.architecture);
+  return known != nullptr && known->is_reordered;
 }
 
 namespace {
 
-std::optional<nn::RmsNorm<>> optional_norm(const WeightsView& view, const std::string& name,
+DecoderNorm<> norm_part(const WeightsView& view, const DecoderConfig& config) {
+  DecoderNorm<> made;
+  if (config.has_mean_norms) {
+    made.layer = nn::LayerNorm<>::init(view, config.norm_eps);
+  } else {
+    made.rms = nn::RmsNorm<>::init(view, config.norm_eps);
+  }
+  return made;
+}
+
+std::optional<DecoderNorm<>> optional_norm(const WeightsView& view, std::string_view name,
                                            const DecoderConfig& config) {
-  if (!view.contains(name + ".weight")) return std::nullopt;
-  return nn::RmsNorm<>::init(view[name], config.norm_eps);
+  if (!view[name].contains("weight")) return std::nullopt;
+  return norm_part(view[name], config);
+}
+
+/// Queries, keys and values, which one tensor may have below each other.
+nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfig& config) {
+  constexpr nn::AttentionNames names{.query = "attn_q",
+                                     .key = "attn_k",
+                                     .value = "attn_v",
+                                     .output = "attn_output",
+                                     .query_norm = "attn_q_norm",
+                                     .key_norm = "attn_k_norm"};
+  if (config.has_mean_norms && view[names.query_norm].contains("weight")) {
+    throw Error(Errc::unsupported, view.origin(),
+                fmt::format("norms with mean of each head's queries ({})",
+                            view[names.query_norm].full_name("weight")));
+  }
+  if (!view["attn_qkv"].contains("weight")) {
+    return nn::MultiHeadAttention<>::init(view, config.heads, names, config.norm_eps);
+  }
+  const std::int64_t queries = config.heads * config.head_dim;
+  const std::int64_t keys = config.kv_heads * config.head_dim;
+  const std::int64_t dims[] = {queries + 2 * keys, config.width};
+  static_cast<void>(view["attn_qkv"].tensor("weight", dims));
+  const auto rows = [&](std::int64_t first, std::int64_t count) {
+    return nn::Linear<>::init_rows(view["attn_qkv"], first, count);
+  };
+  nn::MultiHeadAttention<> made;
+  made.query = rows(0, queries);
+  made.key = rows(queries, keys);
+  made.value = rows(queries + keys, keys);
+  made.output = nn::Linear<>::init(view[names.output]);
+  made.heads = config.heads;
+  return made;
 }
 
 nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderConfig& config,
                                         std::int64_t layer) {
   const bool is_local = config.is_local(layer);
-  nn::MultiHeadAttention<> made = nn::MultiHeadAttention<>::init(view, config.heads,
-                                                                 {.query = "attn_q",
-                                                                  .key = "attn_k",
-                                                                  .value = "attn_v",
-                                                                  .output = "attn_output",
-                                                                  .query_norm = "attn_q_norm",
-                                                                  .key_norm = "attn_k_norm"},
-                                                                 config.norm_eps);
+  nn::MultiHeadAttention<> made = projections(view, config);
   made.kv_heads = config.kv_heads;  // which weights of other sizes do not fit
   made.head_dim = config.head_dim;
   made.sinks = view["attn_sinks"].find("weight");
   made.options.causal = true;
   made.options.scale = config.attention_scale;
+  made.options.softcap = config.attention_softcap;
   made.options.window = is_local ? config.window : 0;
-  made.rope = is_local ? config.local_rope : config.rope;
+  if (config.is_rotated(layer)) made.rope = is_local ? config.local_rope : config.rope;
   return made;
 }
 
@@ -444,10 +690,19 @@ nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
 }
 
 /// Declares the weights that a dense layer, or with `suffix` the shared part of experts, has.
-nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix, Name activation) {
+nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix, Name activation,
+                             Gate gate = Gate::own) {
+  const WeightsView up = view["ffn_up" + suffix];
   nn::FeedForward<> made;
-  made.gate = nn::Linear<>::init(view["ffn_gate" + suffix]);
-  made.up = nn::Linear<>::init(view["ffn_up" + suffix]);
+  if (gate == Gate::fused) {
+    const std::int64_t rows = nn::detail::part_of_rows(up.tensor("weight").dim(0), 2, up,
+                                                       std::source_location::current());
+    made.gate = nn::Linear<>::init_rows(up, 0, rows);
+    made.up = nn::Linear<>::init_rows(up, rows, rows);
+  } else {
+    if (gate == Gate::own) made.gate = nn::Linear<>::init(view["ffn_gate" + suffix]);
+    made.up = nn::Linear<>::init(up);
+  }
   made.down = nn::Linear<>::init(view["ffn_down" + suffix]);
   made.activation = activation;
   return made;
@@ -477,32 +732,42 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
 template <>
 DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
                                                 const DecoderConfig& config, std::int64_t index) {
-  const auto norm = [&](std::string_view name) {
-    return nn::RmsNorm<>::init(view[name], config.norm_eps);
-  };
+  const Architecture& architecture = *find_architecture(config.architecture);
   DecoderLayer layer;
   if (config.rwkv) {
     layer.rwkv = rwkv_part(view, config, index);
     return layer;
   }
-  layer.attention_norm = norm("attn_norm");
-  if (config.mamba) {
-    layer.mamba = mamba_part(view, config);
-    return layer;
+  if (architecture.has_first_norms) {
+    const bool has_two = view["attn_norm_2"].contains("weight");  // Falcon 40B
+    layer.attention_norm = norm_part(view[has_two ? "attn_norm_2" : "attn_norm"], config);
+    if (has_two) layer.feed_forward_norm = norm_part(view["attn_norm"], config);
   }
-  if (config.latent) {
+  if (config.keeps_state(index)) {
+    if (config.mamba) {
+      layer.mamba = mamba_part(view, config);
+    } else {
+      layer.short_conv = nn::ShortConv<>::init(view["shortconv"]);
+    }
+  } else if (config.latent) {
     layer.latent_attention = latent_part(view, config);
   } else {
     layer.attention = attention_part(view, config, index);
   }
-  // gpt-oss has its second norm under the name of Gemma's third.
-  const bool is_gpt_oss = config.architecture == "gpt-oss";
-  if (!is_gpt_oss) layer.post_attention_norm = optional_norm(view, "post_attention_norm", config);
-  layer.feed_forward_norm = norm(is_gpt_oss ? "post_attention_norm" : "ffn_norm");
+  if (!config.has_feed_forward()) return layer;
+  const std::string_view second = architecture.feed_forward_norm;
+  if (second != "post_attention_norm") {
+    layer.post_attention_norm = optional_norm(view, "post_attention_norm", config);
+  }
+  if (config.is_parallel) {
+    if (!layer.feed_forward_norm) layer.feed_forward_norm = optional_norm(view, second, config);
+  } else if (architecture.has_first_norms) {
+    layer.feed_forward_norm = norm_part(view[second], config);
+  }
   if (config.has_experts(index)) {
     layer.experts = expert_part(view, config);
   } else {
-    layer.feed_forward = dense_part(view, "", config.activation);
+    layer.feed_forward = dense_part(view, "", config.activation, architecture.gate);
   }
   layer.post_feed_forward_norm = optional_norm(view, "post_ffw_norm", config);
   return layer;
@@ -513,42 +778,53 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   Decoder decoder;
   decoder.config = config;
   decoder.tokens = nn::Embedding<>::init(view["token_embd"]);
-  const std::optional<Tensor> factors = view["rope_freqs"].find("weight");
+  if (find_architecture(config.architecture)->has_position_embeddings) {
+    decoder.positions = nn::Embedding<>::init(view["position_embd"]);
+  }
+  std::optional<Tensor> factors = view["rope_freqs"].find("weight");
+  if (!factors) {
+    factors =
+        view[config.has_long_context ? "rope_factors_long" : "rope_factors_short"].find("weight");
+  }
   for (std::int64_t i = 0; i < config.layers; ++i) {
     decoder.layers.push_back(DecoderLayer<>::init(view["blk"][i], config, i));
     if (auto& attention = decoder.layers.back().attention) attention->rope_factors = factors;
   }
   if (config.rwkv) {
     decoder.embedding_norm = nn::LayerNorm<>::init(view["token_embd_norm"], config.norm_eps);
-    decoder.norm.layer = nn::LayerNorm<>::init(view["output_norm"], config.norm_eps);
-  } else {
-    decoder.norm.rms = nn::RmsNorm<>::init(view["output_norm"], config.norm_eps);
   }
+  // Files of LFM2 have the last norm under the name of one before the first layer.
+  const bool is_lfm2 = config.short_conv_taps > 0 && !view.contains("output_norm.weight");
+  decoder.norm = norm_part(view[is_lfm2 ? "token_embd_norm" : "output_norm"], config);
   if (view.contains("output.weight")) decoder.head = nn::Linear<>::init(view["output"]);
   return decoder;
 }
 
 DecoderCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
                                 std::int64_t batch) {
+  DecoderCache<Shape> shapes;
+  if (config.has_attention()) {
+    shapes.attention = nn::kv_cache_shape(config.layers, batch, config.kv_heads, capacity,
+                                          config.head_dim, dtype, config.value_dim);
+  }
   if (config.rwkv) {
     const std::int64_t size = config.rwkv->head_size;
-    return {
-        std::nullopt, std::nullopt,
+    shapes.rwkv =
         nn::Rwkv7State<Shape>{Shape({config.layers, batch, 2, config.width}, f32),
-                              Shape({config.layers, batch, size, config.width / size, size}, f32)}};
+                              Shape({config.layers, batch, size, config.width / size, size}, f32)};
   }
-  if (!config.mamba) {
-    return {nn::kv_cache_shape(config.layers, batch, config.kv_heads, capacity, config.head_dim,
-                               dtype, config.value_dim),
-            std::nullopt, std::nullopt};
+  if (config.mamba) {
+    const MambaSizes& sizes = *config.mamba;
+    const std::int64_t heads = sizes.heads == 0 ? sizes.inner : sizes.heads;
+    shapes.mamba = nn::MambaState<Shape>{
+        Shape({config.layers, batch, sizes.taps - 1, sizes.convolved()}, f32),
+        Shape({config.layers, batch, sizes.states, heads, sizes.inner / heads}, f32)};
   }
-  const MambaSizes& sizes = *config.mamba;
-  const std::int64_t heads = sizes.heads == 0 ? sizes.inner : sizes.heads;
-  return {std::nullopt,
-          nn::MambaState<Shape>{
-              Shape({config.layers, batch, sizes.taps - 1, sizes.convolved()}, f32),
-              Shape({config.layers, batch, sizes.states, heads, sizes.inner / heads}, f32)},
-          std::nullopt};
+  if (config.short_conv_taps > 0) {
+    shapes.short_conv =
+        Shape({config.layers, batch, config.short_conv_taps - 1, config.width}, f32);
+  }
+  return shapes;
 }
 
 }  // namespace tenon::models

@@ -150,18 +150,24 @@ struct LanguageModel::Impl {
         device(chosen.device ? chosen.device : cpu_device()),
         compile_options(detail::on_device(
             device, {.backend = chosen.backend, .cpu_fallback = chosen.cpu_fallback})),
-        config(DecoderConfig::from(file)),
+        config(config_of(file, options)),
         plain(placed_in(file, [&] { return Decoder<>::init(file.view(), config); })),
         decoder(plain) {
     if (!options.adapters.empty()) {
       adapters.emplace(options.adapters, plain);
       decoder = with_adapters(plain, adapters->tensors());
     }
-    if (options.context == 0) options.context = std::min(config.context_length, default_context);
     if (options.context < 1 || options.chunk < 1) {
       throw Error(Errc::bad_argument, "LanguageModel", "context and chunk must be positive");
     }
     check_cache();
+  }
+
+  static DecoderConfig config_of(const io::File& file, LanguageModelOptions& options) {
+    DecoderConfig config = DecoderConfig::from(file);
+    if (options.context == 0) options.context = std::min(config.context_length, default_context);
+    config.has_long_context = options.context > config.rope.original_context;
+    return config;
   }
 
   void set_tokenizer(text::Tokenizer made) {
@@ -177,7 +183,7 @@ struct LanguageModel::Impl {
   void check_cache() const {
     if (!options.cache) return;
     const DType type = *options.cache;
-    if (config.is_recurrent() && type != f32) {
+    if (!config.has_attention() && type != f32) {
       throw Error(Errc::bad_argument, "LanguageModel",
                   fmt::format("a cache of {} for {}, which has states of f32", name(type),
                               config.architecture));
@@ -226,10 +232,11 @@ struct LanguageModel::Impl {
   DecoderCache<Buffer> empty_cache() const {
     const DecoderCache<Shape> shapes = cache_shapes();
     DecoderCache<Buffer> cache;
-    transform_fields(shapes, cache, [&](const std::string&, const Shape& shape, Buffer& buffer) {
-      buffer = config.is_recurrent() ? HostBuffer::zeros(shape).to_device(device)
-                                     : Buffer::allocate(shape, memory());
-    });
+    transform_fields(
+        shapes, cache, [&](const std::string& path, const Shape& shape, Buffer& buffer) {
+          buffer = path.starts_with("attention.") ? Buffer::allocate(shape, memory())
+                                                  : HostBuffer::zeros(shape).to_device(device);
+        });
     return cache;
   }
   /// The memory that state lies in.

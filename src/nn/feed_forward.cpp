@@ -16,10 +16,13 @@ Tensor activate(const Tensor& x, Name activation, const std::source_location& wh
   if (word == "gelu") return gelu(x, where);
   if (word == "gelu_tanh") return gelu_tanh(x, where);
   if (word == "relu") return relu(x, where);
+  if (word == "relu_squared") return square(relu(x, where), where);
   if (word == "sigmoid") return sigmoid(x, where);
   throw Error(
       Errc::bad_attribute, where,
-      fmt::format("no activation '{}'; there are silu, gelu, gelu_tanh, relu, sigmoid", word));
+      fmt::format(
+          "no activation '{}'; there are silu, gelu, gelu_tanh, relu, relu_squared, sigmoid",
+          word));
 }
 
 Tensor gated(const Tensor& gate, const Tensor& up, Name activation,

@@ -32,6 +32,22 @@ const char* const architectures[] = {"llama",          "qwen2",    "qwen3",  "ge
                                      "qwen2moe",       "qwen3moe", "olmoe",  "gpt-oss", "deepseek2",
                                      "deepseek2_lite", "mamba",    "mamba2", "rwkv7"};
 
+/// The others, made of the same parts: of these the logits are compared only.
+const char* const further_architectures[] = {
+    "qwen",     "olmo2",   "deepseek", "dots1",      "gemma",      "gemma2",    "phi2",
+    "phi3",     "smollm3", "granite",  "granitemoe", "minicpm",    "internlm2", "xverse",
+    "orion",    "exaone",  "exaone4",  "chatglm",    "glm4",       "glm4moe",   "ernie4_5",
+    "seed_oss", "arcee",   "nemotron", "stablelm",   "starcoder2", "command-r", "cohere2",
+    "falcon",   "gptneox", "gpt2",     "starcoder",  "lfm2",       "lfm2moe",   "granitehybrid"};
+
+/// How far a logarithm of a probability may be from llama.cpp's, which reads tanh's GELU from a table of f16
+/// values, also for models whose own GELU is that of erf.
+double margin_of(std::string_view architecture) {
+  constexpr std::string_view by_table[] = {"gemma",  "gemma2",  "phi2", "starcoder2",
+                                           "falcon", "gptneox", "gpt2", "starcoder"};
+  return std::ranges::find(by_table, architecture) == std::end(by_table) ? 1e-4 : 2e-2;
+}
+
 models::LanguageModel tiny(const std::string& architecture, bool exact, int threads = 2,
                            std::int64_t chunk = 512) {
   models::LanguageModelOptions options;
@@ -56,7 +72,8 @@ Distance distance(const std::string& architecture, std::span<const float> got) {
   const HostBuffer reference =
       io::read_npy("tests/models/data/tiny_" + architecture + "_logits.npy");
   const auto want = reference.values<float>();
-  REQUIRE(got.size() == want.size());
+  REQUIRE(got.size() >= want.size());
+  got = got.last(want.size());
   const auto width = static_cast<std::size_t>(reference.shape().dim(1));
   Distance result;
   for (std::size_t row = 0; row < want.size() / width; ++row) {
@@ -79,6 +96,11 @@ TEST_CASE("decoder: exact logits of every architecture equal the reference") {
     const auto result = distance(architecture, all_logits(tiny(architecture, true), tiny_tokens()));
     CHECK(result.worst_log_probability < 1e-4);
   }
+  for (const char* architecture : further_architectures) {
+    INFO(architecture);
+    const auto result = distance(architecture, all_logits(tiny(architecture, true), tiny_tokens()));
+    CHECK(result.worst_log_probability < margin_of(architecture));
+  }
 }
 
 TEST_CASE("decoder: fast logits stay near the reference") {
@@ -88,6 +110,14 @@ TEST_CASE("decoder: fast logits stay near the reference") {
         distance(architecture, all_logits(tiny(architecture, false), tiny_tokens()));
     CHECK(result.mean_divergence < 5e-3);
     CHECK(result.mean_divergence > 0);  // integers were in fact used
+  }
+  for (const char* architecture : further_architectures) {
+    INFO(architecture);
+    const auto result =
+        distance(architecture, all_logits(tiny(architecture, false), tiny_tokens()));
+    // llama.cpp's is up to 0.09 for such random weights: rounding decides between experts.
+    CHECK(result.mean_divergence < 0.2);
+    CHECK(result.mean_divergence > 0);
   }
 }
 
@@ -226,7 +256,11 @@ TEST_CASE("decoder: caches that cannot hold keys are refused") {
 
 TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
   const auto tokens = tiny_tokens();
-  for (const char* architecture : architectures) {
+  std::vector<const char*> models(std::begin(architectures), std::end(architectures));
+  for (const char* more : {"phi3", "gpt2", "cohere2", "lfm2", "granitehybrid"}) {
+    models.push_back(more);
+  }
+  for (const char* architecture : models) {
     INFO(architecture);
     const auto read = [&](std::int64_t chunk) {
       const auto model = tiny(architecture, true, 2, chunk);
@@ -270,7 +304,7 @@ TEST_CASE("decoder: rewinding reads on as if the rest had never been") {
 }
 
 TEST_CASE("decoder: states that only move on go back to their beginning") {
-  for (const char* architecture : {"mamba", "mamba2", "rwkv7"}) {
+  for (const char* architecture : {"mamba", "mamba2", "rwkv7", "lfm2", "granitehybrid"}) {
     INFO(architecture);
     const auto model = tiny(architecture, true);
     const auto tokens = tiny_tokens();

@@ -50,7 +50,7 @@ std::vector<std::int32_t> continued(const models::LanguageModel& model) {
 TEST_CASE("devices: a language model runs where the CPU cannot address the memory") {
   register_opaque_devices();
   for (const std::string architecture : {"llama", "qwen2", "qwen3", "gemma3", "qwen2moe", "gpt-oss",
-                                         "deepseek2", "mamba", "mamba2", "rwkv7"}) {
+                                         "deepseek2", "mamba", "mamba2", "rwkv7", "phi3", "lfm2"}) {
     CAPTURE(architecture);
     const DevicePtr device = Device::open("opaque://test");
     {
@@ -59,7 +59,10 @@ TEST_CASE("devices: a language model runs where the CPU cannot address the memor
       // Weights and state lie on the device, and nothing of them is copied to the CPU.
       const PlanReport plan = model.plan();
       CHECK(plan.weight_copies.empty());
-      for (const auto& transfer : plan.transfers) CHECK(transfer.bytes < 64);
+      for (const auto& transfer : plan.transfers) {
+        CAPTURE(transfer.value, transfer.from, transfer.to);
+        CHECK(transfer.bytes < 64);
+      }
       for (const PlanReport::Part& part : plan.parts) CHECK(part.backend == "remote");
       const auto logits = model.conversation().read(some_tokens());
       CHECK(static_cast<std::int64_t>(logits.size()) == model.config().vocabulary);

@@ -51,26 +51,50 @@ struct DecoderConfig {
   std::int64_t head_dim = 0;          ///< of queries and keys, as the cache has them
   std::int64_t value_dim = 0;         ///< of values there
   std::optional<LatentSizes> latent;  ///< where attention is latent; kv_heads is 1 then
-  std::optional<MambaSizes> mamba;    ///< of a model of such layers, which has no heads
+  std::optional<MambaSizes> mamba;    ///< of a model with such layers
   std::optional<RwkvSizes> rwkv;      ///< the same
-  std::int64_t vocabulary = 0;        ///< rows of the embedding, including padding rows at the end
-  std::int64_t tokens = 0;  ///< rows without padding: the size of the tokenizer's vocabulary
+  std::int64_t short_conv_taps = 0;   ///< the same of nn::ShortConv; 0: none
+  std::vector<std::uint8_t>
+      state_layers;             ///< of a model that has attention, too: by layer, whether
+                                ///< it keeps states; empty: all do, or none
+  std::int64_t vocabulary = 0;  ///< rows of the embedding, including padding rows at the end
+  std::int64_t tokens = 0;      ///< rows without padding: the size of the tokenizer's vocabulary
   std::int64_t context_length = 0;  ///< positions the model was trained for
   double norm_eps = 1e-5;
+  bool has_mean_norms = false;  ///< norms subtract the mean (nn::LayerNorm)
+  bool is_parallel = false;  ///< the feed-forward part reads what attention reads, not its result
   Name activation = "silu";
-  double embedding_scale = 1;  ///< multiplies the embeddings (Gemma: sqrt(width))
-  double attention_scale = 0;  ///< 0: 1 / sqrt(head_dim)
-  Rope rope;                   ///< of layers with full attention
-  Rope local_rope;             ///< of layers with a sliding window
-  std::int64_t window = 0;     ///< size of the sliding window; 0: none
+  double embedding_scale = 1;    ///< multiplies the embeddings (Gemma: sqrt(width))
+  double residual_scale = 1;     ///< multiplies what each part of a layer adds
+  double logit_scale = 1;        ///< multiplies the logits
+  double logit_softcap = 0;      ///< see Attention::softcap; 0: none
+  double attention_scale = 0;    ///< 0: 1 / sqrt(head_dim)
+  double attention_softcap = 0;  ///< of the scores; 0: none
+  Rope rope;                     ///< of layers with full attention
+  Rope local_rope;               ///< of layers with a sliding window
+  bool has_rope = true;
+  std::int64_t unrotated_every =
+      0;  ///< layer i has no rotary embedding when (i + 1) % this == 0; 0: all have one
+  bool has_long_context = false;  ///< of LongRoPE's two sets of frequencies, the one for more
+                                  ///< positions than rope.original_context
+  std::int64_t window = 0;        ///< size of the sliding window; 0: none
   std::int64_t global_every =
       0;  ///< layer i has no window when (i + 1) % this == 0; 0: none has one
 
-  /// Layers keep states that only move on, not keys and values of every position.
-  bool is_recurrent() const noexcept { return mamba || rwkv; }
+  /// Layers, or some of them, keep states that only move on, not keys and values of every position.
+  bool is_recurrent() const noexcept { return mamba || rwkv || short_conv_taps > 0; }
+  bool has_attention() const noexcept { return !is_recurrent() || !state_layers.empty(); }
+  bool keeps_state(std::int64_t layer) const noexcept {
+    return is_recurrent() &&
+           (state_layers.empty() || state_layers[static_cast<std::size_t>(layer)] != 0);
+  }
   bool is_local(std::int64_t layer) const noexcept {
     return window > 0 && global_every > 0 && (layer + 1) % global_every != 0;
   }
+  bool is_rotated(std::int64_t layer) const noexcept {
+    return has_rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);
+  }
+  bool has_feed_forward() const noexcept { return intermediate_size > 0 || experts > 0; }
   bool has_experts(std::int64_t layer) const noexcept {
     return experts > 0 && layer >= dense_layers;
   }
@@ -80,36 +104,60 @@ struct DecoderConfig {
   static DecoderConfig from(const io::File& file);
 };
 
+/// Whether the converter of such files brought the rows of queries and keys into the order of an
+/// interleaved rotation, so that they are not in that of Hugging Face's weights.
+bool has_reordered_heads(const DecoderConfig& config);
+
+/// A norm of the root mean square, or of mean and variance.
+template <class T = Tensor>
+struct DecoderNorm {
+  std::optional<nn::RmsNorm<T>> rms;
+  std::optional<nn::LayerNorm<T>> layer;
+  TENON_FIELDS(rms, layer)
+
+  Tensor forward(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    return rms ? rms->forward(x) : layer->forward(x);
+  }
+};
+
 /// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)). Where the file has norms
-/// after the two parts (Gemma), they are applied before each sum. It has one kind of attention, or in
-/// its place a part with a state, behind which there may be no feed-forward part.
+/// after the two parts (Gemma), they are applied before each sum; OLMo 2 has these only. Where
+/// config.is_parallel, both parts read x: x + attention(norm(x)) + feed_forward(norm(x)), with one
+/// norm for both or two. A layer has one kind of attention, or in its place a part with a state,
+/// behind which there may be no feed-forward part.
 template <class T = Tensor>
 struct DecoderLayer {
-  std::optional<nn::RmsNorm<T>> attention_norm;
+  std::optional<DecoderNorm<T>> attention_norm;
   std::optional<nn::MultiHeadAttention<T>> attention;
   std::optional<nn::LatentAttention<T>> latent_attention;
   std::optional<nn::Mamba<T>> mamba;
+  std::optional<nn::ShortConv<T>> short_conv;
   std::optional<nn::Rwkv7Layer<T>> rwkv;  ///< the whole layer
-  std::optional<nn::RmsNorm<T>> post_attention_norm;
-  std::optional<nn::RmsNorm<T>> feed_forward_norm;
+  std::optional<DecoderNorm<T>> post_attention_norm;
+  std::optional<DecoderNorm<T>> feed_forward_norm;
   std::optional<nn::FeedForward<T>> feed_forward;
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
-  std::optional<nn::RmsNorm<T>> post_feed_forward_norm;
-  TENON_FIELDS(attention_norm, attention, latent_attention, mamba, rwkv, post_attention_norm,
-               feed_forward_norm, feed_forward, experts, post_feed_forward_norm)
+  std::optional<DecoderNorm<T>> post_feed_forward_norm;
+  TENON_FIELDS(attention_norm, attention, latent_attention, mamba, short_conv, rwkv,
+               post_attention_norm, feed_forward_norm, feed_forward, experts,
+               post_feed_forward_norm)
 
   static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
                            std::int64_t index);
 };
 
-/// What a decoder knows of earlier inputs: keys and values, or the states of its layers, which begin
-/// as zeros. State: an input and a result of forward, updated in place where the caller moves it in.
+/// What a decoder knows of earlier inputs: keys and values, the states of its layers, which begin
+/// as zeros, or both. State: an input and a result of forward, updated in place where the caller
+/// moves it in. Each has room for all layers; that of layers which have none of it is never touched.
 template <class T = Tensor>
 struct DecoderCache {
   std::optional<nn::KvCache<T>> attention;
   std::optional<nn::MambaState<T>> mamba;
   std::optional<nn::Rwkv7State<T>> rwkv;
-  TENON_FIELDS(attention, mamba, rwkv)
+  std::optional<T> short_conv;  ///< [layers, batch, taps - 1, width]
+  TENON_FIELDS(attention, mamba, rwkv, short_conv)
 };
 
 /// Shapes of the cache for `batch` sequences of up to `capacity` positions; keys and values are of
@@ -147,28 +195,15 @@ struct DecoderSample {
   TENON_FIELDS(token, is_known, logits, cache)
 };
 
-/// The norm before the logits: of the root mean square, or (RWKV) of mean and variance.
-template <class T = Tensor>
-struct OutputNorm {
-  std::optional<nn::RmsNorm<T>> rms;
-  std::optional<nn::LayerNorm<T>> layer;
-  TENON_FIELDS(rms, layer)
-
-  Tensor forward(const Tensor& x) const
-    requires std::same_as<T, Tensor>
-  {
-    return rms ? rms->forward(x) : layer->forward(x);
-  }
-};
-
 template <class T = Tensor>
 struct Decoder {
   nn::Embedding<T> tokens;
+  std::optional<nn::Embedding<T>> positions;  ///< added to those of the tokens (GPT-2)
   std::optional<nn::LayerNorm<T>> embedding_norm;
   std::vector<DecoderLayer<T>> layers;
-  OutputNorm<T> norm;
+  DecoderNorm<T> norm;
   std::optional<nn::Linear<T>> head;  ///< none: tied to the embedding
-  TENON_FIELDS(tokens, embedding_norm, layers, norm, head, config)
+  TENON_FIELDS(tokens, positions, embedding_norm, layers, norm, head, config)
   DecoderConfig config;
 
   /// Declares the weights by their GGUF names.
@@ -241,21 +276,23 @@ struct Decoder {
   Tensor scores(const Tensor& ids) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor positions = iota(ids, 1, i32);
+    const Tensor place = iota(ids, 1, i32);
     const Tensor x =
-        repeat(layers, first_hidden(ids, {}),
+        repeat(layers, first_hidden(ids, place, {}),
                [&](const DecoderLayer<Tensor>& layer, const Tensor&, const Hidden& carry) {
                  if (layer.rwkv) {
                    const auto next =
                        layer.rwkv->forward({carry.x, *carry.first_value, *first_states(ids).rwkv});
                    return Hidden{next.x, next.first_value, {}};
                  }
-                 const Tensor normed = layer.attention_norm->forward(carry.x);
+                 const Tensor normed = before_attention(layer, carry.x);
                  const Tensor mixed =
-                     layer.mamba       ? layer.mamba->forward(normed, *first_states(ids).mamba).y
-                     : layer.attention ? layer.attention->forward(normed, positions, Tensor())
-                                       : layer.latent_attention->forward(normed, positions);
-                 return Hidden{after_attention(layer, mixed, carry.x), {}, {}};
+                     layer.mamba ? layer.mamba->forward(normed, *first_states(ids).mamba).y
+                     : layer.short_conv
+                         ? layer.short_conv->forward(normed, *first_states(ids).short_conv).y
+                     : layer.attention ? layer.attention->forward(normed, place, Tensor())
+                                       : layer.latent_attention->forward(normed, place);
+                 return Hidden{after_attention(layer, mixed, normed, carry.x), {}, {}};
                })
             .x;
     return logits(norm.forward(x));
@@ -269,11 +306,13 @@ struct Decoder {
     TENON_FIELDS(x, first_value, cache)
   };
 
-  /// Before the first layer, whose values nothing stands for yet.
-  Hidden first_hidden(const Tensor& ids, const DecoderCache<Tensor>& cache) const
+  /// Before the first layer, whose values nothing stands for yet. `place`, i32 [S] or [B, S]: the
+  /// positions of the ids.
+  Hidden first_hidden(const Tensor& ids, const Tensor& place,
+                      const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor x = embed(ids);
+    const Tensor x = embed(ids, place);
     return {x, config.rwkv ? std::optional(x) : std::nullopt, cache};
   }
 
@@ -284,7 +323,7 @@ struct Decoder {
   {
     const nn::Position position = nn::Position::after(past, ids.dim(1));
     return repeat(
-        layers, first_hidden(ids, cache),
+        layers, first_hidden(ids, position.positions, cache),
         [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
           Hidden next = carry;
           if (layer.rwkv) {
@@ -296,12 +335,17 @@ struct Decoder {
             next.first_value = step.first_value;
             return next;
           }
-          const Tensor normed = layer.attention_norm->forward(carry.x);
+          const Tensor normed = before_attention(layer, carry.x);
           Tensor mixed;
           if (layer.mamba) {
             nn::MambaState<Tensor>& states = *next.cache.mamba;
             const auto step = layer.mamba->forward(normed, of_layer(states, index), lengths);
             states = with_layer(states, index, step.state);
+            mixed = step.y;
+          } else if (layer.short_conv) {
+            Tensor& states = *next.cache.short_conv;
+            const auto step = layer.short_conv->forward(normed, select(states, index), lengths);
+            states = update_slice(states, index, step.state);
             mixed = step.y;
           } else {
             const auto attend = [&](const auto& attention) {
@@ -311,7 +355,7 @@ struct Decoder {
             };
             layer.attention ? attend(*layer.attention) : attend(*layer.latent_attention);
           }
-          next.x = after_attention(layer, mixed, carry.x);
+          next.x = after_attention(layer, mixed, normed, carry.x);
           return next;
         });
   }
@@ -343,12 +387,19 @@ struct Decoder {
     return result;
   }
 
-  Tensor embed(const Tensor& ids) const
+  Tensor embed(const Tensor& ids, const Tensor& place) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor x = tokens.forward(ids);
+    Tensor x = tokens.forward(ids);
+    if (positions) x = x + positions->forward(place);
     if (embedding_norm) return embedding_norm->forward(x);
-    return config.embedding_scale == 1 ? x : x * config.embedding_scale;
+    return scaled(x, config.embedding_scale);
+  }
+
+  static Tensor scaled(const Tensor& x, double scale)
+    requires std::same_as<T, Tensor>
+  {
+    return scale == 1 ? x : x * scale;
   }
 
   /// The zeros that a layer's states begin as, for rows of ids.
@@ -366,18 +417,27 @@ struct Decoder {
     return states;
   }
 
-  /// The rest of a layer, whose attention made `mixed` of `x`.
-  static Tensor after_attention(const DecoderLayer<Tensor>& layer, Tensor mixed, const Tensor& x)
+  static Tensor before_attention(const DecoderLayer<Tensor>& layer, const Tensor& x)
+    requires std::same_as<T, Tensor>
+  {
+    return layer.attention_norm ? layer.attention_norm->forward(x) : x;
+  }
+
+  /// The rest of a layer, whose attention made `mixed` of `normed`, which is before_attention(x).
+  Tensor after_attention(const DecoderLayer<Tensor>& layer, Tensor mixed, const Tensor& normed,
+                         const Tensor& x) const
     requires std::same_as<T, Tensor>
   {
     if (layer.post_attention_norm) mixed = layer.post_attention_norm->forward(mixed);
-    const Tensor middle = mixed + x;
-    if (!layer.feed_forward_norm) return middle;
-    const Tensor normed = layer.feed_forward_norm->forward(middle);
-    Tensor fed =
-        layer.experts ? layer.experts->forward(normed) : layer.feed_forward->forward(normed);
+    const Tensor middle = scaled(mixed, config.residual_scale) + x;
+    if (!layer.feed_forward && !layer.experts) return middle;
+    Tensor in = config.is_parallel ? normed : middle;
+    if (layer.feed_forward_norm) {
+      in = layer.feed_forward_norm->forward(config.is_parallel ? x : middle);
+    }
+    Tensor fed = layer.experts ? layer.experts->forward(in) : layer.feed_forward->forward(in);
     if (layer.post_feed_forward_norm) fed = layer.post_feed_forward_norm->forward(fed);
-    return fed + middle;
+    return scaled(fed, config.residual_scale) + middle;
   }
 
   /// Without the padding rows of the vocabulary.
@@ -397,7 +457,10 @@ struct Decoder {
   Tensor logits(const Tensor& normed) const
     requires std::same_as<T, Tensor>
   {
-    return head ? head->forward(normed) : linear(normed, tokens.weight);
+    const Tensor all = head ? head->forward(normed) : linear(normed, tokens.weight);
+    const Tensor y = scaled(all, config.logit_scale);
+    const double cap = config.logit_softcap;
+    return cap == 0 ? y : tanh(y * (1 / cap)) * cap;
   }
 };
 

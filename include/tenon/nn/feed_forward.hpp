@@ -13,7 +13,7 @@
 
 namespace tenon::nn {
 
-/// Applies an activation by name: silu, gelu, gelu_tanh, relu or sigmoid. Errc::bad_attribute for
+/// Applies an activation by name: silu, gelu, gelu_tanh, relu, relu_squared or sigmoid. Errc::bad_attribute for
 /// another name.
 Tensor activate(const Tensor& x, Name activation,
                 const std::source_location& where = std::source_location::current());

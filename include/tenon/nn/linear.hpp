@@ -4,8 +4,10 @@
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/linear.hpp>
+#include <tenon/ops/slice.hpp>
 #include <tenon/weights_view.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <source_location>
 
@@ -21,13 +23,16 @@ struct Lora {
   TENON_FIELDS(a, b, scale)
 };
 
-/// y = x W^T + b. Weight [out, in], of a floating or a block type; bias [out], optional.
+/// y = x W^T + b. Weight [out, in], of a floating or a block type; bias [out], optional. Files that have several layers
+/// in one weight, one below the other, give each its rows of it.
 template <class T = Tensor>
 struct Linear {
   T weight;
   std::optional<T> bias;
   std::optional<Lora<T>> lora{};  ///< no part of files of weights: models::with_adapters sets it
-  TENON_FIELDS(weight, bias, lora)
+  std::int64_t first_row = 0;     ///< of the weight and the bias
+  std::int64_t rows = 0;          ///< how many of them; 0: all
+  TENON_FIELDS(weight, bias, lora, first_row, rows)
 
   /// Declares "weight" and, where the file has it, "bias" below `view`.
   static Linear init(const WeightsView& view,
@@ -35,16 +40,33 @@ struct Linear {
     return {view.tensor("weight", where), view.find("bias", where)};
   }
 
+  /// Declares the part of a weight that begins at `first_row`.
+  static Linear init_rows(const WeightsView& view, std::int64_t first_row, std::int64_t rows,
+                          const std::source_location& where = std::source_location::current()) {
+    Linear made = init(view, where);
+    made.first_row = first_row;
+    made.rows = rows;
+    return made;
+  }
+
   /// x [..., in] -> [..., out].
   Tensor forward(const Tensor& x,
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor y = linear(x, weight, bias.value_or(Tensor()), Tensor(), where);
+    const Tensor y =
+        linear(x, part_of(weight, where), bias ? part_of(*bias, where) : Tensor(), Tensor(), where);
     if (!lora) return y;
     const Tensor low = linear(x, lora->a, Tensor(), Tensor(), where);
     return linear(mul(low, scalar_like(low, lora->scale, where), where), lora->b, Tensor(), y,
                   where);
+  }
+
+ private:
+  Tensor part_of(const Tensor& all, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    return rows == 0 ? all : slice(all, 0, first_row, first_row + rows, 1, where);
   }
 };
 

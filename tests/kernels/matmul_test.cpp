@@ -2,7 +2,9 @@
 
 #include "kernels/support.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -35,8 +37,8 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
   for (int round = 0; round < 60; ++round) {
     MatmulArgs args;
     args.batches = 1 + random.below(3);
-    args.m = random.below(40);
-    args.n = random.below(90);
+    args.m = round % 2 == 0 ? random.below(5) : random.below(40);
+    args.n = round % 6 == 0 ? 1 : round % 6 == 2 ? 1000 + random.below(100) : random.below(90);
     args.k = round % 8 == 0 ? 300 + random.below(300) : random.below(40);
     const bool a_transposed = random.below(2) != 0, b_transposed = random.below(2) != 0;
     args.a_row = a_transposed ? 1 : args.k + random.below(3);
@@ -45,7 +47,7 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
     args.b_column = b_transposed ? args.k + random.below(3) : 1;
     args.a_batch = random.below(2) == 0 ? 0 : (args.m + 3) * (args.k + 3);
     args.b_batch = random.below(2) == 0 ? 0 : (args.n + 3) * (args.k + 3);
-    args.c_row = args.n + random.below(3);
+    args.c_row = args.n + (random.below(2) == 0 ? 0 : random.below(3));
     args.c_batch = args.m * args.c_row;
     const auto a = random.normals(3 * (args.m + 3) * (args.k + 3));
     const auto b = random.normals(3 * (args.n + 3) * (args.k + 3));
@@ -84,6 +86,54 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
       }
       CAPTURE(name(isa), args.m, args.n, args.k, a_transposed, b_transposed, threads);
       CHECK(worst < 1.0);
+    }
+  }
+}
+
+TEST_CASE(
+    "matmul: a row's bits depend neither on the other rows nor on how the right operand lies") {
+  Random random;
+  CAPTURE(random.seed());
+  constexpr std::int64_t rows = 9, depth = 333;
+  const auto a = random.normals(rows * depth);
+  for (const std::int64_t columns : {1, 15, 200}) {
+    const auto b = random.normals(depth * columns);
+    std::vector<float> turned(b.size());
+    for (std::int64_t k = 0; k < depth; ++k) {
+      for (std::int64_t j = 0; j < columns; ++j) {
+        turned[static_cast<std::size_t>(j * depth + k)] =
+            b[static_cast<std::size_t>(k * columns + j)];
+      }
+    }
+    for (const cpu::Isa isa : supported_isas()) {
+      const auto product = [&](std::int64_t first, std::int64_t count, bool is_turned) {
+        MatmulArgs args;
+        args.m = count;
+        args.n = columns;
+        args.k = depth;
+        args.a = a.data() + first * depth;
+        args.a_row = depth;
+        args.b = is_turned ? turned.data() : b.data();
+        args.b_row = is_turned ? 1 : columns;
+        args.b_column = is_turned ? depth : 1;
+        std::vector<float> c(static_cast<std::size_t>(count * columns));
+        args.c = c.data();
+        args.c_row = columns;
+        args.isa = isa;
+        cpu::AlignedBuffer scratch(cpu::matmul_scratch_bytes(args));
+        args.scratch = scratch.data();
+        cpu::matmul(args, 0, 1);
+        return c;
+      };
+      const std::vector<float> whole = product(0, rows, false);
+      CAPTURE(name(isa), columns);
+      CHECK(product(0, rows, true) == whole);
+      for (const std::int64_t count : {1, 2, 3, 4, 5}) {
+        for (const bool is_turned : {false, true}) {
+          const std::vector<float> part = product(2, count, is_turned);
+          CHECK(std::equal(part.begin(), part.end(), whole.begin() + 2 * columns));
+        }
+      }
     }
   }
 }

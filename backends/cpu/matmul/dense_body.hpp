@@ -7,6 +7,7 @@
 // k, so its bits depend neither on its tile nor on M.
 #include "../integer_math.hpp"
 #include "dense_block.hpp"
+#include "few_rows_body.hpp"
 #include "panel_body.hpp"
 
 #include <utility>
@@ -350,8 +351,32 @@ void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t col
       }
     }
   }
-  // Along the columns of b where those are contiguous, so that a line of b is read once.
-  for (std::int64_t c = 16 * whole; c < columns; ++c) {
+  std::int64_t done = 16 * whole;
+  // Columns of b that are contiguous are read by lines: lines of 16 of them may lie in one set of the cache, which holds
+  // fewer, and would be gone before their next elements are read.
+  for (; b.row == 1 && done + 16 <= columns; done += 16) {
+    float* const panel = out + done / 16 * step;
+    std::int64_t k = 0;
+    for (; k + 16 <= count; k += 16) {
+      for (int part = 0; part < parts; ++part) {
+        const std::int64_t at = part * Simd::lanes;
+        for (std::int64_t i = k; i < k + 16; i += Simd::lanes) {
+          Float square[Simd::lanes];
+          for (std::int64_t l = 0; l < Simd::lanes; ++l) {
+            square[l] = Simd::load_float(from + (done + at + l) * b.column + i);
+          }
+          Simd::transpose(square);
+          for (std::int64_t l = 0; l < Simd::lanes; ++l) {
+            Simd::store_float(panel + 16 * (i + l) + at, square[l]);
+          }
+        }
+      }
+    }
+    for (; k < count; ++k) {
+      for (std::int64_t c = 0; c < 16; ++c) panel[16 * k + c] = from[(done + c) * b.column + k];
+    }
+  }
+  for (std::int64_t c = done; c < columns; ++c) {
     float* to = out + c / 16 * step + c % 16;
     for (std::int64_t k = 0; k < count; ++k) to[16 * k] = from[k * b.row + c * b.column];
   }
@@ -363,6 +388,7 @@ void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t col
 
 /// Columns are gathered into panels first, some panels at a time.
 void run_strided(const DenseJob& job, const StridedColumns& b, const LinearBlock& block) {
+  if (reads_directly(b, block)) return run_directly(job, b, block);
   // A line more than the panel, so that panels do not share cache sets.
   const std::int64_t step = (job.inputs + 1) * 16;
   DenseJob part = job;

@@ -5,6 +5,7 @@
 #include "dense_blocking.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace tenon::cpu {
 namespace {
@@ -15,16 +16,36 @@ constexpr std::int64_t unit_rows = 12;
 // How often a thread looks whether it is interrupted.
 constexpr std::int64_t looks = 32;
 
+// With so few rows the right operand is read where it lies, a page of each of its rows at a time.
+constexpr std::int64_t few_rows = 4;
+constexpr std::int64_t page_units = 32;
+
 DenseSize dense_size(const MatmulArgs& args) { return {DType::f32, args.m, args.n, args.k}; }
+
+/// A product with one column as one with one row, where its elements lie side by side: (a b)^T = b^T a^T.
+MatmulArgs with_one_row(MatmulArgs args) {
+  if (args.n != 1 || args.m == 1 || args.c_row != 1) return args;
+  std::swap(args.m, args.n);
+  std::swap(args.a, args.b);
+  std::swap(args.a_batch, args.b_batch);
+  const std::int64_t row = args.a_row, column = args.a_column;
+  args.a_row = args.b_column;
+  args.a_column = args.b_row;
+  args.b_row = column;
+  args.b_column = row;
+  args.c_row = args.n;
+  return args;
+}
 
 }  // namespace
 
 std::size_t matmul_scratch_bytes(const MatmulArgs& args) noexcept {
-  return dense_scratch_bytes(dense_size(args), true);
+  return dense_scratch_bytes(dense_size(with_one_row(args)), true);
 }
 
-void matmul(const MatmulArgs& args, int thread, int threads) noexcept {
-  if (args.m == 0 || args.n == 0) return;
+void matmul(const MatmulArgs& given, int thread, int threads) noexcept {
+  if (given.m == 0 || given.n == 0) return;
+  const MatmulArgs args = with_one_row(given);
   const StridedKernel kernel = dense_kernels(args.isa).strided;
   DenseJob job{};
   job.dtype = DType::f32;
@@ -43,7 +64,8 @@ void matmul(const MatmulArgs& args, int thread, int threads) noexcept {
   const std::int64_t units = by_rows ? row_units : panel_units;
   Range range = split(args.batches * units, thread, threads);
   const bool can_end = args.interrupt != nullptr;
-  const std::int64_t most = can_end ? ceil_div(range.end - range.begin, looks) : units;
+  const std::int64_t share = can_end ? ceil_div(range.end - range.begin, looks) : units;
+  const std::int64_t most = args.m <= few_rows ? std::max(share, page_units) : share;
   while (range.begin < range.end && !(can_end && args.interrupt->is_due())) {
     const std::int64_t batch = range.begin / units;
     const std::int64_t first = range.begin % units;

@@ -50,18 +50,22 @@ Tensor vector_beside(const Tensor& x, std::int64_t size, double value, DType dty
   return located(where, op, [&] { return record_beside(x, op_def<Full>(), &made, where); });
 }
 
-/// The columns of the last axis less the rows of the one before, less k: [rows, columns] in i64.
-Tensor beyond_diagonal(const Tensor& rows, const Tensor& columns, std::int64_t k,
-                       const std::source_location& where) {
-  const Tensor shifted =
-      add(unsqueeze(rows, -1, {}, where), scalar_like(rows, static_cast<double>(k), where), where);
-  return sub(columns, shifted, where);
+/// Numbers of columns, i64 [columns], and for each row the column where its element of the k-th diagonal stands,
+/// i64 [rows, 1].
+struct Diagonal {
+  Tensor columns, of_rows;
+};
+
+Diagonal diagonal_at(const Tensor& rows, const Tensor& columns, std::int64_t k,
+                     const std::source_location& where) {
+  const Tensor shifted = add(rows, scalar_like(rows, static_cast<double>(k), where), where);
+  return {columns, unsqueeze(shifted, -1, {}, where)};
 }
 
-Tensor beyond_diagonal_of(std::string_view op, const Tensor& x, std::int64_t k,
-                          const std::source_location& where) {
+Diagonal diagonal_of(std::string_view op, const Tensor& x, std::int64_t k,
+                     const std::source_location& where) {
   require_rank(op, x, 2, where);
-  return beyond_diagonal(iota(x, -2, i64, 0, 1, where), iota(x, -1, i64, 0, 1, where), k, where);
+  return diagonal_at(iota(x, -2, i64, 0, 1, where), iota(x, -1, i64, 0, 1, where), k, where);
 }
 
 /// The first `capacity` elements of `row` that are chosen, and how many are.
@@ -135,13 +139,13 @@ Tensor masked_fill(const Tensor& x, const Tensor& mask, double value,
 }
 
 Tensor tril(const Tensor& x, std::int64_t k, const std::source_location& line) {
-  const Tensor beyond = beyond_diagonal_of("tril", x, k, line);
-  return where(gt(beyond, scalar_like(beyond, 0, line), line), scalar_like(x, 0, line), x, line);
+  const auto [columns, diagonal] = diagonal_of("tril", x, k, line);
+  return where(gt(columns, diagonal, line), scalar_like(x, 0, line), x, line);
 }
 
 Tensor triu(const Tensor& x, std::int64_t k, const std::source_location& line) {
-  const Tensor beyond = beyond_diagonal_of("triu", x, k, line);
-  return where(lt(beyond, scalar_like(beyond, 0, line), line), scalar_like(x, 0, line), x, line);
+  const auto [columns, diagonal] = diagonal_of("triu", x, k, line);
+  return where(lt(columns, diagonal, line), scalar_like(x, 0, line), x, line);
 }
 
 Tensor diagonal_matrix(const Tensor& x, std::int64_t k, const std::source_location& line) {
@@ -150,16 +154,16 @@ Tensor diagonal_matrix(const Tensor& x, std::int64_t k, const std::source_locati
   // Element i stands in row i + below.
   const Tensor padded = pad(x.with_tags({}), -1, below, above, 0.0, line);
   const Tensor numbers = iota(padded, -1, i64, 0, 1, line);
-  const Tensor is_on =
-      eq(beyond_diagonal(numbers, numbers, k, line), scalar_like(numbers, 0, line), line);
-  return where(is_on, unsqueeze(padded, -1, {}, line), scalar_like(padded, 0, line), line);
+  const auto [columns, diagonal] = diagonal_at(numbers, numbers, k, line);
+  return where(eq(columns, diagonal, line), unsqueeze(padded, -1, {}, line),
+               scalar_like(padded, 0, line), line);
 }
 
 Tensor eye(std::int64_t rows, std::int64_t columns, std::int64_t k, DType dtype,
            const std::source_location& where) {
-  const Tensor beyond =
-      beyond_diagonal(iota(rows, i64, 0, 1, where), iota(columns, i64, 0, 1, where), k, where);
-  return cast(eq(beyond, scalar_like(beyond, 0, where), where), dtype, where);
+  const auto [numbers, diagonal] =
+      diagonal_at(iota(rows, i64, 0, 1, where), iota(columns, i64, 0, 1, where), k, where);
+  return cast(eq(numbers, diagonal, where), dtype, where);
 }
 
 NonzeroResult nonzero(const Tensor& x, std::int64_t capacity, std::int64_t fill,

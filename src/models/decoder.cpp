@@ -94,6 +94,7 @@ struct Architecture {
   bool has_position_embeddings = false;  ///< in place of a rotary embedding
   bool has_mean_norms = false;
   bool has_first_norms = true;  ///< before each part of a layer
+  bool has_last_norms = false;  ///< behind each part of a layer
   bool is_parallel = false;
   std::string_view feed_forward_norm = "ffn_norm";
   std::string_view activation = "silu";
@@ -118,7 +119,11 @@ constexpr Architecture known_architectures[] = {
     {.name = "qwen3"},
     {.name = "qwen3moe"},
     {.name = "olmoe", .has_normalized_router = false},
-    {.name = "olmo2", .has_first_norms = false, .global_every = 4, .has_plain_local_rope = true},
+    {.name = "olmo2",
+     .has_first_norms = false,
+     .has_last_norms = true,
+     .global_every = 4,
+     .has_plain_local_rope = true},
     {.name = "gpt-oss",
      .feed_forward_norm = "post_attention_norm",
      .activation = "swiglu_oai",
@@ -127,8 +132,13 @@ constexpr Architecture known_architectures[] = {
     {.name = "deepseek2", .is_interleaved = true, .has_normalized_router = false},
     {.name = "dots1"},
     {.name = "gemma", .activation = "gelu_tanh", .has_scaled_embedding = true},
-    {.name = "gemma2", .activation = "gelu_tanh", .has_scaled_embedding = true, .global_every = 2},
+    {.name = "gemma2",
+     .has_last_norms = true,
+     .activation = "gelu_tanh",
+     .has_scaled_embedding = true,
+     .global_every = 2},
     {.name = "gemma3",
+     .has_last_norms = true,
      .activation = "gelu_tanh",
      .has_scaled_embedding = true,
      .global_every = 6,
@@ -147,9 +157,13 @@ constexpr Architecture known_architectures[] = {
     {.name = "xverse", .is_reordered = true},
     {.name = "orion", .has_mean_norms = true},
     {.name = "exaone"},
-    {.name = "exaone4", .has_first_norms = false, .global_every = 4, .unrotated_every = 4},
+    {.name = "exaone4",
+     .has_first_norms = false,
+     .has_last_norms = true,
+     .global_every = 4,
+     .unrotated_every = 4},
     {.name = "chatglm", .is_interleaved = true, .gate = Gate::fused},
-    {.name = "glm4", .is_interleaved = true, .gate = Gate::fused},
+    {.name = "glm4", .is_interleaved = true, .has_last_norms = true, .gate = Gate::fused},
     {.name = "glm4moe", .feed_forward_norm = "post_attention_norm"},
     {.name = "ernie4_5", .is_interleaved = true},
     {.name = "seed_oss", .feed_forward_norm = "post_attention_norm"},
@@ -756,8 +770,9 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   }
   if (!config.has_feed_forward()) return layer;
   const std::string_view second = architecture.feed_forward_norm;
-  if (second != "post_attention_norm") {
-    layer.post_attention_norm = optional_norm(view, "post_attention_norm", config);
+  if (architecture.has_last_norms) {
+    layer.post_attention_norm = norm_part(view["post_attention_norm"], config);
+    layer.post_feed_forward_norm = norm_part(view["post_ffw_norm"], config);
   }
   if (config.is_parallel) {
     if (!layer.feed_forward_norm) layer.feed_forward_norm = optional_norm(view, second, config);
@@ -769,7 +784,6 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   } else {
     layer.feed_forward = dense_part(view, "", config.activation, architecture.gate);
   }
-  layer.post_feed_forward_norm = optional_norm(view, "post_ffw_norm", config);
   return layer;
 }
 

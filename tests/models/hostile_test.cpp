@@ -166,6 +166,8 @@ TEST_CASE("hostile models: experts, groups of them, and latent attention") {
       {"mamba", "mamba.ssm.state_size", {0, -1, huge}},
       {"mamba2", "mamba2.ssm.time_step_rank", {0, -1, 3, 65, huge}},  // of 64 channels
       {"mamba2", "mamba2.ssm.group_count", {0, -1, 3, 5, huge}},      // of 4 heads
+      {"gemma2", "gemma2.attention.sliding_window", {-1, huge + 1}},
+      {"lfm2", "lfm2.shortconv.l_cache", {0, -1, 1, huge}},
   };
   for (const auto& c : cases) {
     for (const std::int64_t value : c.values) {
@@ -200,6 +202,12 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
       {"mamba", "blk.0.ssm_conv1d.weight"},
       {"mamba2", "blk.0.ssm_norm.weight"},
       {"mamba2", "blk.1.ssm_dt.bias"},
+      {"gemma3", "blk.1.post_ffw_norm.weight"},
+      {"olmo2", "blk.0.post_attention_norm.weight"},
+      {"phi3", "blk.1.ffn_up.weight"},
+      {"command-r", "blk.0.attn_norm.weight"},
+      {"lfm2", "blk.0.shortconv.conv.weight"},
+      {"granitehybrid", "blk.0.ssm_norm.weight"},
   };
   for (const auto& c : cases) {
     INFO(c.tensor);

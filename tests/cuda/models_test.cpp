@@ -38,8 +38,8 @@ std::vector<std::int32_t> continued(const models::LanguageModel& model) {
 
 TEST_CASE("cuda: language models give the CPU's tokens, and run on the device alone",
           "[gpu][models]") {
-  for (const std::string architecture :
-       {"llama", "qwen2", "qwen3", "gemma3", "mixtral", "qwen2moe", "qwen3moe"}) {
+  for (const std::string architecture : {"llama", "qwen2", "qwen3", "gemma3", "mixtral", "qwen2moe",
+                                         "qwen3moe", "phi3", "cohere2", "lfm2"}) {
     CAPTURE(architecture);
     const DevicePtr device = test_device();
     {

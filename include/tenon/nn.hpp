@@ -4,6 +4,7 @@
 #include <tenon/nn/conv.hpp>
 #include <tenon/nn/embedding.hpp>
 #include <tenon/nn/feed_forward.hpp>
+#include <tenon/nn/gated_delta_net.hpp>
 #include <tenon/nn/generator.hpp>
 #include <tenon/nn/growing_cache.hpp>
 #include <tenon/nn/kv_cache.hpp>

@@ -429,6 +429,64 @@ def write_granite_hybrid(path):
     writer.write(layer, own_head=False)
 
 
+def write_qwen35(path, has_experts):
+    """Gated delta nets, and gated attention in the last of four layers."""
+    width, heads, head_size = 32, 2, 16
+    states, groups, delta_heads, taps = 16, 2, 4, 4
+    writer = Writer(path, "qwen35moe" if has_experts else "qwen35", 4, width, 204 + has_experts)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv(1)
+    file.add_key_length(head_size)
+    file.add_value_length(head_size)
+    file.add_rope_dimension_count(8)
+    file.add_rope_dimension_sections([2, 1, 1, 0])
+    file.add_rope_freq_base(1e6)
+    file.add_ssm_conv_kernel(taps)
+    file.add_ssm_inner_size(delta_heads * states)
+    file.add_ssm_state_size(states)
+    file.add_ssm_time_step_rank(delta_heads)
+    file.add_ssm_group_count(groups)
+    if has_experts:
+        file.add_expert_count(5)
+        file.add_expert_used_count(2)
+        file.add_expert_feed_forward_length(32)
+        file.add_expert_shared_feed_forward_length(32)
+    else:
+        file.add_feed_forward_length(32)
+    inner = delta_heads * states
+    convolved = inner + 2 * groups * states
+
+    def layer(prefix, index):
+        writer.norm(prefix + "attn_norm", width)
+        writer.norm(prefix + "post_attention_norm", width)
+        if index == 3:
+            writer.matrix(prefix + "attn_q", (2 * heads * head_size, width), Type.Q4_0, 0.4)
+            writer.matrix(prefix + "attn_k", (head_size, width), Type.Q8_0, 0.4)
+            writer.matrix(prefix + "attn_v", (head_size, width), Type.F16)
+            writer.matrix(prefix + "attn_output", (width, heads * head_size), Type.Q5_1)
+            for part in "qk":
+                writer.norm(f"{prefix}attn_{part}_norm", head_size)
+        else:
+            writer.matrix(prefix + "attn_qkv", (convolved, width), Type.Q8_0)
+            writer.matrix(prefix + "attn_gate", (inner, width), Type.Q4_1)
+            writer.matrix(prefix + "ssm_conv1d", (convolved, taps), scale=0.5)
+            writer.vector(prefix + "ssm_dt.bias", delta_heads, -1.0, 1.0)
+            writer.tensor(prefix + "ssm_a", -np.exp(writer.values(delta_heads)))
+            writer.matrix(prefix + "ssm_beta", (delta_heads, width))
+            writer.matrix(prefix + "ssm_alpha", (delta_heads, width))
+            writer.norm(prefix + "ssm_norm", states)
+            writer.matrix(prefix + "ssm_out", (width, inner), Type.Q5_0)
+        if has_experts:
+            writer.experts(prefix, 5, 32)
+            writer.dense(prefix, 32, "_shexp")
+            writer.vector(prefix + "ffn_gate_inp_shexp.weight", width)
+        else:
+            writer.dense(prefix, 32)
+
+    writer.write(layer, own_head=False)
+
+
 def windows(writer):
     writer.file.add_sliding_window(8)
 
@@ -524,6 +582,8 @@ MODELS = {
     "lfm2": lambda path: write_lfm2(path, False),
     "lfm2moe": lambda path: write_lfm2(path, True),
     "granitehybrid": write_granite_hybrid,
+    "qwen35": lambda path: write_qwen35(path, False),
+    "qwen35moe": lambda path: write_qwen35(path, True),
     **{
         arch: functools.partial(write_transformer, seed=100 + number, arch=arch, **options)
         for number, (arch, options) in enumerate(TRANSFORMERS.items())

@@ -100,6 +100,7 @@ struct Architecture {
   std::string_view activation = "silu";
   Gate gate = Gate::own;
   bool has_normalized_router = true;
+  bool has_gated_attention = false;  ///< and layers of nn::GatedDeltaNet
   /// With "embedding_scale", "residual_scale" and "logit_scale", by which logits are divided.
   bool has_scales = false;
   bool has_scaled_embedding = false;  ///< by the root of the width
@@ -194,6 +195,8 @@ constexpr Architecture known_architectures[] = {
      .has_mean_norms = true,
      .activation = "gelu_tanh",
      .gate = Gate::none},
+    {.name = "qwen35", .feed_forward_norm = "post_attention_norm", .has_gated_attention = true},
+    {.name = "qwen35moe", .feed_forward_norm = "post_attention_norm", .has_gated_attention = true},
     {.name = "lfm2"},
     {.name = "lfm2moe"},
     {.name = "granitehybrid", .is_reordered = true, .has_scales = true},
@@ -371,6 +374,26 @@ void set_mamba(const Hyperparameters& values, DecoderConfig& config) {
   config.mamba = sizes;
 }
 
+/// Which layers of Qwen3.5 have states: all but every fourth, unless the file says otherwise.
+void set_delta_layers(const Hyperparameters& values, DecoderConfig& config) {
+  config.has_gated_attention = true;
+  config.mamba->is_delta_net = true;
+  constexpr std::string_view key = "attention.recurrent_layers";
+  if (const auto listed = values.booleans(key)) {
+    if (std::ssize(*listed) < config.layers) {
+      throw Error(Errc::unsupported, values.file(),
+                  fmt::format("{} does not name every layer", values.full(key)));
+    }
+    config.state_layers.assign(listed->begin(), listed->begin() + config.layers);
+    return;
+  }
+  const std::int64_t every = values.integer_or("full_attention_interval", 4, 1, max_layers);
+  config.state_layers.clear();
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    config.state_layers.push_back((i + 1) % every != 0);
+  }
+}
+
 void set_rwkv(const Hyperparameters& values, DecoderConfig& config) {
   RwkvSizes sizes;
   sizes.head_size = values.integer("wkv.head_size", 1, config.width);
@@ -535,7 +558,8 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
     set_rwkv(values, config);
   } else {
     set_transformer(values, architecture, config);
-    if (arch == "granitehybrid") set_mamba(values, config);
+    if (arch == "granitehybrid" || architecture.has_gated_attention) set_mamba(values, config);
+    if (architecture.has_gated_attention) set_delta_layers(values, config);
     if (arch == "lfm2" || arch == "lfm2moe") {
       config.short_conv_taps = values.integer("shortconv.l_cache", 2, 1 << 10);
     }
@@ -582,6 +606,18 @@ nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfi
     throw Error(Errc::unsupported, view.origin(),
                 fmt::format("norms with mean of each head's queries ({})",
                             view[names.query_norm].full_name("weight")));
+  }
+  if (config.has_gated_attention) {
+    nn::MultiHeadAttention<> made;
+    made.query = nn::Linear<>::init(view[names.query]);
+    made.key = nn::Linear<>::init(view[names.key]);
+    made.value = nn::Linear<>::init(view[names.value]);
+    made.output = nn::Linear<>::init(view[names.output]);
+    made.query_norm = nn::RmsNorm<>::init(view[names.query_norm], config.norm_eps);
+    made.key_norm = nn::RmsNorm<>::init(view[names.key_norm], config.norm_eps);
+    made.heads = config.heads;
+    made.has_gate = true;
+    return made;
   }
   if (!view["attn_qkv"].contains("weight")) {
     return nn::MultiHeadAttention<>::init(view, config.heads, names, config.norm_eps);
@@ -637,6 +673,23 @@ nn::LatentAttention<> latent_part(const WeightsView& view, const DecoderConfig& 
   made.options.causal = true;
   made.options.scale = config.attention_scale;
   made.rope = config.rope;
+  return made;
+}
+
+nn::GatedDeltaNet<> delta_net_part(const WeightsView& view, const DecoderConfig& config) {
+  nn::GatedDeltaNet<> made;
+  made.input = nn::Linear<>::init(view["attn_qkv"]);
+  made.gate = nn::Linear<>::init(view["attn_gate"]);
+  made.beta = nn::Linear<>::init(view["ssm_beta"]);
+  made.time = nn::Linear<>::init(view["ssm_alpha"]);
+  made.time_bias = view["ssm_dt"].tensor("bias");
+  made.decay = view.tensor("ssm_a");
+  made.conv_weight = view["ssm_conv1d"].tensor("weight");
+  made.norm = view["ssm_norm"].tensor("weight");
+  made.output = nn::Linear<>::init(view["ssm_out"]);
+  made.heads = config.mamba->heads;
+  made.groups = config.mamba->groups;
+  made.norm_eps = config.norm_eps;
   return made;
 }
 
@@ -758,7 +811,9 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
     if (has_two) layer.feed_forward_norm = norm_part(view["attn_norm"], config);
   }
   if (config.keeps_state(index)) {
-    if (config.mamba) {
+    if (config.mamba && config.mamba->is_delta_net) {
+      layer.delta_net = delta_net_part(view, config);
+    } else if (config.mamba) {
       layer.mamba = mamba_part(view, config);
     } else {
       layer.short_conv = nn::ShortConv<>::init(view["shortconv"]);

@@ -208,6 +208,8 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
       {"command-r", "blk.0.attn_norm.weight"},
       {"lfm2", "blk.0.shortconv.conv.weight"},
       {"granitehybrid", "blk.0.ssm_norm.weight"},
+      {"qwen35", "blk.0.attn_gate.weight"},
+      {"qwen35", "blk.3.attn_q_norm.weight"},
   };
   for (const auto& c : cases) {
     INFO(c.tensor);

@@ -20,12 +20,13 @@ struct LatentSizes {
   std::int64_t rotated = 0;  ///< and those that are
 };
 
-/// Sizes of Mamba layers, see nn::Mamba.
+/// Sizes of Mamba layers, see nn::Mamba, or of nn::GatedDeltaNet.
 struct MambaSizes {
   std::int64_t taps = 0, inner = 0, states = 0;
   std::int64_t heads = 0;  ///< 0: Mamba
   std::int64_t groups = 1;
   bool has_normed_parameters = false;
+  bool is_delta_net = false;
 
   std::int64_t convolved() const noexcept {
     return heads == 0 ? inner : inner + 2 * groups * states;
@@ -73,6 +74,7 @@ struct DecoderConfig {
   Rope rope;                     ///< of layers with full attention
   Rope local_rope;               ///< of layers with a sliding window
   bool has_rope = true;
+  bool has_gated_attention = false;  ///< see nn::MultiHeadAttention
   std::int64_t unrotated_every =
       0;  ///< layer i has no rotary embedding when (i + 1) % this == 0; 0: all have one
   bool has_long_context = false;  ///< of LongRoPE's two sets of frequencies, the one for more
@@ -133,6 +135,7 @@ struct DecoderLayer {
   std::optional<nn::MultiHeadAttention<T>> attention;
   std::optional<nn::LatentAttention<T>> latent_attention;
   std::optional<nn::Mamba<T>> mamba;
+  std::optional<nn::GatedDeltaNet<T>> delta_net;
   std::optional<nn::ShortConv<T>> short_conv;
   std::optional<nn::Rwkv7Layer<T>> rwkv;  ///< the whole layer
   std::optional<DecoderNorm<T>> post_attention_norm;
@@ -140,7 +143,7 @@ struct DecoderLayer {
   std::optional<nn::FeedForward<T>> feed_forward;
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   std::optional<DecoderNorm<T>> post_feed_forward_norm;
-  TENON_FIELDS(attention_norm, attention, latent_attention, mamba, short_conv, rwkv,
+  TENON_FIELDS(attention_norm, attention, latent_attention, mamba, delta_net, short_conv, rwkv,
                post_attention_norm, feed_forward_norm, feed_forward, experts,
                post_feed_forward_norm)
 
@@ -288,6 +291,8 @@ struct Decoder {
                  const Tensor normed = before_attention(layer, carry.x);
                  const Tensor mixed =
                      layer.mamba ? layer.mamba->forward(normed, *first_states(ids).mamba).y
+                     : layer.delta_net
+                         ? layer.delta_net->forward(normed, *first_states(ids).mamba).y
                      : layer.short_conv
                          ? layer.short_conv->forward(normed, *first_states(ids).short_conv).y
                      : layer.attention ? layer.attention->forward(normed, place, Tensor())
@@ -337,11 +342,16 @@ struct Decoder {
           }
           const Tensor normed = before_attention(layer, carry.x);
           Tensor mixed;
-          if (layer.mamba) {
+          const auto scan = [&](const auto& part) {
             nn::MambaState<Tensor>& states = *next.cache.mamba;
-            const auto step = layer.mamba->forward(normed, of_layer(states, index), lengths);
+            const auto step = part.forward(normed, of_layer(states, index), lengths);
             states = with_layer(states, index, step.state);
             mixed = step.y;
+          };
+          if (layer.mamba) {
+            scan(*layer.mamba);
+          } else if (layer.delta_net) {
+            scan(*layer.delta_net);
           } else if (layer.short_conv) {
             Tensor& states = *next.cache.short_conv;
             const auto step = layer.short_conv->forward(normed, select(states, index), lengths);

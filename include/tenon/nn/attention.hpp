@@ -4,6 +4,7 @@
 #include <tenon/nn/kv_cache.hpp>
 #include <tenon/nn/linear.hpp>
 #include <tenon/nn/norm.hpp>
+#include <tenon/ops/activation.hpp>
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
@@ -12,6 +13,7 @@
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/select.hpp>
+#include <tenon/ops/slice.hpp>
 #include <tenon/weights_view.hpp>
 
 #include <cstdint>
@@ -67,13 +69,15 @@ struct MultiHeadAttention {
   std::optional<T> rope_factors;  ///< f32[head_dim / 2]
   std::optional<T> sinks;         ///< f32[heads], see `attention`
   TENON_FIELDS(query, key, value, output, query_norm, key_norm, rope_factors, sinks, heads,
-               kv_heads, head_dim, options, rope)
+               kv_heads, head_dim, options, rope, has_gate)
 
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 1;
   Attention options;  ///< causal, window, scale, softcap
   std::optional<Rope> rope;
+  /// `query` gives each head's queries and behind them as many numbers, whose sigmoid multiplies what the head has mixed.
+  bool has_gate = false;
 
   /// Declares the projections below `view`, and the norms that are there. A head's size is that of the queries by `heads`,
   /// and the keys' tells the number of key-value heads; Errc::shape_mismatch where they do not divide. Options and rotary
@@ -110,7 +114,7 @@ struct MultiHeadAttention {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const auto [q, k, v] = project(x, position.positions, where);
+    const auto [q, k, v, gate] = project(x, position.positions, where);
     const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, {}, where),
                                cache_update(cache.values, layer, v, position.past, {}, where)};
     // [batch, kv_heads, capacity, head_dim] of this layer, seen as [batch, capacity, kv_heads,
@@ -119,7 +123,7 @@ struct MultiHeadAttention {
     const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
     const Tensor mixed = tenon::attention(q, keys, values, options, position.past, Tensor(),
                                           sinks.value_or(Tensor()), {}, where);
-    return {output.forward(merge_axes(mixed, 2, 3, {}, where), where), next};
+    return {finish(mixed, gate, where), next};
   }
 
   /// Self-attention within x [B, S, width]; `mask` (may be empty) is added to the scores and
@@ -137,10 +141,10 @@ struct MultiHeadAttention {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    return mix(heads_of(query.forward(x, where), heads, query_norm, where),
-               heads_of(key.forward(keys, where), kv_heads, key_norm, where),
+    const auto [q, gate] = queries(x, where);
+    return mix(q, heads_of(key.forward(keys, where), kv_heads, key_norm, where),
                split_axis(value.forward(values, where), -1, {kv_heads, head_dim}, where), mask,
-               where);
+               gate, where);
   }
 
   /// The same for x at these positions (i32 [S] or [B, S]), which a rotary embedding takes.
@@ -148,19 +152,33 @@ struct MultiHeadAttention {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const auto [q, k, v] = project(x, positions, where);
-    return mix(q, k, v, mask, where);
+    const auto [q, k, v, gate] = project(x, positions, where);
+    return mix(q, k, v, mask, gate, where);
   }
 
  private:
   struct Projected {
     Tensor q, k, v;  // [B, S, heads, head_dim]
+    Tensor gate;     // as q; empty without one
   };
+  struct Queries {
+    Tensor q, gate;
+  };
+  Queries queries(const Tensor& x, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor all = query.forward(x, where);
+    if (!has_gate) return {heads_of(all, heads, query_norm, where), {}};
+    const Tensor split = split_axis(all, -1, {heads, 2 * head_dim}, where);
+    const Tensor q = slice(split, -1, 0, head_dim, 1, where);
+    return {query_norm ? query_norm->forward(q, where) : q,
+            slice(split, -1, head_dim, to_end, 1, where)};
+  }
   Projected project(const Tensor& x, const Tensor& positions,
                     const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
-    Tensor q = heads_of(query.forward(x, where), heads, query_norm, where);
+    auto [q, gate] = queries(x, where);
     Tensor k = heads_of(key.forward(x, where), kv_heads, key_norm, where);
     const Tensor v = split_axis(value.forward(x, where), -1, {kv_heads, head_dim}, where);
     if (rope) {
@@ -168,16 +186,24 @@ struct MultiHeadAttention {
       q = tenon::rope(q, positions, *rope, factors, where);
       k = tenon::rope(k, positions, *rope, factors, where);
     }
-    return {q, k, v};
+    return {q, k, v, gate};
   }
 
   Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-             const std::source_location& where) const
+             const Tensor& gate, const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
     const Tensor mixed =
         tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), {}, where);
-    return output.forward(merge_axes(mixed, 2, 3, {}, where), where);
+    return finish(mixed, gate, where);
+  }
+
+  /// `mixed` [B, S, heads, head_dim].
+  Tensor finish(const Tensor& mixed, const Tensor& gate, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor open = gate.is_empty() ? mixed : mul(mixed, sigmoid(gate, where), where);
+    return output.forward(merge_axes(open, 2, 3, {}, where), where);
   }
 
   /// x [B, S, count * head_dim] as heads, normalised where there is a norm.

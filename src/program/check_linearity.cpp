@@ -293,18 +293,37 @@ void LinearityChecker::step_repeat(const Instruction& instruction, int i) {
   }
 }
 
+/// The functions' summaries by name, callees first, in `order`; those of callees only once there are
+/// too many findings.
+std::unordered_map<std::string_view, Summary> summaries(const Program& program,
+                                                        const std::vector<int>& order,
+                                                        Findings& findings) {
+  std::unordered_map<std::string_view, Summary> made;
+  std::unordered_map<std::string_view, const Summary*> callees;
+  for (const int index : order) {
+    if (findings.full()) break;
+    const Function& function = program.functions[static_cast<std::size_t>(index)];
+    const auto at =
+        made.emplace(function.name, LinearityChecker(function, index, callees, findings).run());
+    callees.emplace(function.name, &at.first->second);
+  }
+  return made;
+}
+
 }  // namespace
 
 void check_linearity(const Program& program, const std::vector<int>& order, Findings& findings) {
-  std::vector<Summary> summaries(program.functions.size());
-  std::unordered_map<std::string_view, const Summary*> callees;
-  for (const int index : order) {
-    if (findings.full()) return;
-    const Function& function = program.functions[static_cast<std::size_t>(index)];
-    Summary& summary = summaries[static_cast<std::size_t>(index)];
-    summary = LinearityChecker(function, index, callees, findings).run();
-    callees.emplace(function.name, &summary);
+  summaries(program, order, findings);
+}
+
+std::map<std::string, std::vector<bool>> updated_parameters(const Program& program) {
+  Findings findings;
+  const std::vector<int> order = check_calls(program, findings);
+  std::map<std::string, std::vector<bool>> updated;
+  for (auto& [function, summary] : summaries(program, order, findings)) {
+    updated.emplace(function, std::move(summary.consumes));
   }
+  return updated;
 }
 
 }  // namespace tenon::checking

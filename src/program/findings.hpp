@@ -5,6 +5,7 @@
 #include <tenon/program.hpp>
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <tuple>
@@ -59,6 +60,9 @@ std::vector<int> check_calls(const Program& program, Findings& findings);
 
 /// No value is read after an instruction has updated it in place.
 void check_linearity(const Program& program, const std::vector<int>& order, Findings& findings);
+
+/// Of a valid program: which parameters each function updates, by its name.
+std::map<std::string, std::vector<bool>> updated_parameters(const Program& program);
 
 /// No constant is declared with two contradicting types.
 void check_constants(const Program& program, Findings& findings);

@@ -1,3 +1,4 @@
+#include "program/copies.hpp"
 #include "program/unrolled.hpp"
 
 #include <tenon/error.hpp>
@@ -50,7 +51,9 @@ class Unroller {
     for (Known& known : expand(main, std::move(arguments), "", "")) {
       result_.results.push_back(id_of(known));
     }
-    return std::move(result_);
+    return with_copies(program_, result_, [this](std::string_view name) {
+      return fresh_name(fmt::format("copy_of_{}", name));
+    });
   }
 
   /// Whether a loop that is left calls a function.

@@ -137,7 +137,6 @@ Lowered Session::Shared::lowered(std::span<const Shape> inputs, const WeightSet*
   LowerOptions options{.given_up = given_up, .splits_constant_part = true};
   if (!straight) return lower(program, inputs, types, options);
   if (!unrolled_) {
-    // A loop copies what it carries; written out, a later update could reach what went in.
     Program written_out = unroll(program, max_unrolled, &origins_);
     verify(written_out);
     unrolled_ = std::move(written_out);

@@ -75,6 +75,9 @@ void check_backends(const Manifest& manifest, std::span<const BackendPtr> backen
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto name = manifest.get<std::string>(wanted[i], "name");
+    if (backends[i] == nullptr) {
+      throw Error(Errc::bad_argument, "Session::load", "a null backend");
+    }
     if (name != backends[i]->name()) {
       throw manifest.incompatible(
           fmt::format("'backends[{}]' is '{}', given '{}'", i, name, backends[i]->name()));

@@ -145,6 +145,7 @@ TEST_CASE("Session: a snapshot that does not fit says which field") {
           std::swap(swapped[0], swapped[1]);
           Session::load(folder / "a.snap", swapped);
         }).find("'backends[0]' is 'remote', given 'reference'") != std::string::npos);
+  expect_error(Errc::bad_argument, [&] { Session::load(folder / "a.snap", {nullptr, nullptr}); });
   expect_error(Errc::not_found, [&] { Session::load(folder / "none.snap", two_backends()); });
 
   auto manifest = nlohmann::json::parse(Snapshot::open(folder / "a.snap").text("manifest"));

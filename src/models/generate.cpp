@@ -46,6 +46,10 @@ class Generation {
     if (!conversation.is_of(model)) {
       throw Error(Errc::bad_argument, "generate", "the conversation is one of another model");
     }
+    if (options.max_tokens < 0) {
+      throw Error(Errc::bad_argument, "generate",
+                  fmt::format("max_tokens is {}", options.max_tokens));
+    }
     if (options.logprobs && *options.logprobs < 0) {
       throw Error(Errc::bad_argument, "generate", fmt::format("logprobs is {}", *options.logprobs));
     }

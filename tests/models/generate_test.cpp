@@ -281,6 +281,9 @@ TEST_CASE("generate: log-probabilities are those of the logits") {
   }
   options.logprobs = -1;
   expect_error(Errc::bad_argument, [&] { greedy(model, options); });
+  options.logprobs.reset();
+  options.max_tokens = -1;
+  expect_error(Errc::bad_argument, [&] { greedy(model, options); });
 }
 
 TEST_CASE("generate: a bias excludes a token, or has it drawn") {

@@ -93,18 +93,25 @@ bool asks_for_json(int count, char** arguments) {
   return false;
 }
 
-/// "; did you mean ...?" for the first argument that looks like an option and is none of `app`.
+/// The first argument that is none of the command's options and begins as one; empty: none does.
+std::string unknown_option(const CLI::App& app) {
+  for (const std::string& argument : app.remaining()) {
+    if (argument.starts_with("-") && argument.size() > 1) {
+      return argument.substr(0, argument.find('='));
+    }
+  }
+  return {};
+}
+
+/// "; did you mean ...?" for that argument.
 std::string suggested_option(const CLI::App& app) {
-  const std::vector<std::string> unexpected = app.remaining();
-  const auto wrong = std::ranges::find_if(
-      unexpected, [](const std::string& argument) { return argument.starts_with("--"); });
-  if (wrong == unexpected.end()) return {};
+  const std::string wrong = unknown_option(app);
+  if (!wrong.starts_with("--")) return {};
   std::vector<std::string> names;
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  return tenon::io::suggestion(wrong->substr(0, wrong->find('=')),
-                               std::vector<std::string_view>(names.begin(), names.end()));
+  return tenon::io::suggestion(wrong, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
 std::string suggested_command(const CLI::App& app, std::string_view wrong) {
@@ -117,8 +124,14 @@ std::string suggested_command(const CLI::App& app, std::string_view wrong) {
 std::string complaint(const CLI::App& app, const CLI::Error& error, int count, char** arguments) {
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) {
-    return fmt::format("{}{} (see `tenon {} --help`)", error.what(),
-                       suggested_option(*chosen.front()), chosen.front()->get_name());
+    std::string what = error.what();
+    // CLI11 would list them in some order: where one is an option, that is what is wrong.
+    if (const std::string option = unknown_option(*chosen.front());
+        dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !option.empty()) {
+      what = fmt::format("there is no option '{}'", option);
+    }
+    return fmt::format("{}{} (see `tenon {} --help`)", what, suggested_option(*chosen.front()),
+                       chosen.front()->get_name());
   }
   if (count > 1 && arguments[1][0] != '-') {
     return fmt::format("there is no command '{}'{} (see `tenon --help`)", arguments[1],

@@ -314,10 +314,12 @@ bool is_network(const std::string& path) {
 }
 
 bool is_text(const std::string& path) {
-  constexpr std::string_view magic = "# tenon";
-  char head[magic.size()] = {};
-  return std::ifstream(path, std::ios::binary).read(head, sizeof head) &&
-         std::string_view(head, sizeof head) == magic;
+  constexpr std::string_view magic = "# tenon", mark = "\xef\xbb\xbf";
+  if (path == "-") return true;
+  std::string head(mark.size() + magic.size(), '\0');
+  std::ifstream(path, std::ios::binary)
+      .read(head.data(), static_cast<std::streamsize>(head.size()));
+  return head.starts_with(magic) || (head.starts_with(mark) && head.ends_with(magic));
 }
 
 Program read_program(const std::string& path) {

@@ -16,7 +16,7 @@ import xml.etree.ElementTree
 
 import model_files
 from harness import (
-    DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, MALFORMED, SOURCE, WRONG_CALL, ToolTest, read_npy,
+    DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, MACHINE, MALFORMED, SOURCE, WRONG_CALL, ToolTest, read_npy,
 )
 
 COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
@@ -493,6 +493,10 @@ class Programs(Folder):
         result = self.json(*call, "--save", saved)
         self.assertEqual(result["results"], [{"name": "z", "type": "f32[2]"}])
         self.assertEqual(saved.read_bytes()[-8:], struct.pack("<2f", 12, 34))
+        # A value that is returned twice is one array.
+        self.text.write_text(PROGRAM.replace("return z", "return z, z"))
+        self.assertEqual(len(self.json(*call, "--save", saved)["results"]), 2)
+        self.assertEqual(saved.read_bytes()[-8:], struct.pack("<2f", 12, 34))
         # The text may name its weights.
         self.text.write_text(PROGRAM.replace("opset=1", 'opset=1, weights="weights.safetensors"'))
         self.assertEqual(self.tenon("run", self.text, "--inputs", self.inputs).stdout.decode(), printed)
@@ -584,7 +588,10 @@ z = [12, 34] f32[2]
         self.assertRegex(done.stdout.decode(), rf"(?m)^UnknownOp: {wrong}:8:\d+: .*mull")
         files = self.json("check", wrong, status=WRONG_CALL)["files"]
         self.assertEqual(files[0]["errors"][0]["line"], 8)
-        self.tenon("check", self.folder / "none.tenon", status=MALFORMED)
+        none = self.folder / "none.tenon"
+        done = self.tenon("check", none, self.text, status=MALFORMED)
+        self.assertEqual(done.stdout.decode().splitlines(),
+                         [f"NotFound: {none}: No such file or directory", f"{self.text}: right"])
 
     def test_fmt(self):
         self.assertEqual(self.tenon("fmt", self.text).stdout.decode(), PROGRAM)
@@ -597,6 +604,7 @@ z = [12, 34] f32[2]
         self.assertEqual(self.text.read_text(), PROGRAM)
         self.assertEqual(self.text.stat().st_mode & 0o777, 0o640)
         self.assertFalse(self.json("fmt", self.text, "--write")["differs"])
+        self.refused(WRONG_CALL, "BadArgument", "fmt", "--write", "-", says="--write is for a file")
 
     def test_codegen(self):
         code = self.tenon("codegen", self.text).stdout.decode()
@@ -697,6 +705,12 @@ class Graph(Folder):
         path.write_bytes(self.tenon("graph", LLAMA).stdout)
         self.assertEqual(self.tenon("graph", path, "--svg").stdout, self.tenon("graph", LLAMA, "--svg").stdout)
         self.assertEqual(self.json("graph", path)["graph"], self.json("graph", LLAMA)["graph"])
+        # From standard input, behind a byte order mark; a constant's type may be that of its weight.
+        text = re.sub(rb'(?m)^(    \w+): [^=]* = const\(', rb"\1 = const(", path.read_bytes())
+        self.assertIn(b" = const(", text)
+        path.write_bytes(b"\xef\xbb\xbf" + text)
+        self.assertEqual(self.tenon("graph", path).stdout, self.tenon("graph", "-", stdin=text).stdout)
+        self.assertNotIn("parts", self.json("graph", path))
 
     def test_saves_a_network(self):
         path = self.folder / "net.json"
@@ -772,6 +786,11 @@ class Profile(Folder):
 
     def test_nothing_to_profile(self):
         self.refused(WRONG_CALL, "BadArgument", "profile", LLAMA, "-p", 0, "-n", 0, says="nothing to profile")
+
+    def test_trace_that_cannot_be_written(self):
+        # Before the model is opened.
+        nowhere = self.folder / "none" / "trace.json"
+        self.refused(MACHINE, "IoError", "profile", "none.gguf", "--trace", nowhere, says="No such file")
 
 
 class Embed(Folder):

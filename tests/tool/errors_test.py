@@ -19,7 +19,7 @@ class WrongCall(Folder):
         self.wrong(says="a command is required")
         self.wrong("genrate", LLAMA, says="there is no command 'genrate'; did you mean 'generate'?")
         self.wrong("zzz", LLAMA, says="there is no command 'zzz' (see")
-        self.wrong("generate", LLAMA, "--prmpt", "a", says="did you mean '--prompt'?")
+        self.wrong("generate", LLAMA, "--prmpt", "a", says="there is no option '--prmpt'; did you mean '--prompt'?")
         self.wrong("info", LLAMA, "--jsn=1", says="did you mean '--json'?")
         self.wrong("generate", says="MODEL is required (see `tenon generate --help`)")
         self.wrong("info", LLAMA, "more", says="more")

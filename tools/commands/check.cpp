@@ -14,8 +14,17 @@
 namespace tenon::tool {
 namespace {
 
-std::vector<Diagnostic> errors_of(const std::string& path) {
-  ParseResult parsed = parse_all(read_text(path), path);
+/// `is_one_of_several`: that the file cannot be read is then one of its errors, and the others are
+/// checked all the same.
+std::vector<Diagnostic> errors_of(const std::string& path, bool is_one_of_several) {
+  std::string text;
+  try {
+    text = read_text(path);
+  } catch (const Error& error) {
+    if (!is_one_of_several) throw;
+    return {{error.code(), {path, 0, 0}, error.message()}};
+  }
+  ParseResult parsed = parse_all(text, path);
   if (!parsed.errors.empty()) return std::move(parsed.errors);
   return check_program(parsed.program);
 }
@@ -23,7 +32,7 @@ std::vector<Diagnostic> errors_of(const std::string& path) {
 void run(Tool& tool, const std::vector<std::string>& paths) {
   Json files = Json::array();
   for (const std::string& path : paths) {
-    const std::vector<Diagnostic> errors = errors_of(path);
+    const std::vector<Diagnostic> errors = errors_of(path, paths.size() > 1);
     Json found = Json::array();
     for (const Diagnostic& error : errors) {
       if (tool.status == 0) tool.status = exit_status(error.code);
@@ -33,7 +42,9 @@ void run(Tool& tool, const std::vector<std::string>& paths) {
                        {"line", error.line.line},
                        {"column", error.line.column},
                        {"message", std::string(first)}});
-      if (!tool.json) {
+      if (!tool.json && error.line.line == 0) {
+        fmt::print("{}: {}: {}\n", spelling(error.code), path, error.message);
+      } else if (!tool.json) {
         fmt::print("{}: {}:{}:{}: {}\n", spelling(error.code), path, error.line.line,
                    error.line.column, error.message);
       }

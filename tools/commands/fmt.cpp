@@ -16,6 +16,10 @@ struct Options {
 };
 
 void run(const Tool& tool, const Options& options) {
+  if (options.write && options.path == "-") {
+    throw Error(Errc::bad_argument, "command line",
+                "--write is for a file: what standard input has is printed");
+  }
   const std::string given = read_text(options.path);
   const std::string text = print(parse(given, options.path));
   const bool differs = text != given;

@@ -33,8 +33,15 @@ struct Described {
   std::optional<PlanReport> plan;  // none for sizes that are symbolic
 };
 
-/// The plan for the sizes that the program states.
+/// The plan for the sizes that the program states, of its constants too; only where it is shown.
 std::optional<PlanReport> plan_of(const Program& program, const Tool& tool) {
+  if (!tool.json) return std::nullopt;
+  for (const Function& function : program.functions) {
+    for (const Instruction& one : function.body) {
+      if (one.kind != Instruction::Kind::constant) continue;
+      if (!function.values[one.result].shape) return std::nullopt;
+    }
+  }
   std::vector<Shape> inputs;
   const Function& main = program.main();
   for (ValueId i = 0; i < main.parameter_count; ++i) {

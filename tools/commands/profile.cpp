@@ -45,9 +45,7 @@ Json described(const Profile& profile, const Limits& limits) {
   return {{"runs", profile.runs()}, {"seconds", seconds(profile.wall())}, {"lines", lines}};
 }
 
-void write_trace(const Trace& trace, const std::string& path) {
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  trace.write(out);
+void require_written(std::ofstream& out, const std::string& path) {
   if (!out.flush()) throw Error(Errc::io_error, path, std::strerror(errno));
 }
 
@@ -55,6 +53,11 @@ void run(Tool& tool, const Options& options) {
   if (options.prefill == 0 && options.decode == 0) {
     throw Error(Errc::bad_argument, "command line",
                 "nothing to profile: --prefill and --decode are 0");
+  }
+  std::ofstream trace_file;
+  if (!options.trace.empty()) {  // before the work, which takes a while
+    trace_file.open(options.trace, std::ios::binary | std::ios::trunc);
+    require_written(trace_file, options.trace);
   }
   if (tool.context == 0) tool.context = options.prefill + options.decode + 1;
   const auto model = models::LanguageModel::load(tool.model, tool.language_model());
@@ -81,7 +84,10 @@ void run(Tool& tool, const Options& options) {
     decode.add(conversation.step_times());
   }
   const Limits limits = cpu::measure_limits(tool.threads);
-  if (trace) write_trace(*trace, options.trace);
+  if (trace) {
+    trace->write(trace_file);
+    require_written(trace_file, options.trace);
+  }
 
   if (tool.json) {
     Json result = {{"limits",

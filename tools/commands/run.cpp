@@ -12,11 +12,13 @@
 #include <tenon/program.hpp>
 #include <tenon/session.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -63,12 +65,11 @@ Loaded load(const Tool& tool, const Options& options, const DevicePtr& device) {
 
 /// Errc::bad_argument for a program that has constants, where no file of weights is given.
 void require_no_weights(const Program& program) {
-  for (const Instruction& one : program.main().body) {
-    if (one.kind == Instruction::Kind::constant && !program.folded.contains(one.text)) {
-      throw Error(
-          Errc::bad_argument, "run",
-          fmt::format("the program has weights ('{}'): give a file of them, --weights", one.text));
-    }
+  for (const std::string& name : constant_names(program)) {
+    if (program.folded.contains(name)) continue;
+    throw Error(
+        Errc::bad_argument, "run",
+        fmt::format("the program has weights ('{}'): give a file of them, --weights", name));
   }
 }
 
@@ -116,9 +117,13 @@ void run(const Tool& tool, const Options& options) {
     named.push_back({main.values[main.results[i]].name, results[i].to_host()});
   }
   if (!options.save.empty()) {
-    std::vector<io::NamedTensor> saved = named;
+    std::vector<io::NamedTensor> saved;
     for (std::size_t i = 0; i < results.size(); ++i) {
-      if (is_object(results[i].shape().dtype())) saved[i].data = save_object(results[i]);
+      if (std::ranges::count(std::span(main.results).first(i), main.results[i]) > 0) {
+        continue;  // returned twice
+      }
+      saved.push_back(named[i]);
+      if (is_object(results[i].shape().dtype())) saved.back().data = save_object(results[i]);
     }
     io::save_safetensors(options.save, saved);
   }

@@ -42,6 +42,7 @@ std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const
   std::vector<const Node*> ends, starts;
   for (const Tensor& output : outputs) ends.push_back(imported(output));
   for (const Tensor& parameter : parameters) starts.push_back(imported(parameter));
+  graph.has_gradients = true;
   inline_repeats(graph, starts, ends);
 
   ConstantNames constants;

@@ -78,6 +78,7 @@ struct Graph::Impl {
   GraphFunction* current;
   /// While set, what is recorded belongs to this line of the user's: grad() sets it.
   const std::source_location* attributed_to = nullptr;
+  bool has_gradients = false;  ///< grad() has recorded some
   bool declares_only = false;  ///< holds weights of a file: its constants join other graphs
   std::string origin;          ///< of a declaring graph: the file
   std::weak_ptr<const void> declared_by;                       ///< what keeps a declaring graph

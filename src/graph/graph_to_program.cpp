@@ -1,5 +1,6 @@
 #include "graph/graph_impl.hpp"
 #include "graph/graph_registry.hpp"
+#include "program/copies.hpp"
 #include "program/words.hpp"
 
 #include <tenon/error.hpp>
@@ -194,6 +195,7 @@ Program Graph::program(std::span<const Tensor> outputs, std::string_view name) c
   Program program;
   program.entry = name;
   Translator(program).add(impl_->root, results, name);
+  if (impl_->has_gradients) copy_what_is_read_later(program);
   return program;
 }
 

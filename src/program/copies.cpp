@@ -8,8 +8,11 @@
 #include <cstddef>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
 
 namespace tenon {
 namespace {
@@ -150,6 +153,23 @@ class Copier {
 Function with_copies(const Program& program, const Function& function,
                      const std::function<std::string(std::string_view name)>& name_of_copy) {
   return Copier(program, function, name_of_copy).run();
+}
+
+void copy_what_is_read_later(Program& program) {
+  checking::Findings findings;
+  const std::vector<int> order = checking::check_calls(program, findings);
+  checking::check_linearity(program, order, findings);
+  if (findings.empty()) return;
+  for (const int index : order) {  // callees first: what they copy their callers need not
+    Function& function = program.functions[static_cast<std::size_t>(index)];
+    std::set<std::string> names;
+    for (const Value& value : function.values) names.insert(value.name);
+    function = with_copies(program, function, [&](std::string_view name) {
+      std::string copy = fmt::format("copy_of_{}", name);
+      for (int i = 2; !names.insert(copy).second; ++i) copy = fmt::format("copy_of_{}_{}", name, i);
+      return copy;
+    });
+  }
 }
 
 }  // namespace tenon

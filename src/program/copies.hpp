@@ -1,4 +1,4 @@
-// What a loop copies, where it is written out.
+// Copies of values that are updated in place and read afterwards, where that is nobody's mistake.
 #pragma once
 
 #include <tenon/program.hpp>
@@ -18,5 +18,9 @@ namespace tenon {
 /// of that of the value. Objects and scalars are not copied: their updates stay as they are.
 Function with_copies(const Program& program, const Function& function,
                      const std::function<std::string(std::string_view name)>& name_of_copy);
+
+/// The same in every function of a program to which a gradient has been added, which reads values of
+/// the forward pass after the ops that update them.
+void copy_what_is_read_later(Program& program);
 
 }  // namespace tenon

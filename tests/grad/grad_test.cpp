@@ -106,6 +106,28 @@ TEST_CASE("grad: of a gradient") {
   expect_near(y, {6, 12, -18}, 1e-5);
 }
 
+TEST_CASE("grad: of values that are updated in place, which it reads afterwards") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({3}, f32));
+  const Tensor number = graph.input("number", Shape(std::span<const Axis>(), f32));
+  const Tensor cubes = sum(x * x * x);
+  const Tensor index = full(1, Shape(std::span<const Axis>(), i64));
+  const Tensor updated = update_slice(x, index, number);
+  // A loop takes what it carries over, too.
+  const Tensor h = exp(x);
+  const Tensor last = repeat(2, h, [&](const Tensor& i, const Tensor& carried) {
+    return update_slice(carried, i, sum(carried));
+  });
+  const Tensor loss = cubes + sum(updated * updated) + sum(last);
+  const HostBuffer values = vector_of({1, 2, -3});
+  const HostBuffer y =
+      run(graph.program(std::vector{loss, grad(loss, x)}), {values, vector_of({4}).reshape({})}, 1);
+  // last = {s, s + e2 + e3, e3} with s = e1 + e2 + e3.
+  const double e1 = std::exp(1.0), e2 = std::exp(2.0), e3 = std::exp(-3.0);
+  expect_near(y, {3 + 2 + 2 * e1, 12 + 3 * e2, 27 - 6 + 4 * e3}, 1e-4);
+}
+
 TEST_CASE("grad: of products with one factor of zero, and with two") {
   const auto of_product = [](const std::vector<float>& values) {
     Graph graph;

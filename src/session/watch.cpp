@@ -11,7 +11,9 @@
 #include <tenon/stepwise.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -200,6 +202,7 @@ void Session::Run::dump(const BoundStage& bound) const {
     if (const auto form = stored_form_of(bound)) value = as_stored(value, *form);
   }
   std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  if (!out) throw Error(Errc::io_error, path.string(), std::strerror(errno));
   value.dump(out, format);
   if (!out.flush()) throw Error(Errc::io_error, path.string(), "cannot be written");
 }

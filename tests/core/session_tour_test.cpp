@@ -290,6 +290,12 @@ TEST_CASE("Session: the outputs of all steps as files") {
   in.read(reinterpret_cast<char*>(dumped.data()), 64);
   CHECK(in.gcount() == 64);
   CHECK(dumped == values(outputs[0]));
+  // A file stands where the folder should.
+  Session nowhere = session(chain());
+  nowhere.set_dump_outputs((folder / "e.raw").string());
+  CHECK(expect_error(Errc::io_error, [&] {
+          nowhere.forward({input_of_chain()});
+        }).find("e.raw/a") != std::string::npos);
   std::filesystem::remove_all(folder);
 }
 

@@ -41,6 +41,20 @@ struct CrossLayer {
   }
 };
 
+/// Self-attention with a cache, over as many positions as the caller has.
+template <class T = Tensor>
+struct CachedLayer {
+  nn::MultiHeadAttention<T> self;
+  TENON_FIELDS(self)
+
+  std::pair<Tensor, nn::KvCache<Tensor>> forward(const Tensor& x, const Tensor& past,
+                                                 const nn::KvCache<Tensor>& cache) const {
+    const Tensor layer = full(0, Shape(std::span<const Axis>(), i64));
+    auto made = self.forward(x, nn::Position::after(past, x), layer, cache);
+    return {made.y, made.cache};
+  }
+};
+
 Declared attention_weights(const std::string& name, std::int64_t width, std::int64_t from,
                            std::int64_t queries, std::int64_t keys) {
   return {{name + ".q_proj.weight", Shape({queries, width}, f32)},
@@ -98,6 +112,42 @@ Rows attended(const Rows& q, const Rows& k, const Rows& v, std::size_t heads, st
     }
   }
   return y;
+}
+
+TEST_CASE("nn: a cache is filled in pieces of any length") {
+  register_cpu_backend();
+  const Declared declared = attention_weights("self", 6, 6, 8, 4);
+  const WeightsView view("model.safetensors", declared);
+  CachedLayer<> model{nn::MultiHeadAttention<>::init(view["self"], 2)};
+  model.self.options.causal = true;
+  model.self.rope = Rope{};
+  Random random;  // prints its seed
+  const auto weights = map_fields<Buffer>(model, [&](const std::string&, const Tensor& t) {
+    return device(random.uniform(t.shape()));
+  });
+  const auto shapes = nn::kv_cache_shape(1, 2, 1, 9, 4, f32);
+  auto run =
+      compile<&CachedLayer<>::forward>(
+          model, {Shape({2, symbol("S"), 6}, f32), Shape({2}, i32), shapes}, CompileOptions{})
+          .bind(weights);
+  const HostBuffer x = random.uniform(Shape({2, 9, 6}, f32));
+  const auto after = [](std::int32_t past) {
+    return device(HostBuffer::of<std::int32_t>(Shape({2}, i32), {past, past}));
+  };
+  const auto empty_cache = [&] {
+    return map_fields<Buffer>(
+        shapes, [](const std::string&, const Shape& s) { return device(HostBuffer::zeros(s)); });
+  };
+  const HostBuffer whole = run(device(x), after(0), empty_cache()).first.to_host();
+  nn::KvCache<Buffer> cache = empty_cache();
+  std::int64_t past = 0;
+  for (const std::int64_t length : {4, 1, 3, 1}) {
+    auto [y, next] = run(device(x.slice(1, past, past + length).contiguous()),
+                         after(static_cast<std::int32_t>(past)), std::move(cache));
+    cache = std::move(next);
+    expect_close(y.to_host(), whole.slice(1, past, past + length).contiguous(), 1e-5, 1e-5);
+    past += length;
+  }
 }
 
 TEST_CASE("nn: attention to others, by the names of Hugging Face") {

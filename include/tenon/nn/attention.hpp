@@ -32,8 +32,19 @@ struct Position {
   /// Of `steps` queries behind `past` keys.
   static Position after(const Tensor& past, std::int64_t steps,
                         const std::source_location& where = std::source_location::current()) {
+    return numbered(past, iota(steps, i32, 0, 1, where), where);
+  }
+  /// Of as many queries as an axis of x has, such as x [B, S, width], where S may be a symbol.
+  static Position after(const Tensor& past, const Tensor& x, const AxisRef& axis = 1,
+                        const std::source_location& where = std::source_location::current()) {
+    return numbered(past, iota(x, axis, i32, 0, 1, where), where);
+  }
+
+ private:
+  static Position numbered(const Tensor& past, const Tensor& steps,
+                           const std::source_location& where) {
     const Tensor first = past.rank() == 0 ? past : unsqueeze(past.with_tags({}), 1, {}, where);
-    return {past, add(iota(steps, i32, 0, 1, where), first, where)};
+    return {past, add(steps.with_tags({}), first, where)};
   }
 };
 

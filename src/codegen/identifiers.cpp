@@ -52,10 +52,27 @@ bool is_kept(std::string_view name) {
   return name.starts_with('_') || name.find("__") != name.npos;
 }
 
+/// The text with one underscore for what identifiers do not have: names of modules are any text.
+std::string identifier_of(std::string_view text) {
+  std::string name;
+  for (const char c : text) {
+    const bool is_letter = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+    const bool is_digit = c >= '0' && c <= '9';
+    if (is_digit && name.empty()) name += 'v';
+    if (is_letter || is_digit || c == '_') {
+      name += c;
+    } else if (!name.ends_with('_')) {
+      name += '_';
+    }
+  }
+  if (name.empty()) name += 'v';
+  return name;
+}
+
 }  // namespace
 
 std::string Identifiers::take(std::string_view wanted) {
-  std::string name(wanted);
+  std::string name = identifier_of(wanted);
   if (is_kept(name)) {
     std::string plain = "v";
     for (const char c : name) {

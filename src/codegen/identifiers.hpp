@@ -6,7 +6,8 @@
 
 namespace tenon::codegen_detail {
 
-/// Gives names of a program's text to C++: no keyword, no name twice, none that the code uses itself.
+/// Gives names of a program's text to C++: identifiers, no keyword, no name twice, none that the code
+/// uses itself.
 class Identifiers {
  public:
   /// A name as close to `wanted` as is free. It is taken from now on.

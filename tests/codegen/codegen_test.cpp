@@ -213,6 +213,20 @@ TEST_CASE("main() writes a value that is returned twice once", "[codegen]") {
   CHECK(code.find("std::get<2>(results)") == std::string::npos);
 }
 
+TEST_CASE("a module's name is any text, a namespace's is not", "[codegen]") {
+  Program program = program_of("\ndef forward(x: f32[2]):\n    y = neg(x)\n    return y\n");
+  for (const auto& [name, wanted] :
+       std::vector<std::pair<std::string, std::string>>{{"SmolLM2-135M, v1.0", "SmolLM2_135M_v1_0"},
+                                                        {"3net", "v3net"},
+                                                        {"", "v"},
+                                                        {"a::b {", "a_b_"},
+                                                        {"-", "v_"},
+                                                        {"class", "class_"}}) {
+    program.name = name;
+    CHECK(codegen(program).find("\nnamespace " + wanted + " {\n") != std::string::npos);
+  }
+}
+
 TEST_CASE("programs whose code would not compute the same are refused", "[codegen]") {
   Program program = program_of("\ndef forward(x: f32[2]):\n    y = neg(x)\n    return y\n");
   program.folded.emplace("c", floats({1}, {1}));

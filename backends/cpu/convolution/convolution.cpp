@@ -82,8 +82,12 @@ void activate(const Convolution& conv, const Image<float>& y, const Part& part) 
   for (std::int64_t row = part.first_row; row < part.last_row; ++row) {
     float* line =
         y.at + row * y.row + part.first_column * y.column + part.first_channel * y.channel;
-    if (y.channel != 1) {
+    if (y.channel != 1 && y.column == 1) {
       for (std::int64_t c = 0; c < channels; ++c) apply(line + c * y.channel, columns);
+    } else if (y.channel != 1) {
+      for (std::int64_t i = 0; i < channels * columns; ++i) {
+        apply(line + i / columns * y.channel + i % columns * y.column, 1);
+      }
     } else if (y.column == channels) {
       apply(line, columns * channels);
     } else {

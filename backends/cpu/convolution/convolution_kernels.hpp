@@ -32,7 +32,8 @@ struct Finish {
   float low, high;              ///< infinities where there is no limit
 };
 
-/// One image and group of a convolution: y[o] = the sum over (tap row, tap column, channel).
+/// One group of a convolution, of one image or all: y[o] = the sum over (tap row, tap column,
+/// channel).
 struct ProductJob {
   Image<const float> x;  ///< channels last
   const float* filter;   ///< panels of 16 outputs: [tap row][tap column][channel][16]
@@ -41,6 +42,11 @@ struct ProductJob {
   WindowAxis rows, columns;
   Finish finish;
   Image<float> y;
+  /// Of all images, `x_image` apart in x: a pixel of several images is what a row's pixels are
+  /// otherwise. Rows of `y`, of the residual and of parts are the pixels of the output, row by row,
+  /// and columns are images.
+  bool has_images = false;
+  std::int64_t x_image = 0;
 };
 
 /// One image of a convolution with one input and one output channel in every group.
@@ -79,7 +85,8 @@ struct PlaneJob {
 /// c holds if `adds`.
 struct FilterTile {
   static constexpr int rows = 6, columns = 16;
-  const float* a;  ///< [depth][rows]
+  const float* a;  ///< [depth][rows], `a_step` apart
+  std::int64_t a_step;
   const float* b;  ///< panels [depth][columns], `panel` apart
   std::int64_t panel, depth;
   float* c;  ///< [rows][panels * columns]
@@ -104,7 +111,7 @@ struct PaddedCopy {
 
 struct ConvolutionKernels {
   /// Requires columns for which `reaches_out_at_ends_only` holds, and, where some reach outside, at
-  /// most max_zero_channels channels.
+  /// most max_zero_channels channels; neither with has_images.
   void (*product)(const ProductJob&, const Part&) noexcept;
   void (*depthwise)(const DepthwiseJob&, const Part&) noexcept;
   void (*pool)(PoolOp, const PoolJob&, const Part&) noexcept;

@@ -30,7 +30,7 @@ TENON_INLINE void filter_tile(const FilterTile& tile, const float* a, const floa
 #pragma GCC unroll 8
       for (int v = 0; v < vectors; ++v) sums[i][v] = Simd::fma(x, columns[v], sums[i][v]);
     }
-    a += FilterTile::rows;
+    a += tile.a_step;
     b += FilterTile::columns;
   }
 #pragma GCC unroll 8

@@ -7,6 +7,14 @@
 #include <algorithm>
 
 namespace tenon::cpu {
+namespace {
+
+/// Whether an output depends on the input of the same place alone.
+bool is_point(const WindowAxis& axis) {
+  return axis.taps == 1 && axis.stride == 1 && axis.inputs == axis.outputs;
+}
+
+}  // namespace
 
 ImageSteps ImageSteps::of(const Operand& batch) noexcept {
   const std::int64_t unit = block_bytes(batch.shape.dtype());
@@ -33,9 +41,6 @@ void ConvolutionPlan::read_padded_copy(const Convolution& conv, std::int64_t wid
 }
 
 void ConvolutionPlan::flatten(const Convolution& conv) {
-  const auto is_point = [](const WindowAxis& axis) {
-    return axis.taps == 1 && axis.stride == 1 && axis.inputs == axis.outputs;
-  };
   if (!is_point(rows) || !is_point(columns) || conv.filter.is_depthwise()) return;
   const Shape& shape = conv.y.shape;
   std::int64_t pixels = shape[3];
@@ -53,6 +58,25 @@ void ConvolutionPlan::flatten(const Convolution& conv) {
   grid.columns = pixels;
   rows.inputs = rows.outputs = 1;
   columns.inputs = columns.outputs = pixels;
+}
+
+bool ConvolutionPlan::put_images_across(const Convolution& conv) {
+  constexpr std::int64_t narrow = 4;
+  const Shape& shape = conv.y.shape;
+  const auto is_even = [&](const ImageSteps& steps) {
+    return shape[2] == 1 || steps.row == shape[3] * steps.column;
+  };
+  if (conv.filter.is_depthwise() || (is_point(rows) && is_point(columns))) return false;
+  if (shape[3] > narrow || shape[0] < 2 * shape[3]) return false;
+  if (!is_even(y) || (conv.residual && !is_even(residual))) return false;
+  const auto put = [](ImageSteps& steps) { steps = {steps.column, steps.image, steps.channel, 0}; };
+  put(y);
+  put(residual);
+  grid.images = 1;
+  grid.rows = shape[2] * shape[3];
+  grid.columns = shape[0];
+  has_images_across = true;
+  return true;
 }
 
 void ConvolutionPlan::divide(const Convolution& conv, std::int64_t threads, const Caches& caches) {

@@ -33,6 +33,9 @@ struct ConvolutionPlan {
   /// Where each pixel of the output depends on one pixel of the image, treats all pixels as one
   /// row.
   void flatten(const Convolution& conv);
+  /// Where images are so narrow that their rows would make small tiles, takes a pixel of several
+  /// images for a row; otherwise false. Such a convolution needs no padding.
+  bool put_images_across(const Convolution& conv);
   /// Cache limits for dividing work, in elements.
   struct Caches {
     std::int64_t cached;  ///< of image or filter that fit in half of L2
@@ -44,6 +47,7 @@ struct ConvolutionPlan {
   ImageSteps x, residual, y;
   WindowAxis rows, columns;
   ImageGrid grid;
+  bool has_images_across = false;
 };
 
 }  // namespace tenon::cpu

@@ -88,22 +88,28 @@ struct Tile {
 template <int pixels, int vectors>
 TENON_INLINE void add_taps(const ProductJob& job, const Tile& tile, Sums<pixels, vectors>& sums) {
   const WindowAxis& columns = job.columns;
-  const Taps taps = taps_inside(job.rows, tile.row);
-  const std::int64_t left = tile.column * columns.stride - columns.before;
-  const std::int64_t right = left + (pixels - 1) * columns.stride;
+  const bool has_images = job.has_images;
+  const std::int64_t line = has_images ? tile.row / columns.outputs : tile.row;
+  const std::int64_t column = has_images ? tile.row % columns.outputs : tile.column;
+  const Taps taps = taps_inside(job.rows, line);
+  const Taps across = has_images ? taps_inside(columns, column) : Taps{0, columns.taps};
+  const std::int64_t left = column * columns.stride - columns.before;
+  const std::int64_t right = has_images ? left : left + (pixels - 1) * columns.stride;
   const std::int64_t reach = (columns.taps - 1) * columns.dilation;
-  const bool inside = left >= 0 && right + reach < columns.inputs;
+  const bool inside = has_images || (left >= 0 && right + reach < columns.inputs);
   const bool one_run = inside && columns.dilation == 1 && job.x.column == job.channels;
-  const std::int64_t runs = one_run ? 1 : columns.taps;
-  const std::int64_t run = one_run ? columns.taps * job.channels : job.channels;
-  const std::int64_t step = columns.stride * job.x.column;
+  const std::int64_t count = across.end - across.begin;
+  const std::int64_t last = one_run ? across.begin + 1 : across.end;
+  const std::int64_t run = one_run ? count * job.channels : job.channels;
+  const std::int64_t step = has_images ? job.x_image : columns.stride * job.x.column;
+  const float* const image = job.x.at + (has_images ? tile.column * job.x_image : 0);
   const float* ahead = tile.ahead;
   const float* filter = job.filter + tile.channel / 16 * job.panel + tile.channel % 16;
   for (std::int64_t r = taps.begin; r < taps.end; ++r) {
-    const std::int64_t row = tile.row * job.rows.stride + r * job.rows.dilation - job.rows.before;
-    const float* x = job.x.at + row * job.x.row + left * job.x.column;
+    const std::int64_t row = line * job.rows.stride + r * job.rows.dilation - job.rows.before;
+    const float* x = image + row * job.x.row + left * job.x.column;
     const float* w = filter + r * columns.taps * job.channels * 16;
-    for (std::int64_t s = 0; s < runs; ++s) {
+    for (std::int64_t s = across.begin; s < last; ++s) {
       const std::int64_t shift = s * columns.dilation;
       const float* from = x + shift * job.x.column;
       const bool first_inside = left + shift >= 0 && left + shift < columns.inputs;
@@ -227,7 +233,8 @@ constexpr auto product_tiles = tiles_by_width<tile_pixels>(
 /// The widest tile for a job. Pixels whose distance is a multiple of 4 KiB share one set of L1: of
 /// these no more than its ways.
 TENON_INLINE std::int64_t widest_tile(const ProductJob& job) {
-  const bool competes = job.columns.stride * job.x.column % 1024 == 0;
+  const std::int64_t step = job.has_images ? job.x_image : job.columns.stride * job.x.column;
+  const bool competes = step % 1024 == 0;
   return competes && tile_pixels > 8 ? 8 : tile_pixels;
 }
 

@@ -22,8 +22,13 @@ class ConvTask final : public Task {
  public:
   ConvTask(const Step& step, Compiler& compiler)
       : conv_(Convolution::of(step)), filter_(conv_, compiler), plan_(conv_) {
-    if (needs_copy()) image_ = ImageSource::request(conv_, plan_, compiler);
-    plan_.flatten(conv_);
+    const bool is_narrow = plan_.put_images_across(conv_);
+    if (is_narrow && !has_channels_last(conv_.x)) {
+      image_ = ImageSource::channels_last(conv_.x, plan_.x, compiler);
+    } else if (!is_narrow && needs_copy()) {
+      image_ = ImageSource::request(conv_, plan_, compiler);
+    }
+    if (!is_narrow) plan_.flatten(conv_);
     plan_.divide(conv_, compiler.threads(), {.cached = 1 << 17, .large = 1 << 18});
   }
 
@@ -61,7 +66,9 @@ class ConvTask final : public Task {
                              plan_.rows,
                              plan_.columns,
                              finish,
-                             out};
+                             out,
+                             plan_.has_images_across,
+                             plan_.x.image};
         convolution_kernels().product(job, part);
       }
       if (c.activation) activate(c, out, part);

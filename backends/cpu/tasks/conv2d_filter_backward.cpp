@@ -1,9 +1,11 @@
-// The gradient of a convolution's filter as a GEMM over the pixels of the result. Blocks of pixels
-// are copied into panels: the upstream gradient with its channels last, and for each tap the pixels
-// of x that it meets, from an image with its channels last. A thread owns some output channels, or
-// some of the filter's input channels where there are too few, and sums them over all pixels in
-// their order: the bits do not depend on the number of threads.
+// The gradient of a convolution's filter as a
+// GEMM over the pixels of the result. Blocks of pixels are copied into panels: the upstream
+// gradient with its channels last, and for each tap the pixels of x that it meets, from an image
+// with its channels last. A thread owns some output channels, or some of the filter's input
+// channels where there are too few, and sums them over all pixels in their order: the bits do not
+// depend on the number of threads.
 #include "../convolution/convolution_kernels.hpp"
+#include "../convolution/image_source.hpp"
 #include "../integer_math.hpp"
 #include "../task.hpp"
 #include "array/transpose.hpp"
@@ -12,7 +14,6 @@
 #include "windows.hpp"
 
 #include <tenon/ops/conv2d.hpp>
-#include <tenon/ops/permute.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -26,30 +27,6 @@ constexpr std::int64_t block_pixels = 384, block_panels = 4;
 /// Input channels below which a tap's row is one run of columns.
 constexpr std::int64_t few_channels = 32;
 constexpr std::int64_t unit = sizeof(float);
-
-/// The same images with their channels last, in scratch memory.
-class ChannelsLastTask final : public Task {
- public:
-  ChannelsLastTask(const Operand& x, std::int64_t table) : x_(x), table_(table) {}
-
-  void run(const TaskContext& context) const noexcept override {
-    const std::int64_t channels = x_.shape[1], pixels = x_.shape[2] * x_.shape[3];
-    const std::int64_t blocks = ceil_div(pixels, std::int64_t{64});
-    const auto* x = context.pointer<const std::byte>(x_);
-    std::byte* const table = context.scratch(table_);
-    const Range range = context.share(x_.shape[0] * blocks);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const std::int64_t image = i / blocks, first = i % blocks * 64;
-      transpose(x + (image * channels * pixels + first) * unit, pixels * unit,
-                table + (image * pixels + first) * channels * unit, channels * unit,
-                std::min<std::int64_t>(64, pixels - first), channels, unit);
-    }
-  }
-
- private:
-  Operand x_;
-  std::int64_t table_;
-};
 
 class FilterBackwardTask final : public Task {
  public:
@@ -80,9 +57,7 @@ class FilterBackwardTask final : public Task {
     run_panels_ = ceil_div(run_, panel_width);
     runs_ = rows_.taps * (joins_taps_ ? 1 : columns_.taps);
     compiler.working_memory(unit * (upstream_floats() + patch_floats() + sum_floats()));
-    table_ = compiler.shared_table(
-        OpInstance(Permute{.order = {0, 2, 3, 1}}), std::span(step.inputs).first(1), x.bytes(),
-        [&](std::int64_t table) { return std::make_unique<ChannelsLastTask>(x_, table); });
+    image_ = ImageSource::channels_last(x_, x_steps_, compiler);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -124,7 +99,7 @@ class FilterBackwardTask final : public Task {
           copy_patches(context, part, panel + i, first, depth, patches + i * depth * panel_width);
         }
         FilterTile tile{
-            given,      patches,  depth * panel_width, depth, sums + panel * panel_width,
+            given,      tile_rows, patches, depth * panel_width, depth, sums + panel * panel_width,
             sum_step(), first > 0};
         for (std::int64_t t = 0; t < tiles; ++t) {
           convolution_kernels().filter_tiles(tile, count);
@@ -183,8 +158,7 @@ class FilterBackwardTask final : public Task {
     const std::int64_t row_tap = joins_taps_ ? run : run / columns_.taps;
     const std::int64_t column_tap = joins_taps_ ? 0 : run % columns_.taps;
     const std::int64_t all = groups_ * channels_;
-    const auto* x = reinterpret_cast<const float*>(context.scratch(table_)) +
-                    part.group * channels_ + part.channel + begin;
+    const auto* x = image_.at(context, x_) + part.group * channels_ + part.channel + begin;
     for_each_run(first, depth,
                  [&](std::int64_t image, std::int64_t i, std::int64_t j, std::int64_t count,
                      std::int64_t k) {
@@ -249,7 +223,8 @@ class FilterBackwardTask final : public Task {
   /// Columns in a row: the channels of a tap, or of all taps of a row; panels of them, and their
   /// number.
   std::int64_t run_ = 0, run_panels_ = 0, runs_ = 0;
-  std::int64_t table_ = 0;
+  ImageSource image_ = ImageSource::in_place();
+  ImageSteps x_steps_;
 };
 
 std::optional<std::string> refuses_filter_backward(const Step& step) {

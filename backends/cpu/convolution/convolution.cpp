@@ -11,8 +11,8 @@ namespace {
 /// Packs a filter that is not a constant, in every run.
 class PackTask final : public Task {
  public:
-  PackTask(const Convolution& conv, std::int64_t offset)
-      : w_(conv.w), shape_(conv.filter), offset_(offset) {}
+  PackTask(const Operand& w, const FilterShape& shape, std::int64_t offset)
+      : w_(w), shape_(shape), offset_(offset) {}
   void run(const TaskContext& context) const noexcept override {
     pack_filter(shape_, context.frame.view(w_), reinterpret_cast<float*>(context.scratch(offset_)),
                 context.worker.thread, context.worker.threads);
@@ -60,17 +60,21 @@ Convolution Convolution::of(const Step& step) {
   return {alone, step.inputs, step.output};
 }
 
-FilterSource::FilterSource(const Convolution& conv, Compiler& compiler) {
+FilterSource::FilterSource(const Convolution& conv, Compiler& compiler, FilterForm form) {
+  FilterShape shape = conv.filter;
+  shape.form = form;
   if (conv.w.place.kind == Place::Kind::constant) {
-    packed_ = compiler.prepare(conv.w, filter_recipe(conv.filter));
+    packed_ = compiler.prepare(conv.w, filter_recipe(shape));
     return;
   }
+  // No convolution of a program: forms differ by the bias.
   Conv2d meaning;
   meaning.groups = conv.op.groups;
+  meaning.has_bias = form == FilterForm::winograd;
   const Operand reads[] = {conv.w};
   offset_ = compiler.shared_table(
-      OpInstance(meaning), reads, conv.filter.packed_elements() * 4,
-      [&](std::int64_t offset) { return std::make_unique<PackTask>(conv, offset); });
+      OpInstance(meaning), reads, shape.packed_elements() * 4,
+      [&](std::int64_t offset) { return std::make_unique<PackTask>(conv.w, shape, offset); });
 }
 
 void activate(const Convolution& conv, const Image<float>& y, const Part& part) noexcept {

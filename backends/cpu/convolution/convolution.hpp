@@ -36,7 +36,7 @@ void activate(const Convolution& conv, const Image<float>& y, const Part& part) 
 /// The packed filter at run time: packed at bind, or in every run where it is not a constant.
 class FilterSource {
  public:
-  FilterSource(const Convolution& conv, Compiler& compiler);
+  FilterSource(const Convolution& conv, Compiler& compiler, FilterForm form = FilterForm::taps);
   const float* at(const TaskContext& context) const noexcept {
     return packed_ ? context.constant<PackedFilter>(*packed_).elements()
                    : reinterpret_cast<const float*>(context.scratch(offset_));

@@ -22,7 +22,6 @@ bool transpose_panel(const FilterShape& shape, const HostView& w, std::int64_t o
   const std::int64_t taps = shape.rows * shape.columns;
   const std::byte* from = w.data + output * w.strides[0];
   auto* const packed = reinterpret_cast<std::byte*>(to);
-  if (shape.form != FilterForm::taps) return false;
   if (taps == 1) {
     if (w.strides[1] != unit) return false;
     transpose(from, w.strides[0], packed, line, shape.channels, count, unit);
@@ -69,19 +68,19 @@ void pack_filter(const FilterShape& shape, const HostView& w, float* packed, int
     const std::int64_t count = std::min<std::int64_t>(16, shape.group_outputs() - first);
     const std::int64_t output = p / shape.group_panels() * shape.group_outputs() + first;
     float* to = packed + p * shape.panel_elements();
-    if (count < 16 || shape.form != FilterForm::taps) {
-      std::fill_n(to, shape.panel_elements(), 0.0f);
+    if (shape.form == FilterForm::winograd) {
+      for (std::int64_t c = 0; c < shape.channels; ++c) {
+        const std::byte* from = w.data + output * w.strides[0] + c * w.strides[1];
+        winograd::transform_filters({from, w.strides[0], w.strides[2], w.strides[3]}, count,
+                                    to + c * 16, shape.channels * 16);
+      }
+      continue;
     }
+    if (count < 16) std::fill_n(to, shape.panel_elements(), 0.0f);
     if (transpose_panel(shape, w, output, count, to)) continue;
     // By outputs outermost: a file's filter is read in its own order.
     for (std::int64_t o = 0; o < count; ++o) {
       for (std::int64_t c = 0; c < shape.channels; ++c) {
-        if (shape.form == FilterForm::winograd) {
-          const std::byte* from = w.data + (output + o) * w.strides[0] + c * w.strides[1];
-          winograd::transform_filter({from, w.strides[2], w.strides[3]}, to + c * 16 + o,
-                                     shape.channels * 16);
-          continue;
-        }
         for (std::int64_t r = 0; r < shape.rows; ++r) {
           const std::byte* from =
               w.data + (output + o) * w.strides[0] + c * w.strides[1] + r * w.strides[2];

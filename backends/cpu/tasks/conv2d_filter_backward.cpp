@@ -1,4 +1,4 @@
-// The gradient of a convolution's filter as a
+// The gradient of a convolution's filter: by Winograd's filtering where that is faster, or as a
 // GEMM over the pixels of the result. Blocks of pixels are copied into panels: the upstream
 // gradient with its channels last, and for each tap the pixels of x that it meets, from an image
 // with its channels last. A thread owns some output channels, or some of the filter's input
@@ -6,6 +6,7 @@
 // depend on the number of threads.
 #include "../convolution/convolution_kernels.hpp"
 #include "../convolution/image_source.hpp"
+#include "../convolution/winograd/filter_backward.hpp"
 #include "../integer_math.hpp"
 #include "../task.hpp"
 #include "array/transpose.hpp"
@@ -235,6 +236,7 @@ std::optional<std::string> refuses_filter_backward(const Step& step) {
 
 std::unique_ptr<Task> make_filter_backward(const Step& step, Compiler& compiler) {
   if (is_f64(step)) return make_conv2d_filter_backward_f64(step, compiler);
+  if (auto task = winograd::make_filter_backward(step, compiler)) return task;
   return std::make_unique<FilterBackwardTask>(step, compiler);
 }
 

@@ -10,10 +10,45 @@
 
 namespace tenon::cpu::winograd {
 
-/// Whether Winograd's filtering applies to a convolution.
-bool can_run(const Convolution& conv) noexcept;
-/// Whether it is faster than the direct kernel. Depends on sizes alone, never on threads.
-bool is_profitable(const Convolution& conv) noexcept;
+/// Sizes of a convolution, or of its gradient by the filter.
+struct Sizes {
+  static Sizes of(const Convolution& conv) noexcept;
+
+  /// Whether Winograd's filtering applies.
+  bool can_run() const noexcept;
+  /// Whether it is faster than the direct kernel. Depends on sizes alone, never on threads.
+  bool is_profitable() const noexcept;
+
+  std::int64_t images, channels, outputs, groups;
+  WindowAxis rows, columns;
+};
+
+/// The 4 by 4 tiles of a batch, counted through the images, row by row.
+class Tiles {
+ public:
+  explicit Tiles(const Sizes& sizes) noexcept;
+
+  std::int64_t count() const noexcept { return count_; }
+  /// Tiles of one row from tile `first` on, not beyond `last`.
+  struct Run {
+    std::int64_t image;
+    TileRun tiles;
+  };
+  Run run(std::int64_t first, std::int64_t last) const noexcept;
+  /// Calls function(run, its first tile's distance from `range.begin`) for the tiles of a range.
+  template <class Function>
+  void for_runs(const Range& range, const Function& function) const {
+    for (std::int64_t first = range.begin; first < range.end;) {
+      const Run run = this->run(first, range.end);
+      function(run, first - range.begin);
+      first += run.tiles.count;
+    }
+  }
+
+ private:
+  std::int64_t rows_, columns_;  // of tiles in an image
+  std::int64_t count_;
+};
 
 /// The division of a convolution's work: items are blocks of tiles by parts of the output's
 /// channels.
@@ -24,20 +59,14 @@ class Plan {
   Plan(const Convolution& conv, std::int64_t threads, const CacheSizes& caches);
 
   std::int64_t items() const noexcept { return blocks_ * parts_; }
-  /// Tiles are counted through the images, row by row.
   Range tiles(std::int64_t item) const noexcept {
-    return split(tiles_, static_cast<int>(item % blocks_), static_cast<int>(blocks_));
+    return split(tiles_.count(), static_cast<int>(item % blocks_), static_cast<int>(blocks_));
   }
   Range bands(std::int64_t item) const noexcept {
     return split(bands_, static_cast<int>(item / blocks_), static_cast<int>(parts_));
   }
 
-  /// Tiles of one row from tile `first` on, not beyond `last`.
-  struct Run {
-    std::int64_t image;
-    TileRun tiles;
-  };
-  Run run(std::int64_t first, std::int64_t last) const noexcept;
+  const Tiles& all() const noexcept { return tiles_; }
 
   /// A thread's memory while it works on an item: steps from one of a tile's numbers to the next,
   /// in elements, of the inputs and of a band of the outputs; inputs lie first.
@@ -49,8 +78,8 @@ class Plan {
   }
 
  private:
-  std::int64_t rows_, columns_;  // of tiles in an image
-  std::int64_t tiles_, bands_, channels_;
+  Tiles tiles_;
+  std::int64_t bands_, channels_;
   std::int64_t blocks_ = 1, parts_ = 1;
   std::int64_t block_ = 0;  // tiles in the largest
 };

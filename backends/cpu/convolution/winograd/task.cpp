@@ -17,12 +17,13 @@ namespace {
 class WinogradTask final : public Task {
  public:
   WinogradTask(const Convolution& conv, Compiler& compiler)
-      : conv_(conv), plan_(conv, compiler.threads(), cache_sizes()), places_(conv) {
-    if (!has_channels_last(conv.x)) image_ = ImageSource::request(conv, places_, compiler);
+      : conv_(conv),
+        plan_(conv, compiler.threads(), cache_sizes()),
+        filter_(conv, compiler, FilterForm::winograd),
+        places_(conv) {
+    if (!has_channels_last(conv.x))
+      image_ = ImageSource::channels_last(conv.x, places_.x, compiler);
     compiler.working_memory(plan_.working_bytes());
-    FilterShape filter = conv.filter;
-    filter.form = FilterForm::winograd;
-    filter_ = compiler.prepare(conv.w, filter_recipe(filter));
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -54,19 +55,10 @@ class WinogradTask final : public Task {
     std::int64_t first, count;
   };
 
-  template <class Function>
-  void for_runs(const Range& tiles, const Function& function) const {
-    for (std::int64_t first = tiles.begin; first < tiles.end;) {
-      const Plan::Run run = plan_.run(first, tiles.end);
-      function(run, first - tiles.begin);
-      first += run.tiles.count;
-    }
-  }
-
   void transform_inputs(const TaskContext& context, const Range& tiles,
                         const Memory& memory) const noexcept {
     const float* x = image_.at(context, conv_.x);
-    for_runs(tiles, [&](const Plan::Run& run, std::int64_t done) {
+    plan_.all().for_runs(tiles, [&](const Tiles::Run& run, std::int64_t done) {
       const InputJob job{places_.x.at(x + run.image * places_.x.image),
                          places_.rows,
                          places_.columns,
@@ -85,8 +77,7 @@ class WinogradTask final : public Task {
     const WindowAxis row{1, 1, 1, 1, 1, 0}, column{tiles, tiles, 1, 1, 1, 0};
     const std::int64_t number_elements = conv_.filter.channels * 16,
                        panel = numbers * number_elements;
-    const float* filter =
-        context.constant<PackedFilter>(filter_).elements() + channels.first / 16 * panel;
+    const float* filter = filter_.at(context) + channels.first / 16 * panel;
     for (int n = 0; n < numbers; ++n) {
       const Image<const float> x{memory.inputs + n * plan_.input_number(), 0, plan_.channels(), 1};
       const Image<float> y{memory.outputs + n * plan_.output_number(), 0, Plan::band, 1};
@@ -108,7 +99,7 @@ class WinogradTask final : public Task {
     const Convolution& c = conv_;
     const float* residual = c.residual ? context.pointer<const float>(*c.residual) : nullptr;
     auto* y = context.pointer<float>(c.y);
-    for_runs(tiles, [&](const Plan::Run& run, std::int64_t done) {
+    plan_.all().for_runs(tiles, [&](const Tiles::Run& run, std::int64_t done) {
       const auto place = [&](const ImageSteps& steps, auto* first) {
         return steps.at(first + run.image * steps.image + channels.first * steps.channel);
       };
@@ -134,7 +125,7 @@ class WinogradTask final : public Task {
 
   Convolution conv_;
   Plan plan_;
-  PreparedIndex filter_;
+  FilterSource filter_;
   ConvolutionPlan places_;
   ImageSource image_ = ImageSource::in_place();
 };
@@ -142,8 +133,8 @@ class WinogradTask final : public Task {
 }  // namespace
 
 std::unique_ptr<Task> make_task(const Convolution& conv, Compiler& compiler) {
-  const bool is_constant = conv.w.place.kind == Place::Kind::constant;
-  if (compiler.exact() || !is_constant || !can_run(conv) || !is_profitable(conv)) return nullptr;
+  const Sizes sizes = Sizes::of(conv);
+  if (compiler.exact() || !sizes.can_run() || !sizes.is_profitable()) return nullptr;
   return std::make_unique<WinogradTask>(conv, compiler);
 }
 

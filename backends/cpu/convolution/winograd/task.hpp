@@ -8,7 +8,7 @@
 namespace tenon::cpu::winograd {
 
 /// The task of a convolution by Winograd's filtering; null where it does not apply or is not
-/// profitable, the filter is not a constant, or results have to be exact.
+/// profitable, or results have to be exact.
 std::unique_ptr<Task> make_task(const Convolution& conv, Compiler& compiler);
 
 }  // namespace tenon::cpu::winograd

@@ -1,7 +1,7 @@
 #pragma once
 
-// Both transforms of F(4x4, 3x3), a vector of channels at a time: first along the columns of a
-// tile, then along its rows. Included after a header of simd/.
+// The transforms of F(4x4, 3x3) and of its gradient, a vector of channels at a time: first along
+// the columns of a tile, then along its rows. Included after a header of simd/.
 #include "../store_planes.hpp"
 #include "../window_taps.hpp"
 #include "winograd.hpp"
@@ -19,6 +19,9 @@ struct Six {
 };
 struct Four {
   Float at[4];
+};
+struct Three {
+  Float at[3];
 };
 
 TENON_INLINE Float constant(const float& value) { return Simd::broadcast(&value); }
@@ -50,6 +53,38 @@ TENON_INLINE Four output_line(const Six& m) {
   return {{Simd::add(m.at[0], Simd::add(even_a, even_b)), both(a, odd_a, b, odd_b),
            both(a2, even_a, b2, even_b),
            Simd::fma(constant(a3), odd_a, Simd::fma(constant(b3), odd_b, m.at[5]))}};
+}
+
+/// A u along one axis.
+TENON_INLINE Six upstream_line(const Four& u) {
+  static constexpr float a = wg::point_a, b = wg::point_b, a2 = a * a, b2 = b * b, a3 = a * a * a,
+                         b3 = b * b * b;
+  const auto even = [&](const float& square) {
+    return Simd::fma(constant(square), u.at[2], u.at[0]);
+  };
+  const auto odd = [&](const float& point, const float& cube) {
+    return Simd::fma(constant(cube), u.at[3], Simd::mul(constant(point), u.at[1]));
+  };
+  const Float even_a = even(a2), odd_a = odd(a, a3), even_b = even(b2), odd_b = odd(b, b3);
+  return {{u.at[0], Simd::add(even_a, odd_a), Simd::sub(even_a, odd_a), Simd::add(even_b, odd_b),
+           Simd::sub(even_b, odd_b), u.at[3]}};
+}
+
+/// G'm along one axis.
+TENON_INLINE Three taps_line(const Six& m) {
+  constexpr double a = wg::point_a, b = wg::point_b, a2 = a * a, b2 = b * b;
+  constexpr double of_a = 1 / (2 * a2 * (a2 - b2)), of_b = 1 / (2 * b2 * (b2 - a2));
+  static constexpr float zero = static_cast<float>(1 / (a2 * b2));
+  static constexpr float a_0 = static_cast<float>(of_a), b_0 = static_cast<float>(of_b);
+  static constexpr float a_1 = static_cast<float>(a * of_a), b_1 = static_cast<float>(b * of_b);
+  static constexpr float a_2 = static_cast<float>(a2 * of_a), b_2 = static_cast<float>(b2 * of_b);
+  const Float even_a = Simd::add(m.at[1], m.at[2]), odd_a = Simd::sub(m.at[1], m.at[2]);
+  const Float even_b = Simd::add(m.at[3], m.at[4]), odd_b = Simd::sub(m.at[3], m.at[4]);
+  const auto both = [](const float& k, Float x, const float& l, Float y) {
+    return Simd::fma(constant(k), x, Simd::mul(constant(l), y));
+  };
+  return {{Simd::fma(constant(zero), m.at[0], both(a_0, even_a, b_0, even_b)),
+           both(a_1, odd_a, b_1, odd_b), Simd::add(both(a_2, even_a, b_2, even_b), m.at[5])}};
 }
 
 /// `inside`: the tile reads no padding.
@@ -95,6 +130,65 @@ void winograd_input(const wg::InputJob& job, const wg::TileRun& run) noexcept {
                         column + wg::side <= job.columns.inputs;
     float* to = job.numbers + t * job.tile;
     inside ? input_tile<true>(job, row, column, to) : input_tile<false>(job, row, column, to);
+  }
+}
+
+void winograd_upstream(const wg::InputJob& job, const wg::TileRun& run) noexcept {
+  for (std::int64_t t = 0; t < run.count; ++t) {
+    const std::int64_t column = run.column + t * wg::tile;
+    const float* const from = job.x.at + run.row * job.x.row + column * job.x.column;
+    const std::int64_t rows = job.rows.inputs - run.row, columns = job.columns.inputs - column;
+    for (std::int64_t channel = 0; channel < job.channels; channel += Simd::lanes) {
+      const std::int64_t count = job.channels - channel;
+      float* const to = job.numbers + t * job.tile + channel;
+      Four lines[wg::side];  // by row, along the columns
+#pragma GCC unroll 4
+      for (int j = 0; j < wg::tile; ++j) {
+        Four u;
+#pragma GCC unroll 4
+        for (int i = 0; i < wg::tile; ++i) {
+          u.at[i] = i < rows && j < columns
+                        ? load_channels(from + i * job.x.row + j * job.x.column + channel, count)
+                        : Simd::zero_float();
+        }
+        const Six v = upstream_line(u);
+#pragma GCC unroll 6
+        for (int i = 0; i < wg::side; ++i) lines[i].at[j] = v.at[i];
+      }
+#pragma GCC unroll 6
+      for (int i = 0; i < wg::side; ++i) {
+        const Six v = upstream_line(lines[i]);
+#pragma GCC unroll 6
+        for (int j = 0; j < wg::side; ++j) {
+          Simd::store_float(to + (i * wg::side + j) * job.number, v.at[j]);
+        }
+      }
+    }
+  }
+}
+
+void winograd_taps(const wg::TapsJob& job) noexcept {
+  for (std::int64_t channel = 0; channel < job.channels; channel += Simd::lanes) {
+    Six lines[3];  // by row, along the columns
+#pragma GCC unroll 6
+    for (int j = 0; j < wg::side; ++j) {
+      Six m;
+#pragma GCC unroll 6
+      for (int i = 0; i < wg::side; ++i) {
+        m.at[i] = Simd::load_float(job.numbers + (i * wg::side + j) * job.number + channel);
+      }
+      const Three taps = taps_line(m);
+#pragma GCC unroll 3
+      for (int i = 0; i < 3; ++i) lines[i].at[j] = taps.at[i];
+    }
+#pragma GCC unroll 3
+    for (int i = 0; i < 3; ++i) {
+      const Three taps = taps_line(lines[i]);
+#pragma GCC unroll 3
+      for (int j = 0; j < 3; ++j) {
+        Simd::store_float(job.taps + (i * 3 + j) * job.tap + channel, taps.at[j]);
+      }
+    }
   }
 }
 

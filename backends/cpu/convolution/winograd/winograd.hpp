@@ -21,6 +21,9 @@
 ///   G g = (g0 + p g1 + p^2 g2) / N(p) at each point p, N the product of its distances to the other
 ///         finite points; g2 at infinity
 ///
+/// The gradient of the filter is the adjoint of this: G'm G of the sums over all tiles of the
+/// products of B'd B by A u A', u the 4 by 4 elements of the upstream gradient.
+///
 /// Numerics. All in f32, the filter's transform in f64 and rounded once. Points decide the error:
 /// a = 5/8 and b = 3/2 have half the mean error of the usual 1 and 2, and a third of the largest;
 /// twice that of the direct kernel, which benchmarks/convolution.cpp measures. Sums are cancelled
@@ -61,9 +64,21 @@ struct OutputJob {
   Image<float> y;
 };
 
+/// G'm G: number n of channel c is numbers[n * number + c], tap t is taps[t * tap + c].
+struct TapsJob {
+  const float* numbers;
+  std::int64_t number;
+  float* taps;
+  std::int64_t tap;
+  std::int64_t channels;  ///< a multiple of 16
+};
+
 struct Transforms {
   void (*input)(const InputJob&, const TileRun&) noexcept;
+  /// A u A', of tiles of 4 by 4.
+  void (*upstream)(const InputJob&, const TileRun&) noexcept;
   void (*output)(const OutputJob&, const TileRun&) noexcept;
+  void (*taps)(const TapsJob&) noexcept;
 };
 
 /// The kernels of the active instruction set.

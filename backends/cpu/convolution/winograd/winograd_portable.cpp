@@ -6,6 +6,7 @@
 
 namespace tenon::cpu::portable {
 
-constinit const winograd::Transforms winograd_transforms{winograd_input, winograd_output};
+constinit const winograd::Transforms winograd_transforms{winograd_input, winograd_upstream,
+                                                         winograd_output, winograd_taps};
 
 }  // namespace tenon::cpu::portable

@@ -1,6 +1,7 @@
 #include "fused_points.hpp"
 
 #include "matmul/tiled_values.hpp"
+#include "recomputed_values.hpp"
 #include "task.hpp"
 
 #include <algorithm>
@@ -20,7 +21,12 @@ bool is_computed_in_blocks(const Step& step) {
 std::vector<std::unique_ptr<const PointGroup>> fuse_points(const Lowered& program,
                                                            std::span<const Step> steps,
                                                            std::vector<Step>& own) {
-  return lowering::group_points(program, steps, own, {.is_taken = is_computed_in_blocks});
+  // Small values may be recomputed per thread, which no stored member could be.
+  const auto is_large = [](const Step& step) {
+    return step.output.shape.elements() > max_recomputed_elements;
+  };
+  return lowering::group_points(program, steps, own,
+                                {.is_taken = is_computed_in_blocks, .is_stored = is_large});
 }
 
 }  // namespace tenon::cpu

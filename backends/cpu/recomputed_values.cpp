@@ -15,11 +15,9 @@ namespace tenon::cpu {
 using namespace lowering;
 namespace {
 
-/// Takes about half a microsecond to compute, as long as a barrier.
-constexpr std::int64_t max_elements = 4096;
-
 bool is_cheap(const Step& step) {
-  if (step.kind != Step::Kind::op || step.output.shape.elements() > max_elements) return false;
+  if (step.kind != Step::Kind::op || step.output.shape.elements() > max_recomputed_elements)
+    return false;
   return step.op.def()->traits.pointwise || step.op.as<RmsNorm>() != nullptr ||
          step.op.as<LayerNorm>() != nullptr || step.op.as<Rope>() != nullptr ||
          step.op.as<Softmax>() != nullptr;

@@ -9,6 +9,9 @@
 
 namespace tenon::cpu {
 
+/// Of a value: they take about half a microsecond to compute, as long as a barrier.
+inline constexpr std::int64_t max_recomputed_elements = 4096;
+
 /// Moves small results of cheap ops that nothing outside the partition reads to memory of each
 /// thread (Place::Kind::scratch): every thread computes all of them, which takes less time than the
 /// barriers that sharing the work would need. Returns the bytes of that memory per thread.

@@ -216,7 +216,8 @@ class Scheduler final : public Compiler {
     for (const Operand& input : step.inputs) {
       if (is_memory(input)) reads.push_back(access_of(input));
     }
-    const Access write = access_of(step.output);
+    std::vector<Access> writes;
+    for (const Operand& output : outputs_of(step)) writes.push_back(access_of(output));
     value_ = step.value;
     reads_prepared_ = false;
     reads_tables_.clear();
@@ -233,13 +234,15 @@ class Scheduler final : public Compiler {
     if (reads_prepared_) reads.push_back(prepared_access);
     reads.insert(reads.end(), reads_tables_.begin(), reads_tables_.end());
     const bool own = !is_memory(step.output);
-    add_task(std::move(task), reads, own ? std::vector<Access>() : std::vector{write});
+    add_task(std::move(task), reads, own ? std::vector<Access>() : writes);
     nodes_->back().alone = own;
-    if (prepared_ && overlap(write, access_of(*prepared_))) prepared_.reset();
-    std::erase_if(tables_, [&](const Table& table) {
-      return std::ranges::any_of(
-          table.reads, [&](const Operand& operand) { return overlap(write, access_of(operand)); });
-    });
+    const auto is_written = [&](const Operand& operand) {
+      const Access access = access_of(operand);
+      return std::ranges::any_of(writes, [&](const Access& w) { return overlap(w, access); });
+    };
+    if (prepared_ && is_written(*prepared_)) prepared_.reset();
+    std::erase_if(tables_,
+                  [&](const Table& table) { return std::ranges::any_of(table.reads, is_written); });
   }
 
   /// Appends a task, behind a barrier where it meets memory that unfinished tasks use.

@@ -346,7 +346,7 @@ class CudaPartition final : public Partition {
   void fuse(CompiledSteps& compiled) const {
     std::vector<Step> merged = compiled.steps;
     auto groups = lowering::group_points(program_, steps_, merged,
-                                         {.is_taken = can_be_fused, .stores_members = true});
+                                         {.is_taken = can_be_fused, .is_stored = can_be_fused});
     if (groups.empty()) return;
     const FoundCompiler& found = device_->driver()->kernel_compiler();
     if (found.compiler == nullptr) {

@@ -1,5 +1,7 @@
 #include "lower/memory_access.hpp"
 
+#include "lower/point_groups.hpp"
+
 #include <algorithm>
 
 namespace tenon::lowering {
@@ -26,8 +28,24 @@ bool overlap(const Operand& a, const Operand& b) {
   return is_memory(a) && overlap(access_of(a), access_of(b));
 }
 
+std::vector<Operand> outputs_of(const Step& step) {
+  const auto* fused = step.kind == Step::Kind::op ? step.op.as<FusedPoints>() : nullptr;
+  if (fused == nullptr) return {step.output};
+  std::vector<Operand> outputs;
+  for (const PointGroup::Member& member : fused->group->members) {
+    if (member.is_stored) outputs.push_back(member.output);
+  }
+  outputs.back() = step.output;  // where passes have put it
+  return outputs;
+}
+
 bool writes_to(const Step& step, const Access& access) {
-  if (step.kind != Step::Kind::loop) return overlap(access_of(step.output), access);
+  if (step.kind != Step::Kind::loop) {
+    if (step.op.as<FusedPoints>() == nullptr) return overlap(access_of(step.output), access);
+    return std::ranges::any_of(outputs_of(step), [&](const Operand& output) {
+      return overlap(access_of(output), access);
+    });
+  }
   return std::ranges::any_of(step.body,
                              [&](const Step& inner) { return writes_to(inner, access); });
 }

@@ -4,6 +4,7 @@
 #include <tenon/lowered.hpp>
 
 #include <cstdint>
+#include <vector>
 
 namespace tenon::lowering {
 
@@ -23,6 +24,9 @@ Access access_of(const Operand& operand);
 bool overlap(const Access& a, const Access& b) noexcept;
 /// Whether two operands in memory may have bytes in common.
 bool overlap(const Operand& a, const Operand& b);
+
+/// What a step that is no loop writes: its output, and what a FusedPoints stores besides.
+std::vector<Operand> outputs_of(const Step& step);
 
 /// Whether a step, or one of a loop's, may write some of these bytes.
 bool writes_to(const Step& step, const Access& access);

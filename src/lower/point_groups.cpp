@@ -59,6 +59,10 @@ class Fuser {
     return step.kind == Step::Kind::op && rules_.is_taken(step);
   }
 
+  bool is_stored(const Step& step) const {
+    return rules_.is_stored != nullptr && rules_.is_stored(step);
+  }
+
   /// By step and input: the step whose value that is, where the input is the value as it was made.
   std::vector<Makers> makers() const {
     std::vector<Makers> result;
@@ -99,7 +103,7 @@ class Fuser {
 
   bool can_join(std::size_t step, std::span<const std::size_t> members) const {
     const Operand& result = steps_[members.back()].output;
-    return (rules_.stores_members || is_read_by_members(step, members)) &&
+    return (is_read_by_members(step, members) || is_stored(steps_[step])) &&
            same_sizes(steps_[step].output.shape, result.shape) && is_taken(steps_[step]);
   }
 

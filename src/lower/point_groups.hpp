@@ -16,7 +16,7 @@ namespace lowering {
 
 /// The steps that one FusedPoints stands for.
 struct PointGroup {
-  static constexpr std::size_t max_members = 10, max_inputs = 16;
+  static constexpr std::size_t max_members = 16, max_inputs = 24;
 
   /// An operand of a member: the result of a member before it, or an input of the fused step.
   struct Source {
@@ -54,13 +54,14 @@ namespace lowering {
 
 struct PointRules {
   std::function<bool(const Step& step)> is_taken;  ///< whether a step can be a member
-  /// Whether members but the last one may be stored. A member is computed when the last one is: all
-  /// inputs of an element are read before any result of it is stored.
-  bool stores_members = false;
+  /// Whether a step can be a member whose result others read, so that it is stored; null: none but
+  /// the last member. A member is computed when the last one is, and of the same element an input is
+  /// read before a result of a later member, or of the same one, is stored in its place.
+  std::function<bool(const Step& step)> is_stored = nullptr;
 };
 
-/// Merges element-wise steps of the same sizes whose results others of them read. Without
-/// `stores_members` nobody else reads those. The ops of the merged steps refer to the groups
+/// Merges element-wise steps of the same sizes whose results others of them read. Nobody else reads
+/// those that are not stored. The ops of the merged steps refer to the groups
 /// returned, which are the caller's to keep. `own` are the steps to change; see for_each_body.
 std::vector<std::unique_ptr<const PointGroup>> group_points(const Lowered& program,
                                                             std::span<const Step> steps,

@@ -27,7 +27,7 @@ class Tracer {
           read(step.inputs[input], {i, input});
         }
       }
-      overwrite(step.output);
+      for (const Operand& output : outputs_of(step)) overwrite(output);
       // The values in the memory of inputs and outputs at the end are among the leaves.
       const Place& place = step.output.place;
       WrittenValue& value = values_[i];
@@ -122,7 +122,7 @@ class Tracer {
       if (step.kind == Step::Kind::loop) {
         loop(step.body);
       } else {
-        expose(step.output);
+        for (const Operand& output : outputs_of(step)) expose(output);
       }
     }
   }

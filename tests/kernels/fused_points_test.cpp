@@ -84,6 +84,23 @@ TEST_CASE("fuse_points: values that others read stay") {
   CHECK(reduced.members(2) == 2);
 }
 
+TEST_CASE("fuse_points: large values that others read are stored on the way") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const std::vector<Shape> shapes(1, Shape({64, 65}, f32));
+  const Tensor x = graph.input("x", shapes[0]), sum = x + x;
+  const std::vector<Tensor> results{relu(sum) * x, sum};
+  const Program program = graph.program(results);
+  const Lowered lowered = lower(program, shapes);
+  std::vector<Step> steps = lowered.steps;
+  const auto groups = fuse_points(lowered, lowered.steps, steps);
+  REQUIRE(groups.size() == 1);
+  REQUIRE(steps.size() == 1);
+  CHECK(groups[0]->members.size() == 3);
+  CHECK(groups[0]->members[0].is_stored);
+  CHECK_FALSE(groups[0]->members[1].is_stored);
+}
+
 TEST_CASE("fuse_points: values of other sizes stay") {
   const FusedSteps fused([](auto& x, auto& a, auto&) {
     const Tensor row = max(a, {0}, true);  // [1, 8]
@@ -137,7 +154,15 @@ class PointProgram {
     while (static_cast<int>(made_.size()) < count) add_op();
   }
 
-  Program program() const { return graph.program({&made_.back(), 1}); }
+  /// Its results: the last value, and some of the others.
+  Program program() const {
+    std::vector<Tensor> results;
+    for (std::size_t i = 0; i + 1 < made_.size(); ++i) {
+      if (is_result_[i]) results.push_back(made_[i]);
+    }
+    results.push_back(made_.back());
+    return graph.program(results);
+  }
 
   Graph graph;
   std::vector<HostBuffer> inputs;
@@ -194,19 +219,23 @@ class PointProgram {
   void add_op() {
     values_.push_back(random_op());
     made_.push_back(values_.back());
+    is_result_.push_back(random_.integer(0, 3) == 0);
   }
 
   testing::Random& random_;
   Shape shape_;
   std::vector<Tensor> values_, made_;
+  std::vector<bool> is_result_;  ///< of those made
 };
 
 TEST_CASE("fused element-wise steps have the bits of the single steps") {
   testing::Random random;  // prints its seed
   for (int round = 0; round < 60; ++round) {
-    const Shape shape({random.integer(1, 70), random.integer(1, 60)}, f32);
+    const bool is_large = random.integer(0, 2) == 0;  // then results are stored on the way
+    const Shape shape = is_large ? Shape({random.integer(65, 90), random.integer(64, 70)}, f32)
+                                 : Shape({random.integer(1, 70), random.integer(1, 60)}, f32);
     PointProgram points(random, shape);
-    points.record(static_cast<int>(random.integer(2, 14)));
+    points.record(static_cast<int>(random.integer(2, 20)));
     const auto weights = std::make_shared<const WeightSet>(std::map<std::string, Buffer>{
         {"scale", HostBuffer::of<float>(Shape({}, f32), {0.0371F}).to_device(cpu_device())},
         {"zero", random.uniform(Shape({}, DType::u8), 0, 255).to_device(cpu_device())},
@@ -217,11 +246,16 @@ TEST_CASE("fused element-wise steps have the bits of the single steps") {
       Session session(points.program(), {.backends = {make_cpu_backend({.threads = threads})}});
       session.set_merge(merge);
       session.bind(weights);
-      return session.forward(inputs).back().to_host();
+      std::vector<double> all;
+      for (const Buffer& result : session.forward(inputs)) {
+        const std::vector<double> values = elements(result.to_host());
+        all.insert(all.end(), values.begin(), values.end());
+      }
+      return all;
     };
-    const std::vector<double> want = elements(run(false, 1));
+    const std::vector<double> want = run(false, 1);
     for (int threads = 1; threads <= 3; ++threads) {
-      const std::vector<double> got = elements(run(true, threads));
+      const std::vector<double> got = run(true, threads);
       INFO("round " << round << ", " << threads << " threads");
       REQUIRE(got.size() == want.size());
       const auto same = [](double a, double b) { return a == b || (a != a && b != b); };

@@ -2,30 +2,37 @@
 
 #include "point_task.hpp"
 
+#include <algorithm>
 #include <array>
+#include <optional>
+#include <vector>
 
 namespace tenon::cpu {
 namespace {
 
-/// Every block through all members.
+/// Every block through all members. Results that only members read lie in buffers, each of which
+/// serves another member once its own result has been read.
 class FusedPointsTask final : public Task {
  public:
   FusedPointsTask(const Step& step, Compiler& compiler)
       : y_(step.output), count_(y_.shape.elements()) {
     const PointGroup& group = *step.op.as<FusedPoints>()->group;
     for (std::size_t i = 0; i < group.members.size(); ++i) add(i, group, step.inputs, compiler);
+    assign_buffers(group);
   }
 
   void run(const TaskContext& context) const noexcept override {
     const Range range = flat_share(context, count_);
-    const std::int64_t unit = block_bytes(y_.shape.dtype());
-    auto* y = context.pointer<std::byte>(y_);
-    std::array<BlockBuffer, PointGroup::max_members - 1> between;
+    Buffers buffers;
+    Results results;
     for (std::int64_t first = range.begin; first < range.end; first += block_elements) {
       const std::int64_t count = std::min(block_elements, range.end - first);
       for (std::size_t m = 0; m < members_.size(); ++m) {
-        std::byte* result = m + 1 < members_.size() ? between[m].bytes : y + first * unit;
-        compute(members_[m], context, first, count, between, result);
+        const Member& member = members_[m];
+        results[m] = member.stored ? context.pointer<std::byte>(*member.stored) +
+                                         first * block_bytes(member.dtype)
+                                   : buffers[member.buffer].bytes;
+        compute(member, context, first, count, results, results[m]);
       }
     }
   }
@@ -43,8 +50,11 @@ class FusedPointsTask final : public Task {
     std::vector<Source> sources;
     DType dtype;
     bool narrows;
+    std::optional<Operand> stored;  ///< where the result lies, or
+    std::size_t buffer = 0;
   };
   using Buffers = std::array<BlockBuffer, PointGroup::max_members - 1>;
+  using Results = std::array<std::byte*, PointGroup::max_members>;
 
   void add(std::size_t index, const PointGroup& group, std::span<const Operand> inputs,
            Compiler& compiler) {
@@ -53,6 +63,11 @@ class FusedPointsTask final : public Task {
     Member& added = members_.emplace_back(member.op, point.function);
     added.dtype = member.output.shape.dtype();
     added.narrows = point.narrows();
+    if (index + 1 == group.members.size()) {
+      added.stored = y_;
+    } else if (member.is_stored) {
+      added.stored = member.output;
+    }
     for (std::size_t i = 0; i < member.sources.size(); ++i) {
       const PointGroup::Source& source = member.sources[i];
       Source& from = added.sources.emplace_back(source.index, DType::f32);
@@ -64,8 +79,26 @@ class FusedPointsTask final : public Task {
     }
   }
 
+  void assign_buffers(const PointGroup& group) {
+    std::vector<std::size_t> last_use(members_.size());
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      for (const PointGroup::Source& source : group.members[m].sources) {
+        if (source.is_member) last_use[source.index] = m;
+      }
+    }
+    std::vector<std::size_t> used_until;  // by buffer
+    for (std::size_t m = 0; m < members_.size(); ++m) {
+      if (members_[m].stored) continue;
+      const auto free =
+          std::ranges::find_if(used_until, [&](std::size_t last) { return last < m; });
+      members_[m].buffer = static_cast<std::size_t>(free - used_until.begin());
+      if (free == used_until.end()) used_until.push_back(0);
+      used_until[members_[m].buffer] = last_use[m];
+    }
+  }
+
   static void compute(const Member& member, const TaskContext& context, std::int64_t first,
-                      std::int64_t count, const Buffers& between, std::byte* y) noexcept {
+                      std::int64_t count, const Results& results, std::byte* y) noexcept {
     std::array<BlockBuffer, PointCall::max_inputs> buffers;
     BlockBuffer wide;
     PointCall call{};
@@ -78,7 +111,7 @@ class FusedPointsTask final : public Task {
         call.step[i] = block.step;
         continue;
       }
-      call.x[i] = between[source.member].bytes;
+      call.x[i] = results[source.member];
       call.step[i] = 1;
       if (is_computed_as_stored(source.widened_from)) continue;
       widen(source.widened_from, call.x[i], buffers[i].bytes, count);

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <span>
 
@@ -29,6 +30,9 @@ struct Convolution {
   std::optional<Unary> activation;  ///< an activation that is not a limit
   UnaryParameters parameters;
 };
+
+/// The task of a convolution in f32.
+std::unique_ptr<Task> make_convolution(const Convolution& conv, Compiler& compiler);
 
 /// Applies `conv.activation` to a part of the output, in place.
 void activate(const Convolution& conv, const Image<float>& y, const Part& part) noexcept;

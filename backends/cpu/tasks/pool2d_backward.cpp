@@ -14,8 +14,8 @@
 namespace tenon::cpu {
 namespace {
 
-/// Outputs of a row below which vectors of them gain nothing.
-constexpr std::int64_t few_outputs = 16;
+/// Outputs of a row below which vectors of them gain nothing, and the longest steps along it.
+constexpr std::int64_t few_outputs = 8, max_vector_stride = 2;
 
 struct PoolTaps {
   std::int64_t begin, end;
@@ -73,7 +73,7 @@ class PoolBackwardTask final : public Task {
         const PoolTaps down = pool_taps(rows, i);
         if (down.begin == down.end) continue;
         if constexpr (is_max) {
-          if (columns.stride > 1 || columns.outputs < few_outputs) {
+          if (columns.stride > max_vector_stride || columns.outputs < few_outputs) {
             to_greatest_of_each(x, i, down, upstream, y);
           } else {
             to_greatest(context, x, i, down, upstream, y);
@@ -88,7 +88,7 @@ class PoolBackwardTask final : public Task {
  private:
   static constexpr bool is_max = std::is_same_v<Op, MaxPool2dBackward>;
 
-  /// Steps along rows: windows one by one, the inner ones of usual sizes without branches.
+  /// Short rows, or long steps along them: windows one by one, the inner ones of usual sizes without branches.
   void to_greatest_of_each(const T* x, std::int64_t i, PoolTaps down, const T* upstream,
                            T* y) const noexcept {
     const auto& [rows, columns] = axes_;

@@ -316,10 +316,12 @@ Tensor sum_to(const Tensor& x, const Shape& shape, const std::source_location& w
       refuse();
     }
   }
-  Tensor result = x;
-  if (!kept.empty()) result = sum(result, AxisList(std::span<const AxisRef>(kept)), true, where);
-  if (!dropped.empty())
-    result = sum(result, AxisList(std::span<const AxisRef>(dropped)), false, where);
+  if (kept.empty() && dropped.empty()) return x;
+  if (kept.empty()) return sum(x, AxisList(std::span<const AxisRef>(dropped)), false, where);
+  std::vector<AxisRef> all = dropped;
+  all.insert(all.end(), kept.begin(), kept.end());
+  Tensor result = sum(x, AxisList(std::span<const AxisRef>(all)), true, where);
+  for (int i = 0; i < added; ++i) result = squeeze(result, 0, where);
   return result;
 }
 

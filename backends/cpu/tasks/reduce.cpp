@@ -57,6 +57,9 @@ class ReduceTask final : public Task {
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
     has_rows_ = shape.dtype() == DType::f32 && meaning_.row != nullptr &&
                 (folded_.rank == 0 || (folded_.rank == 1 && folded_.steps[0] == unit));
+    const auto inner = static_cast<std::size_t>(std::max(folded_.rank - 1, 0));
+    const bool has_runs = folded_.rank > 1 && folded_.steps[inner] == unit;
+    if (has_runs && folded_.sizes[inner] % lanes == 0) run_ = folded_.sizes[inner];
     // Adjacent elements along a kept axis are folded in parallel.
     has_columns_ = !has_rows_ && kept_.rank > 0 &&
                    kept_.steps[static_cast<std::size_t>(kept_.rank - 1)] == unit;
@@ -183,8 +186,10 @@ class ReduceTask final : public Task {
     const std::int64_t unit = block_bytes(dtype);
     BlockBuffer stored, wide;
     start(sums, lanes);
-    for (std::int64_t j = elements.begin; j < elements.end; j += block_elements) {
-      const std::int64_t count = std::min(block_elements, elements.end - j);
+    std::int64_t count = 0;
+    for (std::int64_t j = elements.begin; j < elements.end; j += count) {
+      count = std::min(block_elements, elements.end - j);
+      if (run_ > 0) count = std::min(count, run_ - j % run_);  // which is read in place
       const std::int64_t whole = count / lanes * lanes;
       const std::byte* values = stored.bytes;
       if (const auto offset = folded_.run_at(unit, j, count)) {
@@ -248,6 +253,7 @@ class ReduceTask final : public Task {
   Compute type_ = Compute::f32;
   std::int64_t outputs_, elements_ = 1, parts_ = 1;
   std::int64_t row_length_ = 0;  ///< of the last kept axis
+  std::int64_t run_ = 0;  ///< of whole `lanes` elements of a row side by side; 0: there is none
   std::int64_t partial_sums_ = 0, finished_ = 0;
   bool is_whole_ = false, has_rows_ = false, has_columns_ = false, may_share_ = false;
 };

@@ -13,8 +13,7 @@ from harness import LLAMA, SOURCE, ToolTest
 
 PAGES = [SOURCE / "README.md", *sorted((SOURCE / "docs").glob("*.md"))]
 PROJECTS = (SOURCE / "examples/compiled", SOURCE / "examples/first", SOURCE / "examples/own_device",
-            SOURCE / "examples/own_op",
-            SOURCE / "tests/package/consumer")
+            SOURCE / "examples/own_op", SOURCE / "tests/package/consumer")
 
 
 def blocks(page, language):

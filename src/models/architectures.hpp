@@ -1,0 +1,45 @@
+// The architectures of language models, by the names that GGUF files have for them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+namespace tenon::models {
+
+/// What a file does not say follows from its architecture.
+struct Architecture {
+  /// Where a feed-forward part has the weight of its gate: for itself, above that of "ffn_up" in one tensor, or nowhere.
+  enum class Gate : std::uint8_t { own, fused, none };
+
+  std::string_view name;
+  /// Rows of queries and keys are stored in the order for interleaved rotation, which the model had
+  /// (`is_interleaved`) or which its converter brought them into (`is_reordered`).
+  bool is_interleaved = false;
+  bool is_reordered = false;
+  bool has_position_embeddings = false;  ///< in place of a rotary embedding
+  bool has_mean_norms = false;
+  bool has_first_norms = true;  ///< before each part of a layer
+  bool has_last_norms = false;  ///< behind each part of a layer
+  bool is_parallel = false;
+  std::string_view feed_forward_norm = "ffn_norm";
+  std::string_view activation = "silu";
+  Gate gate = Gate::own;
+  bool has_normalized_router = true;
+  bool has_gated_attention = false;  ///< and layers of nn::GatedDeltaNet
+  /// With "embedding_scale", "residual_scale" and "logit_scale", by which logits are divided.
+  bool has_scales = false;
+  bool has_scaled_embedding = false;  ///< by the root of the width
+  /// Layers have sliding windows, but each such one; 0: none has.
+  std::int64_t global_every = 0;
+  bool has_plain_local_rope = false;  ///< layers with a window: no scaling of positions
+  std::int64_t unrotated_every = 0;   ///< see DecoderConfig
+
+  bool has_interleaved_rope() const noexcept { return is_interleaved || is_reordered; }
+};
+/// Null where the name is not known.
+const Architecture* find_architecture(std::string_view name);
+
+std::vector<std::string_view> architecture_names();
+
+}  // namespace tenon::models

@@ -1,0 +1,450 @@
+#include "models/architectures.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/models/decoder.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace tenon::models {
+namespace {
+
+/// Reads "<architecture>.<key>" values and refuses those out of range.
+class Hyperparameters {
+ public:
+  Hyperparameters(const io::File& file, std::string architecture)
+      : metadata_(file.metadata()), file_(file.path().string()), prefix_(std::move(architecture)) {}
+
+  std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const {
+    return checked(key, metadata_.get<std::int64_t>(full(key)), low, high);
+  }
+  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low,
+                          std::int64_t high) const {
+    return checked(key, metadata_.get_or<std::int64_t>(full(key), fallback), low, high);
+  }
+  double real_or(std::string_view key, double fallback, double low, double high) const {
+    const double value = metadata_.get_or<double>(full(key), fallback);
+    if (!(value >= low && value <= high))
+      refuse(key, fmt::format("{}", value), fmt::format("{} to {}", low, high));
+    return value;
+  }
+  bool boolean(std::string_view key) const { return metadata_.get<bool>(full(key)); }
+  /// Nothing where there is another value than a list of booleans.
+  std::optional<std::vector<std::uint8_t>> booleans(std::string_view key) const {
+    const io::MetaValue* const value = metadata_.find(full(key));
+    if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
+    return metadata_.get<std::vector<std::uint8_t>>(full(key));
+  }
+  /// The same of integers.
+  std::optional<std::vector<std::int32_t>> integers(std::string_view key) const {
+    const io::MetaValue* const value = metadata_.find(full(key));
+    if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
+    return metadata_.get<std::vector<std::int32_t>>(full(key));
+  }
+  bool boolean_or(std::string_view key, bool fallback) const {
+    return metadata_.get_or<bool>(full(key), fallback);
+  }
+  std::string text_or(std::string_view key, std::string fallback) const {
+    return metadata_.get_or<std::string>(full(key), std::move(fallback));
+  }
+  bool contains(std::string_view key) const { return metadata_.contains(full(key)); }
+
+  [[noreturn]] void refuse(std::string_view key, const std::string& value,
+                           const std::string& allowed) const {
+    throw Error(Errc::bad_hyperparameter, file_,
+                fmt::format("{} is {}, allowed: {}", full(key), value, allowed));
+  }
+
+  const std::string& file() const noexcept { return file_; }
+  std::string full(std::string_view key) const { return fmt::format("{}.{}", prefix_, key); }
+
+ private:
+  std::int64_t checked(std::string_view key, std::int64_t value, std::int64_t low,
+                       std::int64_t high) const {
+    if (value < low || value > high)
+      refuse(key, std::to_string(value), fmt::format("{} to {}", low, high));
+    return value;
+  }
+
+  const io::Metadata& metadata_;
+  std::string file_;
+  std::string prefix_;
+};
+
+// Far above all existing models, far below an overflow.
+constexpr std::int64_t max_layers = 512;
+constexpr std::int64_t max_width = 1 << 20;
+constexpr std::int64_t max_heads = 1 << 14;
+constexpr std::int64_t max_experts = 1 << 16;
+constexpr std::int64_t max_context = std::int64_t{1} << 31;
+
+const Architecture& architecture_of(const io::File& file) {
+  const auto name = file.metadata().get<std::string>("general.architecture");
+  if (const Architecture* const known = find_architecture(name)) return *known;
+  throw Error(
+      Errc::unsupported, file.path().string(),
+      fmt::format("architecture '{}'; known are {}", name, fmt::join(architecture_names(), ", ")));
+}
+
+/// Refuses a key with a value that changes what is computed, in ways that are not computed here.
+void require_default(const Hyperparameters& values, std::string_view key, double allowed) {
+  const double value = values.real_or(key, allowed, -1e30, 1e30);
+  if (value == allowed) return;
+  throw Error(Errc::unsupported, values.file(), fmt::format("{} is {}", values.full(key), value));
+}
+
+nn::RouterOptions router_of(const Hyperparameters& values, const Architecture& architecture,
+                            const DecoderConfig& config) {
+  // Of "expert_gating_func". A softmax of the chosen experts only is what a normalised one is.
+  constexpr std::int64_t softmax = 1, sigmoid = 2, softmax_of_chosen = 3;
+  nn::RouterOptions router;
+  router.used = values.integer("expert_used_count", 1, config.experts);
+  router.normalized = values.boolean_or("expert_weights_norm", architecture.has_normalized_router);
+  router.scale = values.real_or("expert_weights_scale", 1, 0, 1e6);
+  if (router.scale == 0) router.scale = 1;  // which files that have none may say
+  const std::int64_t scores =
+      values.integer_or("expert_gating_func", softmax, softmax, softmax_of_chosen);
+  if (scores == sigmoid) router.scores = "sigmoid";
+  if (scores == softmax_of_chosen) router.normalized = true;
+  router.groups =
+      std::max<std::int64_t>(values.integer_or("expert_group_count", 1, 0, config.experts), 1);
+  if (router.groups == 1) return router;
+  const std::int64_t size = config.experts / router.groups;
+  if (config.experts % router.groups != 0 || size < 2) {
+    values.refuse(
+        "expert_group_count", std::to_string(router.groups),
+        fmt::format("divisors of {} experts with two or more in a group", config.experts));
+  }
+  router.groups_used = values.integer("expert_group_used_count", 1, router.groups);
+  if (router.used > router.groups_used * size) {
+    values.refuse("expert_group_used_count", std::to_string(router.groups_used),
+                  fmt::format("groups with {} experts", router.used));
+  }
+  return router;
+}
+
+Rope rope_of(const Hyperparameters& values, const Architecture& architecture,
+             const DecoderConfig& config) {
+  Rope rope;
+  rope.theta = values.real_or("rope.freq_base", 10000, 1, 1e30);
+  rope.dims = values.integer_or("rope.dimension_count", config.head_dim, 2, config.head_dim);
+  if (rope.dims % 2 != 0)
+    values.refuse("rope.dimension_count", std::to_string(rope.dims), "even numbers");
+  rope.interleaved = architecture.has_interleaved_rope();
+  std::string scaling = values.text_or("rope.scaling.type", "none");
+  if (scaling == "longrope") {  // whose frequencies are the file's
+    require_default(values, "rope.scaling.factor", 1);
+    scaling = "none";
+  }
+  if (scaling != "none" && scaling != "linear" && scaling != "yarn") {
+    throw Error(Errc::unsupported, config.architecture, fmt::format("rope scaling '{}'", scaling));
+  }
+  rope.scaling = Name(scaling);
+  rope.factor = values.real_or("rope.scaling.factor", 1, 1e-6, 1e6);
+  rope.original_context = values.integer_or("rope.scaling.original_context_length",
+                                            config.context_length, 1, max_context);
+  const double factor = values.real_or("rope.scaling.attn_factor", 1, 1e-6, 1e6);
+  if (scaling != "yarn") {
+    rope.attention_factor = factor == 1 ? 0 : factor;
+    return rope;
+  }
+  rope.beta_fast = values.real_or("rope.scaling.yarn_beta_fast", rope.beta_fast, 1e-6, 1e6);
+  rope.beta_slow = values.real_or("rope.scaling.yarn_beta_slow", rope.beta_slow, 1e-6, 1e6);
+  require_default(values, "rope.scaling.yarn_ext_factor", 1);
+  rope.attention_factor = rope.magnitude() * factor;
+  return rope;
+}
+
+/// Key-value heads, of which a file may say for each layer that it has none, but a state.
+void set_kv_heads(const Hyperparameters& values, DecoderConfig& config) {
+  constexpr std::string_view key = "attention.head_count_kv";
+  const auto of_layers = values.integers(key);
+  if (!of_layers) {
+    config.kv_heads = values.integer_or(key, config.heads, 1, config.heads);
+    return;
+  }
+  config.kv_heads = of_layers->empty() ? 0 : *std::ranges::max_element(*of_layers);
+  const bool is_known = std::ranges::all_of(
+      *of_layers, [&](std::int32_t count) { return count == 0 || count == config.kv_heads; });
+  if (std::ssize(*of_layers) < config.layers || !is_known || config.kv_heads < 1 ||
+      config.kv_heads > config.heads) {
+    throw Error(Errc::unsupported, values.file(),
+                fmt::format("{} is not one number or 0 for each layer", values.full(key)));
+  }
+  const auto last = of_layers->begin() + config.layers;
+  if (std::find(of_layers->begin(), last, 0) == last) return;
+  for (auto count = of_layers->begin(); count != last; ++count) {
+    config.state_layers.push_back(*count == 0);
+  }
+}
+
+/// Sizes of the heads of an attention that is not latent.
+void set_heads(const Hyperparameters& values, DecoderConfig& config) {
+  set_kv_heads(values, config);
+  if (config.heads % config.kv_heads != 0) {
+    values.refuse("attention.head_count_kv", std::to_string(config.kv_heads),
+                  fmt::format("divisors of {} heads", config.heads));
+  }
+  if (!values.contains("attention.key_length") && config.width % config.heads != 0) {
+    values.refuse("attention.head_count", std::to_string(config.heads),
+                  fmt::format("divisors of the width {}", config.width));
+  }
+  config.head_dim =
+      values.integer_or("attention.key_length", config.width / config.heads, 1, max_width);
+  if (values.integer_or("attention.value_length", config.head_dim, 1, max_width) !=
+      config.head_dim) {
+    values.refuse("attention.value_length", "another size",
+                  fmt::format("{}, as keys have", config.head_dim));
+  }
+  config.value_dim = config.head_dim;
+}
+
+/// The same of latent attention. Files from before 2025 have one tensor, "attn_kv_b", in place of
+/// its two halves, and not the key that is asked for.
+void set_latent_heads(const Hyperparameters& values, DecoderConfig& config) {
+  if (!values.contains("attention.key_length_mla")) {
+    throw Error(
+        Errc::unsupported, values.file(),
+        fmt::format("without {}, which files of the split attn_kv_b have; convert the model again",
+                    values.full("attention.key_length_mla")));
+  }
+  LatentSizes sizes;
+  sizes.rank = values.integer("attention.kv_lora_rank", 1, max_width);
+  sizes.rotated = values.integer("rope.dimension_count", 2, max_width);
+  const std::int64_t key =
+      values.integer("attention.key_length_mla", sizes.rotated + 1, 2 * max_width);
+  sizes.plain = key - sizes.rotated;
+  config.latent = sizes;
+  config.kv_heads = 1;
+  config.head_dim = sizes.rank + sizes.rotated;
+  config.value_dim = sizes.rank;
+}
+
+void set_mamba(const Hyperparameters& values, DecoderConfig& config) {
+  MambaSizes sizes;
+  sizes.taps = values.integer("ssm.conv_kernel", 2, 1 << 10);
+  sizes.inner = values.integer("ssm.inner_size", 1, max_width);
+  sizes.states = values.integer("ssm.state_size", 1, 1 << 16);
+  if (config.architecture != "mamba") {
+    sizes.heads = values.integer("ssm.time_step_rank", 1, sizes.inner);
+    sizes.groups = values.integer("ssm.group_count", 1, sizes.heads);
+    if (sizes.inner % sizes.heads != 0) {
+      values.refuse("ssm.time_step_rank", std::to_string(sizes.heads),
+                    fmt::format("divisors of the inner size {}", sizes.inner));
+    }
+    if (sizes.heads % sizes.groups != 0) {
+      values.refuse("ssm.group_count", std::to_string(sizes.groups),
+                    fmt::format("divisors of {} heads", sizes.heads));
+    }
+  }
+  sizes.has_normed_parameters = values.boolean_or("ssm.dt_b_c_rms", false);
+  config.mamba = sizes;
+}
+
+/// Which layers of Qwen3.5 have states: all but every fourth, unless the file says otherwise.
+void set_delta_layers(const Hyperparameters& values, DecoderConfig& config) {
+  config.has_gated_attention = true;
+  config.mamba->is_delta_net = true;
+  constexpr std::string_view key = "attention.recurrent_layers";
+  if (const auto listed = values.booleans(key)) {
+    if (std::ssize(*listed) < config.layers) {
+      throw Error(Errc::unsupported, values.file(),
+                  fmt::format("{} does not name every layer", values.full(key)));
+    }
+    config.state_layers.assign(listed->begin(), listed->begin() + config.layers);
+    return;
+  }
+  const std::int64_t every = values.integer_or("full_attention_interval", 4, 1, max_layers);
+  config.state_layers.clear();
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    config.state_layers.push_back((i + 1) % every != 0);
+  }
+}
+
+void set_rwkv(const Hyperparameters& values, DecoderConfig& config) {
+  RwkvSizes sizes;
+  sizes.head_size = values.integer("wkv.head_size", 1, config.width);
+  if (config.width % sizes.head_size != 0) {
+    values.refuse("wkv.head_size", std::to_string(sizes.head_size),
+                  fmt::format("divisors of the width {}", config.width));
+  }
+  config.rwkv = sizes;
+}
+
+/// Scales of queries and of scores under YaRN with DeepSeek's "mscale_all_dim", of which the file
+/// has a tenth: mscale is taken to be equal to it where it is given (as llama.cpp does), so that the
+/// rotation has no factor.
+void set_latent_scale(const Hyperparameters& values, DecoderConfig& config) {
+  require_default(values, "attention.temperature_scale", 0);
+  const bool is_yarn = config.rope.scaling.text() == "yarn";
+  const double all_dims = 10 * values.real_or("rope.scaling.yarn_log_multiplier", 0, 0, 1e3);
+  if (is_yarn && all_dims != 0) {
+    config.rope.attention_factor = values.real_or("rope.scaling.attn_factor", 1, 1e-6, 1e6);
+  }
+  const double magnitude = config.rope.magnitude();
+  const double growth = is_yarn ? 1 + 0.1 * all_dims * std::log(config.rope.factor) : 1;
+  const auto key = static_cast<double>(config.latent->plain + config.latent->rotated);
+  config.attention_scale = magnitude * magnitude * growth * growth / std::sqrt(key);
+}
+
+/// The period of layers without a window, which some files have as a list of those that have one.
+std::int64_t global_every(const Hyperparameters& values, const Architecture& architecture,
+                          std::int64_t layers) {
+  constexpr std::string_view key = "attention.sliding_window_pattern";
+  const auto has_window = values.booleans(key);
+  if (!has_window) return values.integer_or(key, architecture.global_every, 1, max_layers);
+  const auto first = std::ranges::find(*has_window, 0);
+  const std::int64_t every = first - has_window->begin() + 1;
+  for (std::int64_t i = 0; i < layers; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (at < has_window->size() && ((*has_window)[at] != 0) == ((i + 1) % every != 0)) continue;
+    throw Error(Errc::unsupported, values.file(),
+                fmt::format("{} has no period", values.full(key)));
+  }
+  return every;
+}
+
+/// Layers with a sliding window.
+void set_windows(const Hyperparameters& values, const Architecture& architecture,
+                 DecoderConfig& config) {
+  const std::string& arch = config.architecture;
+  const bool is_assumed = arch == "gemma2" || (arch == "exaone4" && config.layers == 64);
+  config.window =
+      values.integer_or("attention.sliding_window", is_assumed ? 4096 : 0, 0, max_context);
+  config.global_every = global_every(values, architecture, config.layers);
+  config.local_rope.theta =
+      values.real_or("rope.freq_base_swa", arch == "gemma3" ? 10000 : config.rope.theta, 1, 1e30);
+  if (!architecture.has_plain_local_rope) return;
+  config.local_rope.scaling = "none";
+  config.local_rope.factor = 1;
+  config.local_rope.attention_factor = 0;
+}
+
+/// What multiplies embeddings, what layers add, scores and logits.
+void set_scales(const Hyperparameters& values, const Architecture& architecture,
+                DecoderConfig& config) {
+  constexpr double largest = 1e6;
+  config.attention_scale = values.real_or("attention.scale", config.attention_scale, 0, largest);
+  if (architecture.has_scaled_embedding) {
+    config.embedding_scale = std::sqrt(static_cast<double>(config.width));
+  }
+  if (config.architecture == "command-r" || config.architecture == "cohere2") {
+    const double scale = values.real_or("logit_scale", 1, 0, largest);
+    if (scale != 0) config.logit_scale = scale;
+  }
+  if (config.architecture == "gemma2") {
+    const std::int64_t layers_of_27b = 46;  // whose queries have a scale of their own
+    if (config.layers == layers_of_27b) {
+      config.attention_scale =
+          1 / std::sqrt(static_cast<double>(config.width) / static_cast<double>(config.heads));
+    }
+    config.attention_softcap = values.real_or("attn_logit_softcapping", 50, 0, largest);
+    config.logit_softcap = values.real_or("final_logit_softcapping", 30, 0, largest);
+  }
+  if (!architecture.has_scales) return;
+  // Files of MiniCPM from before these keys were written: of its paper (arXiv:2404.06395), section 4.
+  const bool is_minicpm = config.architecture == "minicpm";
+  const double depth = 1.4 / std::sqrt(static_cast<double>(config.layers));
+  config.embedding_scale = values.real_or("embedding_scale", is_minicpm ? 12 : 1, 0, largest);
+  config.residual_scale = values.real_or("residual_scale", is_minicpm ? depth : 1, 0, largest);
+  const double divisor = values.real_or(
+      "logit_scale", is_minicpm ? static_cast<double>(config.width) / 256 : 1, 1e-6, largest);
+  config.logit_scale = 1 / divisor;
+  if (config.embedding_scale == 0) config.embedding_scale = 1;
+  if (config.residual_scale == 0) config.residual_scale = 1;
+}
+
+/// Heads, their rotation, and feed-forward parts.
+void set_transformer(const Hyperparameters& values, const Architecture& architecture,
+                     DecoderConfig& config) {
+  const std::string& arch = config.architecture;
+  config.experts = values.integer_or("expert_count", 0, 0, max_experts);
+  if (config.experts > 0) {
+    config.router = router_of(values, architecture, config);
+    config.dense_layers = values.integer_or("leading_dense_block_count", 0, 0, config.layers);
+  }
+  if (!config.has_experts(0)) {
+    config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
+  }
+  config.heads = values.integer("attention.head_count", 1, max_heads);
+  const bool is_latent = arch == "deepseek2";
+  is_latent ? set_latent_heads(values, config) : set_heads(values, config);
+  require_default(values, "attention.clamp_kqv", 0);
+  config.rope = rope_of(values, architecture, config);
+  if (is_latent) set_latent_scale(values, config);
+  config.local_rope = config.rope;
+  config.activation = Name(architecture.activation);
+  set_scales(values, architecture, config);
+  if (architecture.global_every > 0) set_windows(values, architecture, config);
+  // Granite's files say so of models without positions.
+  const bool is_rotated =
+      !architecture.has_scales || values.boolean_or("rope.scaling.finetuned", true);
+  config.has_rope = is_rotated && !architecture.has_position_embeddings;
+  // Layers that see everything, of those that have windows, or every fourth.
+  const bool follows_windows = architecture.global_every > 0;
+  if (!follows_windows || config.window > 0) {
+    config.unrotated_every = follows_windows && architecture.unrotated_every > 0
+                                 ? config.global_every
+                                 : architecture.unrotated_every;
+  }
+  config.is_parallel = architecture.is_parallel;
+  if (arch == "gptneox") config.is_parallel = values.boolean("use_parallel_residual");
+}
+
+}  // namespace
+
+DecoderConfig DecoderConfig::from(const io::File& file) {
+  if (file.format() != io::Format::gguf) {
+    throw Error(Errc::unsupported, file.path().string(),
+                fmt::format("a language model is read from a GGUF file, this is {}",
+                            io::name(file.format())));
+  }
+  if (file.metadata().get_or<std::string>("general.type", "model") == "adapter") {
+    throw Error(Errc::unsupported, file.path().string(),
+                "a file of adapters, which are given beside their model");
+  }
+  const Architecture& architecture = architecture_of(file);
+  DecoderConfig config;
+  config.architecture = architecture.name;
+  const std::string& arch = config.architecture;
+  const Hyperparameters values(file, arch);
+  config.layers = values.integer("block_count", 1, max_layers);
+  // Layers that predict further tokens come last, and are not used.
+  config.layers -= values.integer_or("nextn_predict_layers", 0, 0, config.layers - 1);
+  config.width = values.integer("embedding_length", 1, max_width);
+  config.context_length = values.integer("context_length", 1, max_context);
+  config.has_mean_norms = architecture.has_mean_norms;
+  config.norm_eps = values.real_or(
+      config.has_mean_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
+      1e-5, 0, 1);
+  config.vocabulary = file.at("token_embd.weight").shape.dim(0);
+  config.tokens = config.vocabulary;
+  if (arch == "mamba" || arch == "mamba2") {
+    set_mamba(values, config);
+  } else if (arch == "rwkv7") {
+    set_rwkv(values, config);
+  } else {
+    set_transformer(values, architecture, config);
+    if (arch == "granitehybrid" || architecture.has_gated_attention) set_mamba(values, config);
+    if (architecture.has_gated_attention) set_delta_layers(values, config);
+    if (arch == "lfm2" || arch == "lfm2moe") {
+      config.short_conv_taps = values.integer("shortconv.l_cache", 2, 1 << 10);
+    }
+  }
+  if (!config.state_layers.empty() && !config.is_recurrent()) {
+    throw Error(Errc::unsupported, file.path().string(), "layers without keys and values");
+  }
+  if (arch == "stablelm") config.is_parallel = file.find("blk.0.ffn_norm.weight") == nullptr;
+  return config;
+}
+
+bool has_reordered_heads(const DecoderConfig& config) {
+  const Architecture* const known = find_architecture(config.architecture);
+  return known != nullptr && known->is_reordered;
+}
+
+}  // namespace tenon::models

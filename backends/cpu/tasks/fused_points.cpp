@@ -53,7 +53,11 @@ class FusedPointsTask final : public Task {
     std::optional<Operand> stored;  ///< where the result lies, or
     std::size_t buffer = 0;
   };
-  using Buffers = std::array<BlockBuffer, PointGroup::max_members - 1>;
+  /// A buffer, and bytes so that what lies at one place of several does not share a set of L1.
+  struct ApartBuffer : BlockBuffer {
+    std::byte rest[320];
+  };
+  using Buffers = std::array<ApartBuffer, PointGroup::max_members - 1>;
   using Results = std::array<std::byte*, PointGroup::max_members>;
 
   void add(std::size_t index, const PointGroup& group, std::span<const Operand> inputs,

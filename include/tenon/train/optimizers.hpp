@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <numbers>
 #include <utility>
+#include <vector>
 
 namespace tenon::train {
 
@@ -21,6 +22,8 @@ namespace tenon::train {
 //     auto [next, next_state] = optimizer.update(net, grad(loss, net), state, rate);
 //     return {next, next_state, loss};
 //   }
+//
+// What becomes of one parameter is recorded in a row, so that a backend can compute it in one pass.
 //
 // `rate` is an f32 scalar, so that a schedule needs no new program. Formulas as in PyTorch's
 // optimisers of the same names. State has the dtype of the gradients' struct passed to `update`:
@@ -42,6 +45,13 @@ Buffers zeros_like(const Buffers& parameters, const DevicePtr& device) {
   return map_fields<Buffer>(parameters, [&](const std::string&, const Buffer& buffer) {
     return HostBuffer::zeros(buffer.shape()).to_device(device);
   });
+}
+
+/// The model with these tensors, in the order of its fields, in place of its own.
+template <class Model>
+Model with_tensors(const Model& model, const std::vector<Tensor>& tensors) {
+  auto next = tensors.begin();
+  return zip_fields([&](const Tensor&) { return *next++; }, model);
 }
 
 /// x * value in x's dtype, for a scalar tensor of any floating dtype.
@@ -74,15 +84,15 @@ struct Sgd {
         zip_fields([&](const Tensor& p,
                        const Tensor& g) { return weight_decay == 0 ? g : g + weight_decay * p; },
                    parameters, gradients);
-    const Model mean =
-        zip_fields([&](const Tensor& m, const Tensor& g) { return momentum * m + g; },
-                   state.momentum, decayed);
+    std::vector<Tensor> means;
     const Model next = zip_fields(
-        [&](const Tensor& p, const Tensor& g, const Tensor& m) {
+        [&](const Tensor& p, const Tensor& g, const Tensor& before) {
+          const Tensor m = momentum * before + g;
+          means.push_back(m);
           return p - detail::scaled(nesterov ? g + momentum * m : m, rate);
         },
-        parameters, decayed, mean);
-    return {next, {mean}};
+        parameters, decayed, state.momentum);
+    return {next, {detail::with_tensors(parameters, means)}};
   }
 };
 
@@ -124,20 +134,21 @@ struct Adam {
           return weight_decay == 0 || decoupled ? g : g + weight_decay * p;
         },
         parameters, gradients);
-    const Model mean =
-        zip_fields([&](const Tensor& m, const Tensor& g) { return beta1 * m + (1 - beta1) * g; },
-                   state.mean, decayed);
-    const Model square = zip_fields(
-        [&](const Tensor& v, const Tensor& g) { return beta2 * v + (1 - beta2) * (g * g); },
-        state.square, decayed);
+    std::vector<Tensor> means, squares;
     const Model next = zip_fields(
-        [&](const Tensor& p, const Tensor& m, const Tensor& v) {
+        [&](const Tensor& p, const Tensor& g, const Tensor& mean, const Tensor& square) {
+          const Tensor m = beta1 * mean + (1 - beta1) * g;
+          const Tensor v = beta2 * square + (1 - beta2) * (g * g);
+          means.push_back(m);
+          squares.push_back(v);
           const Tensor kept =
               weight_decay != 0 && decoupled ? detail::scaled(p, 1 - weight_decay * rate) : p;
           return kept - detail::scaled(m, of_mean) / (detail::scaled(sqrt(v), of_square) + eps);
         },
-        parameters, mean, square);
-    return {next, {mean, square, number}};
+        parameters, decayed, state.mean, state.square);
+    return {next,
+            {detail::with_tensors(parameters, means), detail::with_tensors(parameters, squares),
+             number}};
   }
 };
 

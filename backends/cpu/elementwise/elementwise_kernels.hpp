@@ -34,6 +34,8 @@ struct ElementwiseKernels {
                  std::int64_t count) noexcept;
   void (*accumulate)(Compute, Gathering, const void* x, std::int64_t count, void* sums,
                      std::int64_t width) noexcept;
+  void (*accumulate_rows)(Compute, Gathering, const void* x, std::int64_t count, std::int64_t rows,
+                          std::int64_t step, void* sums) noexcept;
   void (*log_softmax_row)(const float* x, float* y, std::int64_t count) noexcept;
   /// Null where the instruction set has no conversion of its own.
   void (*f16_to_f32)(const std::uint16_t* x, float* y, std::int64_t count) noexcept;

@@ -154,4 +154,9 @@ void accumulate(Compute type, Gathering op, const void* x, std::int64_t count, v
   elementwise_kernels().accumulate(type, op, x, count, sums, width);
 }
 
+void accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t count,
+                     std::int64_t rows, std::int64_t step, void* sums) noexcept {
+  elementwise_kernels().accumulate_rows(type, op, x, count, rows, step, sums);
+}
+
 }  // namespace tenon::cpu

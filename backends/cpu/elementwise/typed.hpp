@@ -63,5 +63,9 @@ enum class Gathering : std::uint8_t { sum, product, max, min };
 /// for others. A NaN makes max and min NaN. `count` is a multiple of width, or less than it.
 void accumulate(Compute type, Gathering op, const void* x, std::int64_t count, void* sums,
                 std::int64_t width) noexcept;
+/// The same with width 16 of `rows` rows of `count` elements, `step` bytes apart, one behind the
+/// other. `count` is a multiple of 16, or divides it.
+void accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t count,
+                     std::int64_t rows, std::int64_t step, void* sums) noexcept;
 
 }  // namespace tenon::cpu

@@ -178,11 +178,47 @@ template <class T, class Sum, class F>
   }
 }
 
-template <class T, class Sum>
-void accumulate_by(Gathering op, const void* x, std::int64_t count, void* sums,
-                   std::int64_t width) {
+/// Rows of `size` elements, or of `count`, a multiple of 16, where size is 0.
+template <std::int64_t size, class T, class Sum, class F>
+[[gnu::always_inline]] inline void accumulate_rows_of(const void* x, std::int64_t count,
+                                                      std::int64_t rows, std::int64_t step,
+                                                      void* sums, F f) {
+  constexpr std::int64_t width = 16;
+  const auto* from = static_cast<const char*>(x);
+  auto* to = static_cast<Sum*>(sums);
+  Sum part[width];
+  for (std::int64_t i = 0; i < width; ++i) part[i] = to[i];
+  if constexpr (size == 0) {
+    for (std::int64_t r = 0; r < rows; ++r, from += step) {
+      const auto* row = reinterpret_cast<const T*>(from);
+      for (std::int64_t j = 0; j < count; j += width) {
+        for (std::int64_t i = 0; i < width; ++i) part[i] = f(part[i], static_cast<Sum>(row[j + i]));
+      }
+    }
+  } else {
+    constexpr std::int64_t block = width / size;
+    std::int64_t r = 0;
+    for (; r + block <= rows; r += block) {
+      T line[width];
+      for (std::int64_t b = 0; b < block; ++b, from += step) {
+        __builtin_memcpy(line + b * size, from, sizeof(T) * static_cast<std::size_t>(size));
+      }
+      for (std::int64_t i = 0; i < width; ++i) part[i] = f(part[i], static_cast<Sum>(line[i]));
+    }
+    for (std::int64_t at = 0; r < rows; ++r, from += step, at += size) {
+      const auto* row = reinterpret_cast<const T*>(from);
+      for (std::int64_t i = 0; i < size; ++i) {
+        part[at + i] = f(part[at + i], static_cast<Sum>(row[i]));
+      }
+    }
+  }
+  for (std::int64_t i = 0; i < width; ++i) to[i] = part[i];
+}
+
+/// run(f) with the function of two sums.
+template <class Sum, class Run>
+[[gnu::always_inline]] inline void with_gathering(Gathering op, const Run& run) {
   using U = typename WrappingType<Sum>::Type;
-  const auto run = [=](auto f) { accumulate_of<T, Sum>(x, count, sums, width, f); };
   switch (op) {
     case Gathering::sum:
       return run(
@@ -194,6 +230,45 @@ void accumulate_by(Gathering op, const void* x, std::int64_t count, void* sums,
       return run([](Sum p, Sum q) { return p > q || p != p ? p : q; });
     case Gathering::min:
       return run([](Sum p, Sum q) { return p < q || p != p ? p : q; });
+  }
+}
+
+template <class T, class Sum>
+void accumulate_by(Gathering op, const void* x, std::int64_t count, void* sums,
+                   std::int64_t width) {
+  with_gathering<Sum>(op, [=](auto f) { accumulate_of<T, Sum>(x, count, sums, width, f); });
+}
+
+template <class T, class Sum>
+void accumulate_rows_by(Gathering op, const void* x, std::int64_t count, std::int64_t rows,
+                        std::int64_t step, void* sums) {
+  with_gathering<Sum>(op, [=](auto f) {
+    switch (count) {
+      case 1:
+        return accumulate_rows_of<1, T, Sum>(x, count, rows, step, sums, f);
+      case 2:
+        return accumulate_rows_of<2, T, Sum>(x, count, rows, step, sums, f);
+      case 4:
+        return accumulate_rows_of<4, T, Sum>(x, count, rows, step, sums, f);
+      case 8:
+        return accumulate_rows_of<8, T, Sum>(x, count, rows, step, sums, f);
+      default:
+        return accumulate_rows_of<0, T, Sum>(x, count, rows, step, sums, f);
+    }
+  });
+}
+
+void run_accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t count,
+                         std::int64_t rows, std::int64_t step, void* sums) noexcept {
+  switch (type) {
+    case Compute::i32:
+      return accumulate_rows_by<std::int32_t, std::int64_t>(op, x, count, rows, step, sums);
+    case Compute::i64:
+      return accumulate_rows_by<std::int64_t, std::int64_t>(op, x, count, rows, step, sums);
+    case Compute::f32:
+      return accumulate_rows_by<float, double>(op, x, count, rows, step, sums);
+    case Compute::f64:
+      return accumulate_rows_by<double, double>(op, x, count, rows, step, sums);
   }
 }
 

@@ -14,7 +14,7 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <optional>
+#include <limits>
 
 namespace tenon::cpu::winograd {
 namespace {
@@ -44,13 +44,8 @@ class FilterBackwardTask final : public Task {
         x_(step.inputs[0]),
         upstream_(step.inputs[1]),
         y_(step.output) {
-    const std::int64_t threads = std::max(compiler.threads(), 1);
     const std::int64_t channels = sizes_.channels, outputs = sizes_.outputs;
-    const std::int64_t max_outputs =
-        std::max(max_sums / (numbers * channels) / tile_rows * tile_rows, tile_rows);
-    output_parts_ = round_up(ceil_div(outputs, max_outputs), threads);
-    output_parts_ = std::min(output_parts_, ceil_div(outputs, tile_rows));
-    channel_parts_ = std::min(ceil_div(threads, output_parts_), ceil_div(channels, panel_width));
+    divide(std::max(compiler.threads(), 1));
     part_outputs_ = round_up(ceil_div(outputs, output_parts_), tile_rows);
     part_channels_ = round_up(ceil_div(channels, channel_parts_), panel_width);
     output_step_ = round_up(part_outputs_, panel_width);
@@ -81,6 +76,25 @@ class FilterBackwardTask final : public Task {
     float* sums;      // [number][output][channel]
     float* taps;      // [tap][channel]
   };
+
+  /// Into the parts of which the busiest thread has the least to multiply.
+  void divide(std::int64_t threads) {
+    const std::int64_t rows = ceil_div(sizes_.outputs, tile_rows);
+    const std::int64_t panels = ceil_div(sizes_.channels, panel_width);
+    const std::int64_t max_rows =
+        std::max<std::int64_t>(max_sums / (numbers * sizes_.channels) / tile_rows, 1);
+    std::int64_t least = std::numeric_limits<std::int64_t>::max();
+    for (std::int64_t by_channels = 1; by_channels <= std::min(threads, panels); ++by_channels) {
+      const std::int64_t by_outputs =
+          std::min(std::max(ceil_div(threads, by_channels), ceil_div(rows, max_rows)), rows);
+      const std::int64_t work = ceil_div(by_channels * by_outputs, threads) *
+                                ceil_div(rows, by_outputs) * ceil_div(panels, by_channels);
+      if (work >= least) continue;
+      least = work;
+      output_parts_ = by_outputs;
+      channel_parts_ = by_channels;
+    }
+  }
 
   std::int64_t input_number() const { return block_tiles * part_channels_; }
   std::int64_t upstream_number() const { return block_tiles * output_step_; }

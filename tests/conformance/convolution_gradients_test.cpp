@@ -93,6 +93,16 @@ TEST_CASE("gradients of convolutions: Winograd's filtering") {
   check_gradients(random, {26, 16, 40, 8, 8, 3, same});  // more tiles than a block has
 }
 
+TEST_CASE("gradients of convolutions: narrow images") {
+  Random random;
+  const Conv2d same{.stride = {1, 1}, .padding = {1, 1}, .dilation = {1, 1}};
+  const Conv2d halved{.stride = {2, 2}, .padding = {1, 1}, .dilation = {1, 1}};
+  check_gradients(random, {9, 40, 33, 3, 2, 3, same});
+  check_gradients(random, {8, 33, 16, 1, 1, 3, same});  // taps that meet no pixel
+  check_gradients(random, {12, 48, 20, 5, 7, 3, halved});
+  check_gradients(random, {100, 32, 6, 2, 3, 3, same});  // more pixels than a block has
+}
+
 TEST_CASE("gradients of convolutions: random sizes") {
   Random random;
   for (int round = 0; round < 30; ++round) {

@@ -27,6 +27,9 @@ constexpr std::int64_t tile_rows = FilterTile::rows, panel_width = FilterTile::c
 constexpr std::int64_t block_pixels = 384, block_panels = 4;
 /// Input channels below which a tap's row is one run of columns.
 constexpr std::int64_t few_channels = 32;
+/// Columns of a result up to which its pixels are in the order of their places, and images from
+/// which on.
+constexpr std::int64_t narrow_columns = 4, min_images = 8;
 constexpr std::int64_t unit = sizeof(float);
 
 class FilterBackwardTask final : public Task {
@@ -42,6 +45,7 @@ class FilterBackwardTask final : public Task {
     outputs_ = u[1] / groups_;
     pixels_ = u[0] * u[2] * u[3];
     joins_taps_ = channels_ < few_channels && columns_.dilation == 1 && groups_ == 1;
+    by_place_ = !joins_taps_ && u[3] <= narrow_columns && u[0] >= min_images;
 
     const std::int64_t threads = std::max(compiler.threads(), 1);
     output_parts_ = std::clamp<std::int64_t>(ceil_div(outputs_, tile_rows), 1, threads);
@@ -59,6 +63,7 @@ class FilterBackwardTask final : public Task {
     runs_ = rows_.taps * (joins_taps_ ? 1 : columns_.taps);
     compiler.working_memory(unit * (upstream_floats() + patch_floats() + sum_floats()));
     image_ = ImageSource::channels_last(x_, x_steps_, compiler);
+    if (by_place_) given_ = ImageSource::channels_last(upstream_, upstream_steps_, compiler);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -93,6 +98,13 @@ class FilterBackwardTask final : public Task {
     if (pixels_ == 0) std::fill_n(sums, sum_floats(), 0.0f);
     for (std::int64_t first = 0; first < pixels_; first += block_pixels) {
       const std::int64_t depth = std::min(block_pixels, pixels_ - first);
+      if (by_place_) {
+        copy_upstream_by_place(context, part, {first, first + depth}, given);
+        for (std::int64_t run = 0; run < runs_; ++run) {
+          add_tap(context, part, run, {first, first + depth}, given, patches, sums);
+        }
+        continue;
+      }
       copy_upstream(context, part, first, depth, given);
       for (std::int64_t panel = 0; panel < panels; panel += block_panels) {
         const std::int64_t count = std::min(block_panels, panels - panel);
@@ -110,6 +122,97 @@ class FilterBackwardTask final : public Task {
       }
     }
     store(context, part, sums);
+  }
+
+  // Narrow images: pixel k of the result is image k % images of place k / images. A tap meets
+  // runs of such pixels, of which the others are left out; they are many where images are small.
+
+  std::int64_t images() const { return upstream_.shape[0]; }
+
+  /// As copy_upstream, for the pixels of a block.
+  void copy_upstream_by_place(const TaskContext& context, const Part& part, Range block,
+                              float* to) const noexcept {
+    const float* const from = given_.at(context, upstream_) + part.group * outputs_ + part.output;
+    for (std::int64_t output = 0; output < part.outputs; output += tile_rows) {
+      const std::int64_t rows = std::min(tile_rows, part.outputs - output);
+      for (std::int64_t k = block.begin; k < block.end; ++k, to += tile_rows) {
+        const float* const pixel = from + k % images() * upstream_steps_.image +
+                                   k / images() * upstream_steps_.column + output;
+        for (std::int64_t r = 0; r < tile_rows; ++r) to[r] = r < rows ? pixel[r] : 0.0f;
+      }
+    }
+  }
+
+  /// Adds to the sums of a tap what the pixels of a block give.
+  void add_tap(const TaskContext& context, const Part& part, std::int64_t tap, Range block,
+               const float* given, float* patches, float* sums) const noexcept {
+    const std::int64_t width = columns_.outputs, depth = block.end - block.begin;
+    const auto input = [](const WindowAxis& axis, std::int64_t output, std::int64_t t) {
+      return output * axis.stride + t * axis.dilation - axis.before;
+    };
+    const auto is_inside = [&](const WindowAxis& axis, std::int64_t output, std::int64_t t) {
+      return input(axis, output, t) >= 0 && input(axis, output, t) < axis.inputs;
+    };
+    const std::int64_t row_tap = tap / columns_.taps, column_tap = tap % columns_.taps;
+    std::int64_t left = 0, right = width;
+    while (left < right && !is_inside(columns_, left, column_tap)) ++left;
+    while (left < right && !is_inside(columns_, right - 1, column_tap)) --right;
+    for (std::int64_t panel = 0; panel < run_panels_; panel += block_panels) {
+      const std::int64_t count = std::min(block_panels, run_panels_ - panel);
+      float* const sum = sums + (tap * run_panels_ + panel) * panel_width;
+      bool adds = block.begin > 0;
+      for (std::int64_t i = block.begin / images() / width;
+           i < rows_.outputs && i * width * images() < block.end; ++i) {
+        const Range pixels{std::max((i * width + left) * images(), block.begin),
+                           std::min((i * width + right) * images(), block.end)};
+        if (pixels.begin >= pixels.end || !is_inside(rows_, i, row_tap)) continue;
+        const std::int64_t length = pixels.end - pixels.begin;
+        const float* const line = image_.at(context, x_) + input(rows_, i, row_tap) * x_steps_.row +
+                                  part.group * channels_ + part.channel;
+        for (std::int64_t p = 0; p < count; ++p) {
+          copy_places(line, part, (panel + p) * panel_width, i * width, column_tap, pixels,
+                      patches + p * length * panel_width);
+        }
+        FilterTile tile{given + (pixels.begin - block.begin) * tile_rows,
+                        tile_rows,
+                        patches,
+                        length * panel_width,
+                        length,
+                        sum,
+                        sum_step(),
+                        adds};
+        for (std::int64_t o = 0; o < part.outputs; o += tile_rows) {
+          convolution_kernels().filter_tiles(tile, count);
+          tile.a += depth * tile_rows;
+          tile.c += tile_rows * sum_step();
+        }
+        adds = true;
+      }
+      if (adds) continue;
+      for (std::int64_t o = 0; o < part_outputs_; ++o) {
+        std::fill_n(sum + o * sum_step(), count * panel_width, 0.0f);
+      }
+    }
+  }
+
+  /// Channels from `channel` on of the pixels that a tap meets in a row of the image.
+  void copy_places(const float* line, const Part& part, std::int64_t channel,
+                   std::int64_t first_place, std::int64_t column_tap, Range pixels,
+                   float* to) const noexcept {
+    const std::int64_t wanted = std::clamp<std::int64_t>(part.channels - channel, 0, panel_width);
+    if (wanted < panel_width) std::fill_n(to, (pixels.end - pixels.begin) * panel_width, 0.0f);
+    for (std::int64_t k = pixels.begin; k < pixels.end; ++k, to += panel_width) {
+      const std::int64_t j = k / images() - first_place;
+      const std::int64_t column =
+          j * columns_.stride + column_tap * columns_.dilation - columns_.before;
+      const float* const from =
+          line + k % images() * x_steps_.image + column * x_steps_.column + channel;
+      if (wanted == panel_width) {
+        std::memcpy(to, from, panel_width * sizeof(float));
+      } else {
+        std::copy_n(from, wanted, to);
+      }
+    }
   }
 
   /// Calls run(image, row, column, count, k) for the pixels [first, first + depth) of the result, row
@@ -224,8 +327,9 @@ class FilterBackwardTask final : public Task {
   /// Columns in a row: the channels of a tap, or of all taps of a row; panels of them, and their
   /// number.
   std::int64_t run_ = 0, run_panels_ = 0, runs_ = 0;
-  ImageSource image_ = ImageSource::in_place();
-  ImageSteps x_steps_;
+  bool by_place_ = false;
+  ImageSource image_ = ImageSource::in_place(), given_ = ImageSource::in_place();
+  ImageSteps x_steps_, upstream_steps_;
 };
 
 std::optional<std::string> refuses_filter_backward(const Step& step) {

@@ -193,7 +193,7 @@ class FilterBackwardTask final : public Task {
 
 std::unique_ptr<Task> make_filter_backward(const Step& step, Compiler& compiler) {
   const Sizes sizes = sizes_of(step);
-  if (compiler.exact() || !sizes.can_run() || !sizes.is_profitable()) return nullptr;
+  if (compiler.exact() || !sizes.can_run() || !sizes.is_profitable(min_tiles)) return nullptr;
   return std::make_unique<FilterBackwardTask>(step, compiler);
 }
 

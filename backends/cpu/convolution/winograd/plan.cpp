@@ -27,13 +27,12 @@ bool Sizes::can_run() const noexcept {
   return fits(rows) && fits(columns) && groups == 1;
 }
 
-bool Sizes::is_profitable() const noexcept {
-  // With fewer tiles, reading the filter dominates, which is four times as large when transformed;
-  // with fewer channels, the transforms cost as much as the GEMM saves (docs/kernels.md). A tile
+bool Sizes::is_profitable(std::int64_t min_count) const noexcept {
+  // With fewer channels, the transforms cost as much as the GEMM saves (docs/kernels.md). A tile
   // takes 36 multiplications, however few of its outputs are in the image, of which each takes 9.
-  constexpr std::int64_t min_tiles = 16, min_channels = 16, min_outputs = 6;
+  constexpr std::int64_t min_channels = 16, min_outputs = 6;
   const std::int64_t tiles = Tiles(*this).count();
-  return channels >= min_channels && outputs >= min_channels && tiles >= min_tiles &&
+  return channels >= min_channels && outputs >= min_channels && tiles >= min_count &&
          images * rows.outputs * columns.outputs >= min_outputs * tiles;
 }
 

@@ -10,14 +10,19 @@
 
 namespace tenon::cpu::winograd {
 
+/// Tiles of a batch from which on it is faster: with fewer, reading the filter dominates, which is
+/// four times as large when transformed; more where it is transformed in every run.
+inline constexpr std::int64_t min_tiles = 16, min_tiles_of_run = 32;
+
 /// Sizes of a convolution, or of its gradient by the filter.
 struct Sizes {
   static Sizes of(const Convolution& conv) noexcept;
 
   /// Whether Winograd's filtering applies.
   bool can_run() const noexcept;
-  /// Whether it is faster than the direct kernel. Depends on sizes alone, never on threads.
-  bool is_profitable() const noexcept;
+  /// Whether it is faster than the direct kernel, from `min_count` tiles of a batch on. Depends on
+  /// sizes alone, never on threads.
+  bool is_profitable(std::int64_t min_count) const noexcept;
 
   std::int64_t images, channels, outputs, groups;
   WindowAxis rows, columns;

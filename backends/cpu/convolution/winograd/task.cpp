@@ -134,7 +134,9 @@ class WinogradTask final : public Task {
 
 std::unique_ptr<Task> make_task(const Convolution& conv, Compiler& compiler) {
   const Sizes sizes = Sizes::of(conv);
-  if (compiler.exact() || !sizes.can_run() || !sizes.is_profitable()) return nullptr;
+  const bool is_constant = conv.w.place.kind == Place::Kind::constant;
+  if (compiler.exact() || !sizes.can_run()) return nullptr;
+  if (!sizes.is_profitable(is_constant ? min_tiles : min_tiles_of_run)) return nullptr;
   return std::make_unique<WinogradTask>(conv, compiler);
 }
 

@@ -67,6 +67,10 @@ TEST_CASE("reductions: long sums are shared by threads and have the same bits") 
     if (dtype != f16) check(OpInstance(Prod{{{1}}}), rows);
     if (dtype == f32) check(OpInstance(Mean{{{1}}}), inner);
   }
+  // Planes that lie apart, whose rows are longer or shorter than what is summed at once.
+  for (const std::int64_t run : {1, 4, 5, 48, 64}) {
+    check(OpInstance(Sum{{{0, 2}}}), values(Shape({38400 / run, 3, run}, f32), f32));
+  }
   HostBuffer x = values(Shape({40000, 2}, f32), f32);
   x.mutable_values<float>()[79999] = std::nanf("");
   check(OpInstance(Max{{{0}}}), x);

@@ -57,9 +57,7 @@ class ReduceTask final : public Task {
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
     has_rows_ = shape.dtype() == DType::f32 && meaning_.row != nullptr &&
                 (folded_.rank == 0 || (folded_.rank == 1 && folded_.steps[0] == unit));
-    const auto inner = static_cast<std::size_t>(std::max(folded_.rank - 1, 0));
-    const bool has_runs = folded_.rank > 1 && folded_.steps[inner] == unit;
-    if (has_runs && folded_.sizes[inner] % lanes == 0) run_ = folded_.sizes[inner];
+    find_runs(unit);
     // Adjacent elements along a kept axis are folded in parallel.
     has_columns_ = !has_rows_ && kept_.rank > 0 &&
                    kept_.steps[static_cast<std::size_t>(kept_.rank - 1)] == unit;
@@ -92,6 +90,20 @@ class ReduceTask final : public Task {
   struct Sums {
     alignas(64) std::byte bytes[block_elements * sum_bytes];
   };
+
+  /// Runs that begin at the first of the `lanes` sums.
+  void find_runs(std::int64_t unit) {
+    if (folded_.rank == 0 || elements_ == 0 || !is_computed_as_stored(x_.shape.dtype())) return;
+    const auto inner = static_cast<std::size_t>(folded_.rank - 1);
+    run_ = folded_.sizes[inner];
+    if (folded_.rank > 1) {
+      runs_ = folded_.sizes[inner - 1];
+      run_step_ = folded_.steps[inner - 1];
+    }
+    has_runs_ = folded_.steps[inner] == unit &&
+                (run_ % lanes == 0 ||
+                 (lanes % run_ == 0 && (folded_.rank <= 2 || run_ * runs_ % lanes == 0)));
+  }
 
   void fold_outputs(const TaskContext& context, Range range) const noexcept {
     Sums sums, part;
@@ -186,10 +198,9 @@ class ReduceTask final : public Task {
     const std::int64_t unit = block_bytes(dtype);
     BlockBuffer stored, wide;
     start(sums, lanes);
-    std::int64_t count = 0;
-    for (std::int64_t j = elements.begin; j < elements.end; j += count) {
-      count = std::min(block_elements, elements.end - j);
-      if (run_ > 0) count = std::min(count, run_ - j % run_);  // which is read in place
+    if (has_runs_) fold_runs(row, elements, sums);
+    for (std::int64_t j = elements.begin; !has_runs_ && j < elements.end; j += block_elements) {
+      const std::int64_t count = std::min(block_elements, elements.end - j);
       const std::int64_t whole = count / lanes * lanes;
       const std::byte* values = stored.bytes;
       if (const auto offset = folded_.run_at(unit, j, count)) {
@@ -209,6 +220,23 @@ class ReduceTask final : public Task {
     }
     for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
       add(sums.bytes + half * sum_bytes, half, sums.bytes);
+    }
+  }
+
+  /// Both ends of `elements` are at whole runs, or at whole `lanes` of a run.
+  void fold_runs(const std::byte* row, Range elements, Sums& sums) const noexcept {
+    for (std::int64_t j = elements.begin; j < elements.end;) {
+      const std::int64_t within = j % (run_ * runs_), inside = within % run_;
+      const std::byte* const from = row + folded_.offset(j);
+      if (inside != 0 || elements.end - j < run_) {
+        const std::int64_t count = std::min(run_ - inside, elements.end - j);
+        accumulate(type_, meaning_.gathering, from, count, sums.bytes, lanes);
+        j += count;
+      } else {
+        const std::int64_t rows = std::min(runs_ - within / run_, (elements.end - j) / run_);
+        accumulate_rows(type_, meaning_.gathering, from, run_, rows, run_step_, sums.bytes);
+        j += rows * run_;
+      }
     }
   }
 
@@ -253,7 +281,10 @@ class ReduceTask final : public Task {
   Compute type_ = Compute::f32;
   std::int64_t outputs_, elements_ = 1, parts_ = 1;
   std::int64_t row_length_ = 0;  ///< of the last kept axis
-  std::int64_t run_ = 0;  ///< of whole `lanes` elements of a row side by side; 0: there is none
+  /// Whether the elements of a row are runs of adjacent ones: of `run_` elements, and runs_ of them
+  /// run_step_ bytes apart.
+  bool has_runs_ = false;
+  std::int64_t run_ = 1, runs_ = 1, run_step_ = 0;
   std::int64_t partial_sums_ = 0, finished_ = 0;
   bool is_whole_ = false, has_rows_ = false, has_columns_ = false, may_share_ = false;
 };

@@ -283,8 +283,8 @@ def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_no
                       second_norm="ffn_norm", head_norms=None, fused_qkv=False, biases="", gate="own", has_head=True,
                       head_bias=False, positions=False, experts=0, shared=False, heads=2, kv_heads=1, head_size=16,
                       rotated=None, layers=2, stated_hidden=32, more=lambda writer: None):
-    """A decoder of width 32. `norm`: "rms", or "layer", with bias or "bare"; `biases` names those of q, k and v ("qkv"),
-    output ("o") and feed-forward ("f")."""
+    """A decoder of width 32. `norm`: "rms", or "layer", with bias or "bare"; `biases`: of q, k and v ("qkv"), output ("o")
+    and feed-forward ("f")."""
     width, hidden = 32, 32
     writer = Writer(path, arch, layers, width, seed)
     file = writer.file

@@ -60,7 +60,7 @@ class Fuser {
   }
 
   bool is_stored(const Step& step) const {
-    return rules_.is_stored != nullptr && rules_.is_stored(step);
+    return rules_.is_stored != nullptr && step.kind == Step::Kind::op && rules_.is_stored(step);
   }
 
   /// By step and input: the step whose value that is, where the input is the value as it was made.

@@ -113,6 +113,7 @@ TEST_CASE("decoder: fast logits stay near the reference") {
     CHECK(result.mean_divergence > 0);  // integers were in fact used
   }
   for (const char* architecture : further_architectures) {
+    if (seeks_bad_accesses) break;  // the same kernels as above
     INFO(architecture);
     const auto result =
         distance(architecture, all_logits(tiny(architecture, false), tiny_tokens()));

@@ -532,7 +532,7 @@ def glm4moe_experts(writer):
 
 
 PLAIN = {"norm": "layer", "gate": "none"}
-TRANSFORMERS = {
+TRANSFORMERS = {  # further ones at the end: a model's seed is its place
     "qwen": dict(fused_qkv=True, biases="qkv", kv_heads=2, stated_hidden=64),
     "gemma": dict(has_head=False, head_size=32),
     "gemma2": dict(has_head=False, last_norms=True, head_size=32, layers=3, more=caps),

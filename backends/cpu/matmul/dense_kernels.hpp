@@ -19,6 +19,9 @@ inline constexpr std::int64_t copy_step = max_depth + 16;
 /// Columns of W^T that a panel holds.
 inline constexpr std::int64_t panel_columns = 16;
 
+/// Up to so many rows are multiplied by a strided right operand where it lies, if its rows or columns are contiguous.
+inline constexpr std::int64_t most_direct_rows = 4;
+
 /// The block sizes of the f32 GEMM. Depths are multiples of 256 for block types.
 struct DenseBlocking {
   std::int64_t depth;     ///< elements of k that tiles keep their sums in registers for

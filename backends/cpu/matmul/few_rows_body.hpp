@@ -10,8 +10,6 @@
 namespace tenon::cpu {
 namespace {
 
-constexpr int most_direct_rows = 4;
-
 TENON_INLINE std::int64_t number(std::size_t i) { return static_cast<std::int64_t>(i); }
 
 template <std::size_t rows>

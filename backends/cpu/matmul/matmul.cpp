@@ -16,8 +16,7 @@ constexpr std::int64_t unit_rows = 12;
 // How often a thread looks whether it is interrupted.
 constexpr std::int64_t looks = 32;
 
-// With so few rows the right operand is read where it lies, a page of each of its rows at a time.
-constexpr std::int64_t few_rows = 4;
+// Of a right operand that is read where it lies, a page of each row at a time.
 constexpr std::int64_t page_units = 32;
 
 DenseSize dense_size(const MatmulArgs& args) { return {DType::f32, args.m, args.n, args.k}; }
@@ -65,7 +64,7 @@ void matmul(const MatmulArgs& given, int thread, int threads) noexcept {
   Range range = split(args.batches * units, thread, threads);
   const bool can_end = args.interrupt != nullptr;
   const std::int64_t share = can_end ? ceil_div(range.end - range.begin, looks) : units;
-  const std::int64_t most = args.m <= few_rows ? std::max(share, page_units) : share;
+  const std::int64_t most = args.m <= most_direct_rows ? std::max(share, page_units) : share;
   while (range.begin < range.end && !(can_end && args.interrupt->is_due())) {
     const std::int64_t batch = range.begin / units;
     const std::int64_t first = range.begin % units;

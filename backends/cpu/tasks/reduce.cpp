@@ -194,12 +194,18 @@ class ReduceTask final : public Task {
 
   /// Element j of a row belongs to sum j mod 16, wherever blocks end.
   void fold_row(const std::byte* row, Range elements, Sums& sums) const noexcept {
+    start(sums, lanes);
+    has_runs_ ? fold_runs(row, elements, sums) : fold_blocks(row, elements, sums);
+    for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
+      add(sums.bytes + half * sum_bytes, half, sums.bytes);
+    }
+  }
+
+  void fold_blocks(const std::byte* row, Range elements, Sums& sums) const noexcept {
     const DType dtype = x_.shape.dtype();
     const std::int64_t unit = block_bytes(dtype);
     BlockBuffer stored, wide;
-    start(sums, lanes);
-    if (has_runs_) fold_runs(row, elements, sums);
-    for (std::int64_t j = elements.begin; !has_runs_ && j < elements.end; j += block_elements) {
+    for (std::int64_t j = elements.begin; j < elements.end; j += block_elements) {
       const std::int64_t count = std::min(block_elements, elements.end - j);
       const std::int64_t whole = count / lanes * lanes;
       const std::byte* values = stored.bytes;
@@ -217,9 +223,6 @@ class ReduceTask final : public Task {
       accumulate(type_, meaning_.gathering, values, whole, sums.bytes, lanes);
       accumulate(type_, meaning_.gathering, values + whole * value_bytes, count - whole, sums.bytes,
                  lanes);
-    }
-    for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
-      add(sums.bytes + half * sum_bytes, half, sums.bytes);
     }
   }
 
@@ -270,8 +273,9 @@ class ReduceTask final : public Task {
       auto* const to = reinterpret_cast<float*>(y);
       for (std::int64_t j = 0; j < count; ++j) to[j] = static_cast<float>(values[j] / divisor);
     } else {
-      for (std::int64_t j = 0; j < count; ++j)
+      for (std::int64_t j = 0; j < count; ++j) {
         store_double(dtype, y + j * unit, values[j] / divisor);
+      }
     }
   }
 

@@ -153,7 +153,8 @@ struct DecoderLayer {
 
 /// What a decoder knows of earlier inputs: keys and values, the states of its layers, which begin
 /// as zeros, or both. State: an input and a result of forward, updated in place where the caller
-/// moves it in. Each has room for all layers; that of layers which have none of it is never touched.
+/// moves it in. Each has room for all layers; layers without attention leave theirs of the keys and
+/// values alone.
 template <class T = Tensor>
 struct DecoderCache {
   std::optional<nn::KvCache<T>> attention;

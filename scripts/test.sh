@@ -27,6 +27,7 @@ esac
 [[ $limit =~ ^[0-9]*$ ]] || die "--minutes: '$limit' is no number of minutes"
 
 results=()
+failures=()
 failed=0
 
 # stage NAME COMMAND ...: runs it, and notes how it went and how long it took.
@@ -61,7 +62,22 @@ run_tests() {
   local preset=$1
   shift
   ctest --test-dir "$builds/$preset" --parallel $(($(nproc) + 1)) --output-on-failure --timeout 900 \
-    --no-tests=error "$@"
+    --no-tests=error "$@" || {
+    failures_of "$builds/$preset/Testing/Temporary"
+    return 1
+  }
+}
+
+# failures_of FOLDER: notes which of CTest's tests failed, and the end of what each printed: the summary repeats it, for those who
+# are shown a log's end only.
+failures_of() {
+  local name
+  while IFS=: read -r _ name; do
+    failures+=("-- $name failed; the end of what it printed:")
+    failures+=("$(awk -v title="Testing: $name" '
+      index($0, "Testing: ") { inside = substr($0, index($0, "Testing: ")) == title }
+      inside && $0 != "<end of output>" { print }' "$1/LastTest.log" | grep -v '^-*$' | tail -n 25)")
+  done < "$1/LastTestsFailed.log"
 }
 
 python_options=()
@@ -122,5 +138,5 @@ if [ -z "${TENON_QUICK:-}" ]; then
 fi
 
 say "summary"
-printf '%s\n' "${results[@]}"
+printf '%s\n' ${failures[@]+"${failures[@]}"} "${results[@]}"
 exit "$failed"

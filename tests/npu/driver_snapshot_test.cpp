@@ -229,8 +229,7 @@ TEST_CASE("npu snapshot: whatever was changed, programs are refused or stay in t
   Session session = session_of(net, backends_for(net, url, {}));
   session.save(file.path, deployed);
   const Snapshot snapshot = Snapshot::open(file.path);
-  const auto backends =
-      loading_backends(url, {.deadline = std::chrono::milliseconds(500), .retries = 0});
+  const auto backends = loading_backends(url, {.deadline = std::chrono::minutes(1), .retries = 0});
   const auto loads = [&](std::span<const std::byte> programs) {
     SnapshotWriter writer(changed.path);
     for (const Snapshot::Section& section : snapshot.sections()) {

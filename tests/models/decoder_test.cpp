@@ -97,7 +97,9 @@ TEST_CASE("decoder: exact logits of every architecture equal the reference") {
     const auto result = distance(architecture, all_logits(tiny(architecture, true), tiny_tokens()));
     CHECK(result.worst_log_probability < 1e-4);
   }
+  int number = 0;
   for (const char* architecture : further_architectures) {
+    if (seeks_bad_accesses && number++ % round_stride != 0) continue;
     INFO(architecture);
     const auto result = distance(architecture, all_logits(tiny(architecture, true), tiny_tokens()));
     CHECK(result.worst_log_probability < margin_of(architecture));

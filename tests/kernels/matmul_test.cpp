@@ -49,8 +49,19 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
     args.b_batch = random.below(2) == 0 ? 0 : (args.n + 3) * (args.k + 3);
     args.c_row = args.n + (random.below(2) == 0 ? 0 : random.below(3));
     args.c_batch = args.m * args.c_row;
-    const auto a = random.normals(3 * (args.m + 3) * (args.k + 3));
-    const auto b = random.normals(3 * (args.n + 3) * (args.k + 3));
+    const std::int64_t a_size = (args.m + 3) * (args.k + 3), b_size = (args.n + 3) * (args.k + 3);
+    const auto a = random.normals(3 * a_size);
+    const auto b = random.normals(3 * b_size);
+    std::vector<std::int64_t> a_starts, b_starts;
+    const bool is_even = random.below(3) != 0;
+    for (std::int64_t z = 0; z < args.batches; ++z) {
+      a_starts.push_back(is_even ? z * args.a_batch : random.below(3) * a_size);
+      b_starts.push_back(is_even ? z * args.b_batch : random.below(3) * b_size);
+    }
+    if (!is_even) {
+      args.a_starts = a_starts.data();
+      args.b_starts = b_starts.data();
+    }
     args.a = a.data();
     args.b = b.data();
     for (const cpu::Isa isa : supported_isas()) {
@@ -73,10 +84,12 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
             }
             double sum = 0.0, magnitude = 0.0;
             for (std::int64_t k = 0; k < args.k; ++k) {
-              const double p = static_cast<double>(a[static_cast<std::size_t>(
-                                   z * args.a_batch + i * args.a_row + k * args.a_column)]) *
-                               static_cast<double>(b[static_cast<std::size_t>(
-                                   z * args.b_batch + k * args.b_row + j * args.b_column)]);
+              const double p =
+                  static_cast<double>(
+                      a[static_cast<std::size_t>(a_starts[static_cast<std::size_t>(z)] +
+                                                 i * args.a_row + k * args.a_column)]) *
+                  static_cast<double>(b[static_cast<std::size_t>(
+                      b_starts[static_cast<std::size_t>(z)] + k * args.b_row + j * args.b_column)]);
               sum += p;
               magnitude += std::fabs(p);
             }
@@ -84,7 +97,7 @@ TEST_CASE("matmul: strides, batches and odd sizes against f64") {
           }
         }
       }
-      CAPTURE(name(isa), args.m, args.n, args.k, a_transposed, b_transposed, threads);
+      CAPTURE(name(isa), args.m, args.n, args.k, a_transposed, b_transposed, is_even, threads);
       CHECK(worst < 1.0);
     }
   }

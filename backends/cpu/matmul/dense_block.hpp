@@ -126,9 +126,35 @@ TENON_INLINE void run_tile(const BlockTile& tile, std::int64_t rows, std::int64_
   }
 }
 
+/// Rows [0, 16) of x, whose columns are contiguous: read by lines of them, and turned in registers.
+void copy_sixteen_columns(const float* from, std::int64_t step, std::int64_t count, float* to) {
+  std::int64_t k = 0;
+  for (; k + Simd::lanes <= count; k += Simd::lanes) {
+    for (std::int64_t r = 0; r < 16; r += Simd::lanes) {
+      Float square[Simd::lanes];
+      for (std::int64_t i = 0; i < Simd::lanes; ++i) {
+        square[i] = Simd::load_float(from + (k + i) * step + r);
+      }
+      Simd::transpose(square);
+      for (std::int64_t i = 0; i < Simd::lanes; ++i) {
+        Simd::store_float(to + (r + i) * copy_step + k, square[i]);
+      }
+    }
+  }
+  for (; k < count; ++k) {
+    for (std::int64_t r = 0; r < 16; ++r) to[r * copy_step + k] = from[k * step + r];
+  }
+}
+
 /// Rows of x for a range of k.
 void copy_rows(const Left& x, std::int64_t rows, std::int64_t count, float* copy) {
-  for (std::int64_t r = 0; r < rows; ++r) {
+  std::int64_t r = 0;
+  if (x.row == 1 && x.column != 1) {
+    for (; r + 16 <= rows; r += 16) {
+      copy_sixteen_columns(x.at + r, x.column, count, copy + r * copy_step);
+    }
+  }
+  for (; r < rows; ++r) {
     const float* from = x.at + r * x.row;
     float* to = copy + r * copy_step;
     if (x.column == 1) {

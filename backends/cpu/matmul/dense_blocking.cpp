@@ -11,6 +11,7 @@ namespace {
 constexpr std::int64_t float_bytes = 4;
 constexpr std::int64_t row_step = 14;  // rows of the largest tile
 constexpr std::int64_t max_waiting_panels = 64;
+constexpr std::int64_t few_rows = 12;  // that every instruction set multiplies in place
 
 // Equal parts of `whole`, each at most `most` and, but for the last, a multiple of `step`.
 std::int64_t even_part(std::int64_t whole, std::int64_t most, std::int64_t step) {
@@ -55,11 +56,14 @@ DenseBlocking dense_blocking(const DenseSize& size) noexcept {
   // tile's panels are enough.
   const std::int64_t panels = ceil_div(size.outputs, panel_columns);
   blocking.panels = inputs <= blocking.copied ? 2 : even_part(panels, max_waiting_panels, 2);
-  // Rows are copied once for each time that columns are gathered.
+  // Rows are copied once for each time that columns are gathered, few rows not at all: of a right operand in L2 they take
+  // what stays in L1.
   constexpr std::int64_t max_gathered_bytes = 16 << 20;
   const std::int64_t panel_bytes = (size.inputs + 1) * panel_columns * float_bytes;
+  const bool is_near = size.rows <= few_rows && panels * panel_bytes <= cache_sizes().level2;
+  const std::int64_t gathered_bytes = is_near ? cache_sizes().level1 / 2 : max_gathered_bytes;
   blocking.gathered =
-      std::min(round_up(std::max(max_gathered_bytes / panel_bytes, std::int64_t{1}), 2), panels);
+      std::min(round_up(std::max(gathered_bytes / panel_bytes, std::int64_t{1}), 2), panels);
   return blocking;
 }
 

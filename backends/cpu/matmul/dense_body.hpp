@@ -386,6 +386,10 @@ void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t col
   }
 }
 
+bool is_due(const StopSign& stop) {
+  return stop.interrupt != nullptr && stop.is_due(*stop.interrupt);
+}
+
 /// Columns are gathered into panels first, some panels at a time.
 void run_strided(const DenseJob& job, const StridedColumns& b, const LinearBlock& block) {
   if (reads_directly(b, block)) return run_directly(job, b, block);
@@ -406,6 +410,7 @@ void run_strided(const DenseJob& job, const StridedColumns& b, const LinearBlock
                     job.scratch.columns + c / 16 * step);
     }
     for (std::int64_t r = block.first_row; r < block.last_row; r += job.blocking.rows) {
+      if (is_due(job.stop)) return;
       run_dense(part, {0, panels, r, smaller(r + job.blocking.rows, block.last_row)});
     }
   }

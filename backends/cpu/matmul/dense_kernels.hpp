@@ -7,6 +7,10 @@
 
 /// What the entry points of the f32 GEMM hand to the files that are compiled for one instruction
 /// set: plain data only, for the reason that kernels.hpp gives.
+namespace tenon {
+struct Interrupt;
+}
+
 namespace tenon::cpu {
 
 /// The most elements of k in a block of the f32 GEMM.
@@ -45,6 +49,12 @@ struct RowCopy {
   std::int64_t first = -1;  ///< element of k
 };
 
+/// What ends a product early. A function that is compiled for any CPU answers, see kernels.hpp.
+struct StopSign {
+  const Interrupt* interrupt;  ///< null: it runs to its end
+  bool (*is_due)(const Interrupt&) noexcept;
+};
+
 /// y = x W^T + bias + residual on f32 rows.
 struct DenseJob : LinearOperands {
   const float* x;
@@ -53,6 +63,7 @@ struct DenseJob : LinearOperands {
   DenseBlocking blocking;
   DenseScratch scratch;
   RowCopy* copy;  ///< of scratch.rows; null if calls have nothing in common
+  StopSign stop;  ///< of products with a strided right operand, asked once for each block of rows
 };
 
 /// W^T of a DenseJob as an array b[inputs][outputs] with any strides.

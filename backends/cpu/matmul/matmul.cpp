@@ -10,13 +10,11 @@
 namespace tenon::cpu {
 namespace {
 
-// Threads divide pairs of panels, or rows where there are too few panels.
+// Threads divide pairs of panels, or rows.
 constexpr std::int64_t unit_panels = 2;
 constexpr std::int64_t unit_rows = 12;
-// How often a thread looks whether it is interrupted.
-constexpr std::int64_t looks = 32;
 
-// Of a right operand that is read where it lies, a page of each row at a time.
+// Of a right operand that is read where it lies, so many units before a thread looks whether it is interrupted.
 constexpr std::int64_t page_units = 32;
 
 DenseSize dense_size(const MatmulArgs& args) { return {DType::f32, args.m, args.n, args.k}; }
@@ -27,6 +25,7 @@ MatmulArgs with_one_row(MatmulArgs args) {
   std::swap(args.m, args.n);
   std::swap(args.a, args.b);
   std::swap(args.a_batch, args.b_batch);
+  std::swap(args.a_starts, args.b_starts);
   const std::int64_t row = args.a_row, column = args.a_column;
   args.a_row = args.b_column;
   args.a_column = args.b_row;
@@ -34,6 +33,16 @@ MatmulArgs with_one_row(MatmulArgs args) {
   args.b_column = row;
   args.c_row = args.n;
   return args;
+}
+
+/// Threads that divide panels of one product copy all rows of a, each, and those that divide rows copy all columns of b:
+/// the smaller matrix is copied several times, if the other one has enough parts.
+bool divides_rows(const MatmulArgs& args, std::int64_t panel_units, std::int64_t row_units,
+                  int threads) {
+  const std::int64_t enough = 2 * threads;
+  const bool has_panels = args.batches * panel_units >= enough;
+  const bool has_rows = args.batches * row_units >= enough;
+  return has_panels ? has_rows && args.m > args.n : row_units > panel_units;
 }
 
 }  // namespace
@@ -55,23 +64,26 @@ void matmul(const MatmulArgs& given, int thread, int threads) noexcept {
   job.y_stride = args.c_row;
   job.blocking = dense_blocking(dense_size(args));
   job.scratch = dense_scratch(dense_size(args), job.blocking, true, args.scratch);
+  job.stop = {args.interrupt,
+              [](const Interrupt& interrupt) noexcept { return interrupt.is_due(); }};
 
   const std::int64_t panels = ceil_div(args.n, panel_columns);
   const std::int64_t panel_units = ceil_div(panels, unit_panels);
   const std::int64_t row_units = ceil_div(args.m, unit_rows);
-  const bool by_rows = args.batches * panel_units < 2 * threads && row_units > panel_units;
+  const bool by_rows = divides_rows(args, panel_units, row_units, threads);
   const std::int64_t units = by_rows ? row_units : panel_units;
+  const std::int64_t most =
+      args.m <= most_direct_rows && args.interrupt != nullptr ? page_units : units;
   Range range = split(args.batches * units, thread, threads);
-  const bool can_end = args.interrupt != nullptr;
-  const std::int64_t share = can_end ? ceil_div(range.end - range.begin, looks) : units;
-  const std::int64_t most = args.m <= most_direct_rows ? std::max(share, page_units) : share;
-  while (range.begin < range.end && !(can_end && args.interrupt->is_due())) {
+  while (range.begin < range.end && !(args.interrupt != nullptr && args.interrupt->is_due())) {
     const std::int64_t batch = range.begin / units;
     const std::int64_t first = range.begin % units;
     const std::int64_t last = std::min(first + std::min(range.end - range.begin, most), units);
-    job.x = args.a + batch * args.a_batch;
+    const bool is_even = args.a_starts == nullptr;
+    job.x = args.a + (is_even ? batch * args.a_batch : args.a_starts[batch]);
     job.y = args.c + batch * args.c_batch;
-    const StridedColumns columns{args.b + batch * args.b_batch, args.b_row, args.b_column};
+    const StridedColumns columns{args.b + (is_even ? batch * args.b_batch : args.b_starts[batch]),
+                                 args.b_row, args.b_column};
     LinearBlock block{0, panels, 0, args.m};
     if (by_rows) {
       block.first_row = first * unit_rows;

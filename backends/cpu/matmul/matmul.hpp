@@ -82,6 +82,8 @@ struct MatmulArgs {
   std::int64_t b_batch = 0, b_row = 0, b_column = 1;
   float* c = nullptr;
   std::int64_t c_batch = 0, c_row = 0;
+  /// [batches]: where each batch begins in a and b, in place of even steps; both or none.
+  const std::int64_t *a_starts = nullptr, *b_starts = nullptr;
   std::byte* scratch = nullptr;          ///< this thread's matmul_scratch_bytes, 64-byte aligned
   const Interrupt* interrupt = nullptr;  ///< optional: leaves the rest out once it is due
   Isa isa = active_isa();

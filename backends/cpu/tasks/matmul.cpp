@@ -8,12 +8,11 @@
 namespace tenon::cpu {
 namespace {
 
-/// Batches that one call covers: leading axes with even strides are one axis; others are walked.
 class MatmulTask final : public Task {
  public:
   MatmulTask(const Step& step, Compiler& compiler)
       : a_(step.inputs[0]), b_(step.inputs[1]), y_(step.output) {
-    const int ra = a_.shape.rank(), rb = b_.shape.rank(), ry = y_.shape.rank();
+    const int ra = a_.shape.rank(), rb = b_.shape.rank();
     args_.m = a_.shape[ra - 2];
     args_.k = a_.shape[ra - 1];
     args_.n = b_.shape[rb - 1];
@@ -22,39 +21,24 @@ class MatmulTask final : public Task {
     args_.b_row = step_of(b_, rb - 2);
     args_.b_column = step_of(b_, rb - 1);
     args_.c_row = args_.n;
-    // The innermost batch axis goes into the call, the rest into offsets.
-    const int batch_rank = ry - 2;
-    args_.batches = batch_rank > 0 ? y_.shape[batch_rank - 1] : 1;
-    args_.a_batch = batch_rank > 0 ? broadcast_step(a_, batch_rank - 1, ry) : 0;
-    args_.b_batch = batch_rank > 0 ? broadcast_step(b_, batch_rank - 1, ry) : 0;
     args_.c_batch = args_.m * args_.n;
-    outer_ = 1;
-    for (int i = 0; i + 1 < batch_rank; ++i) outer_ *= y_.shape[i];
-    for (std::int64_t o = 0; o < outer_; ++o) {
-      std::int64_t rest = o, a = 0, b = 0;
-      for (int i = batch_rank - 2; i >= 0; --i) {
-        const std::int64_t index = rest % y_.shape[i];
-        rest /= y_.shape[i];
-        a += index * broadcast_step(a_, i, ry);
-        b += index * broadcast_step(b_, i, ry);
-      }
-      offsets_.push_back({a, b});
-    }
+    find_batches();
     compiler.working_memory(static_cast<std::int64_t>(matmul_scratch_bytes(args_)));
   }
 
   void run(const TaskContext& context) const noexcept override {
-    for (std::size_t o = 0; o < offsets_.size(); ++o) {
-      MatmulArgs args = args_;
-      args.isa = active_isa();
-      args.scratch = context.working_memory();
-      args.interrupt = context.worker.interrupt;
-      args.a = context.pointer<const float>(a_) + offsets_[o].first;
-      args.b = context.pointer<const float>(b_) + offsets_[o].second;
-      args.c =
-          context.pointer<float>(y_) + static_cast<std::int64_t>(o) * args.batches * args.c_batch;
-      matmul(args, context.worker.thread, context.worker.threads);
+    MatmulArgs args = args_;
+    args.isa = active_isa();
+    args.scratch = context.working_memory();
+    args.interrupt = context.worker.interrupt;
+    args.a = context.pointer<const float>(a_);
+    args.b = context.pointer<const float>(b_);
+    args.c = context.pointer<float>(y_);
+    if (!a_starts_.empty()) {
+      args.a_starts = a_starts_.data();
+      args.b_starts = b_starts_.data();
     }
+    matmul(args, context.worker.thread, context.worker.threads);
   }
 
  private:
@@ -67,10 +51,45 @@ class MatmulTask final : public Task {
     return own < 0 || operand.shape[own] == 1 ? 0 : step_of(operand, own);
   }
 
+  /// Leading axes whose steps are even are one axis of batches; others are written out.
+  void find_batches() {
+    const int ry = y_.shape.rank();
+    for (int axis = 0; axis < ry - 2; ++axis) {
+      const std::int64_t size = y_.shape[axis];
+      if (size == 1) continue;
+      const std::int64_t a = broadcast_step(a_, axis, ry), b = broadcast_step(b_, axis, ry);
+      const bool continues = args_.a_batch == a * size && args_.b_batch == b * size;
+      if (args_.batches > 1 && !continues) return write_starts_out();
+      args_.batches *= size;
+      args_.a_batch = a;
+      args_.b_batch = b;
+    }
+  }
+
+  void write_starts_out() {
+    const int ry = y_.shape.rank();
+    a_starts_ = b_starts_ = {0};
+    for (int axis = 0; axis < ry - 2; ++axis) {
+      a_starts_ = repeated(a_starts_, y_.shape[axis], broadcast_step(a_, axis, ry));
+      b_starts_ = repeated(b_starts_, y_.shape[axis], broadcast_step(b_, axis, ry));
+    }
+    args_.batches = static_cast<std::int64_t>(a_starts_.size());
+  }
+
+  /// Each of `starts`, and `count` - 1 more that are `step` apart.
+  static std::vector<std::int64_t> repeated(const std::vector<std::int64_t>& starts,
+                                            std::int64_t count, std::int64_t step) {
+    std::vector<std::int64_t> result;
+    result.reserve(starts.size() * static_cast<std::size_t>(count));
+    for (const std::int64_t start : starts) {
+      for (std::int64_t i = 0; i < count; ++i) result.push_back(start + i * step);
+    }
+    return result;
+  }
+
   Operand a_, b_, y_;
   MatmulArgs args_;
-  std::int64_t outer_ = 1;
-  std::vector<std::pair<std::int64_t, std::int64_t>> offsets_;
+  std::vector<std::int64_t> a_starts_, b_starts_;
 };
 
 std::optional<std::string> refuses_matmul(const Step& step) {

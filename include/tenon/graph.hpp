@@ -84,6 +84,9 @@ class RepeatRecorder {
   };
   /// Starts the next layer; `weights` are the tensors declared for it.
   Frame begin(std::span<const Tensor> weights);
+  /// Another value that is carried, while the first layer is traced; `start` is of the function around it.
+  /// Errc::call_order at any other time.
+  Tensor carry(const Tensor& start);
   /// `times`: how often the layer runs, with indices that count on. Errc::bad_argument below 0, and
   /// for weights with a number in their names when it is not 1. `condition`: the number of the carried
   /// value, a bool[], that must be true for the layer to run (again); -1: none.

@@ -5,8 +5,11 @@
 #include "graph/zeros.hpp"
 
 #include <tenon/control.hpp>
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/compare.hpp>
+#include <tenon/ops/matmul.hpp>
+#include <tenon/ops/permute.hpp>
 #include <tenon/ops/select.hpp>
 #include <tenon/repeat.hpp>
 
@@ -37,6 +40,20 @@ void drop_unused_captures(GraphFunction& function, std::span<const Tensor> resul
   *link = nullptr;
 }
 
+/// How the iterations' gradients of a value of outside are summed.
+struct Sum {
+  enum class By : std::uint8_t {
+    none,      ///< no iteration has one
+    addition,  ///< in what the loop carries
+    product,   ///< by one product behind the loop, of the factors that iterations have stacked
+  };
+  By by = By::none;
+  std::size_t left = 0, right = 0;  ///< the stacks, among what the loop carries
+};
+
+/// Products of more rows run at full speed each, and their stacks would be large.
+constexpr std::int64_t most_stacked_rows = 64;
+
 class Differentiator {
  public:
   Differentiator(Graph::Impl& graph, const LoopCall& call, const ConstantNames& constants,
@@ -54,7 +71,10 @@ class Differentiator {
 
  private:
   std::vector<Tensor> starts(Node* iterations);
-  std::vector<Tensor> iteration(const RepeatRecorder::Frame& frame, IterationValues& values);
+  std::vector<Tensor> iteration(RepeatRecorder& recorder, const RepeatRecorder::Frame& frame,
+                                IterationValues& values);
+  bool is_stacked(const Tensor& gradient) const;
+  static Tensor product_of(const Tensor& left, const Tensor& right);
   Tensor with_slices(Tensor sum, bool is_alone, const std::function<bool(const Node*)>& is_wanted,
                      const BackwardPass& pass, IterationValues& values);
   void make_forward(Node* forward, Node* before, Node* iterations,
@@ -67,7 +87,7 @@ class Differentiator {
   const PlaceOf& place_of_;
   LoopInputs inputs_;
   LoopFlow flow_;
-  Flags summed_;  ///< of outer values, then constants: whether iterations add to their sums
+  std::vector<Sum> sums_;  ///< of outer values, then constants
   GraphFunction* owner_;
   bool counts_;
 };
@@ -112,7 +132,7 @@ LoopGradients Differentiator::run() {
     number = add(slot, index_constant(slot, repeat.first, line), line);
   }
   IterationValues values(graph_, call_, inputs_, forward, before, number, slot);
-  const std::vector<Tensor> results = iteration(frame, values);
+  const std::vector<Tensor> results = iteration(recorder, frame, values);
   drop_unused_captures(*backward, results);
   std::vector<LoopStack> stacks;
   std::int64_t next_item = static_cast<std::int64_t>(inputs_.carried.size()) + (counts_ ? 1 : 0);
@@ -140,16 +160,17 @@ LoopGradients Differentiator::run() {
     if (flow_.initial[k]) gradients.operands[k] = sums[next];
     ++next;
   }
-  auto is_summed = summed_.begin();
+  auto sum = sums_.begin();
+  const auto total = [&](Tensor& gradient) {
+    if (sum->by == Sum::By::addition) gradient = sums[next];
+    if (sum->by == Sum::By::product) gradient = product_of(sums[sum->left], sums[sum->right]);
+    ++sum;
+    ++next;
+  };
   for (std::size_t e = 0; e < inputs_.captured.size(); ++e) {
-    if (!flow_.captured[e]) continue;
-    if (*is_summed++) gradients.operands[carried + e] = sums[next];
-    ++next;
+    if (flow_.captured[e]) total(gradients.operands[carried + e]);
   }
-  for (const auto& [name, node] : flow_.constants) {
-    if (*is_summed++) gradients.constants[name] = sums[next];
-    ++next;
-  }
+  for (const auto& [name, node] : flow_.constants) total(gradients.constants[name]);
   return gradients;
 }
 
@@ -182,7 +203,8 @@ std::vector<Tensor> Differentiator::starts(Node* iterations) {
 }
 
 /// Records the backward pass of one iteration, and what it carries to the one before.
-std::vector<Tensor> Differentiator::iteration(const RepeatRecorder::Frame& frame,
+std::vector<Tensor> Differentiator::iteration(RepeatRecorder& recorder,
+                                              const RepeatRecorder::Frame& frame,
                                               IterationValues& values) {
   const GraphFunction& loop = *call_.repeat.callee;
   const std::source_location& line = call_.repeat.where;
@@ -217,12 +239,36 @@ std::vector<Tensor> Differentiator::iteration(const RepeatRecorder::Frame& frame
     results.push_back(gradient.is_empty() ? detail::zeros_of_type(after, std::nullopt, line)
                                           : in_sizes_of(gradient, after));
   }
+  std::vector<Tensor> stacks;
+  const auto stack = [&](const Tensor& rows) {
+    Tensor start;
+    {
+      const RecordingIn place(graph_, owner_);
+      start = detail::zeros_of_shape(call_.operands[0], rows.shape(), call_.repeat.count, line);
+    }
+    const Tensor carried_rows = recorder.carry(start);
+    stacks.push_back(
+        update_slice(carried_rows, counts_ ? frame.carry[1] : frame.index, rows, line));
+    return frame.carry.size() + stacks.size() - 1;
+  };
   const auto sum = [&](const Tensor& gradient, const std::function<bool(const Node*)>& is_it) {
     const Tensor& before = frame.carry[next++];
+    const bool has_slices = std::ranges::any_of(
+        pass.slices(), [&](const SliceGradient& slice) { return is_it(slice.of); });
+    if (!has_slices && is_stacked(gradient)) {
+      const Node& product = GraphAccess::node(gradient);
+      const std::size_t left = stack(permute(graph_.handle(product.inputs[0]), {1, 0}, line));
+      const std::size_t right = stack(graph_.handle(product.inputs[1]));
+      sums_.push_back({Sum::By::product, left, right});
+      results.push_back(before);
+      return;
+    }
     Tensor total = before;
     if (!gradient.is_empty()) total = add(total, in_sizes_of(gradient, total), line);
-    results.push_back(with_slices(total, gradient.is_empty(), is_it, pass, values));
-    summed_.push_back(&GraphAccess::node(results.back()) != &GraphAccess::node(before));
+    total = with_slices(total, gradient.is_empty(), is_it, pass, values);
+    const bool is_some = &GraphAccess::node(total) != &GraphAccess::node(before);
+    sums_.push_back({is_some ? Sum::By::addition : Sum::By::none});
+    results.push_back(total);
   };
   for (std::size_t e = 0; e < inputs_.captured.size(); ++e) {
     const Node* const outer = inputs_.captured[e];
@@ -232,7 +278,26 @@ std::vector<Tensor> Differentiator::iteration(const RepeatRecorder::Frame& frame
     sum(pass.of_constant(name),
         [&](const Node* node) { return node->kind == Node::Kind::constant && node->name == name; });
   }
+  results.insert(results.end(), stacks.begin(), stacks.end());
   return results;
+}
+
+/// Whether an iteration's gradient is a product of matrices whose factors are stacked: the sum of the products is one
+/// product of the stacks, as of a layer's weights in every step of a recurrence. It computes few rows of each step at the
+/// speed of many, and nothing of the weights' size is added up in every step.
+bool Differentiator::is_stacked(const Tensor& gradient) const {
+  if (gradient.is_empty() || call_.repeat.count < 2) return false;
+  if (counts_ && call_.repeat.count >= max_iterations) return false;
+  const Node& node = GraphAccess::node(gradient);
+  if (node.kind != Node::Kind::op || node.op != &op_def<Matmul>()) return false;
+  const Shape &left = node.inputs[0]->shape, &right = node.inputs[1]->shape;
+  return left.rank() == 2 && right.rank() == 2 && left.is_static() && right.is_static() &&
+         right[0] <= most_stacked_rows;
+}
+
+/// Of stacks [iterations, rows, m] and [iterations, rows, n] the sum of left^T right.
+Tensor Differentiator::product_of(const Tensor& left, const Tensor& right) {
+  return matmul(permute(merge_axes(left, 0, 1), {1, 0}), merge_axes(right, 0, 1));
 }
 
 /// Adds gradients of slices of a value to its sum; `is_alone`: this iteration adds nothing else.

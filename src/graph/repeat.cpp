@@ -1,4 +1,5 @@
 #include "graph/graph_impl.hpp"
+#include "graph/loop_values.hpp"
 
 #include <tenon/error.hpp>
 
@@ -162,6 +163,24 @@ RepeatRecorder::Frame RepeatRecorder::begin(std::span<const Tensor> weights) {
                                     .where = self.where});
   frame.index = graph.handle(self.layer->index);
   return frame;
+}
+
+Tensor RepeatRecorder::carry(const Tensor& start) {
+  Impl& self = *impl_;
+  Graph::Impl& graph = *self.graph;
+  if (self.layer == nullptr || self.traced > 0) {
+    throw Error(Errc::call_order, self.where, "repeat: carry() outside of the first layer");
+  }
+  graph.current = self.outer;
+  self.carry.push_back(graph.import(start, "repeat"));
+  graph.current = self.layer;
+  self.carry_handles.push_back(start);
+  ++self.layer->carry_count;
+  Node* last_carry = self.layer->first;
+  while (last_carry->next != self.layer->index) last_carry = last_carry->next;
+  const RecordingIn place(graph, last_carry);
+  return graph.handle(graph.append(
+      {.kind = Node::Kind::input, .shape = start.shape(), .name = "carry", .where = self.where}));
 }
 
 void RepeatRecorder::end(std::span<const Tensor> results, std::int64_t times,

@@ -18,6 +18,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -172,6 +173,59 @@ TEST_CASE("grad: the backward pass of a loop does not grow with its iterations")
   };
   CHECK(made(1000, true) == made(3, true));
   CHECK(made(40, false) > made(3, false));
+}
+
+TEST_CASE("grad: weights that the steps of a loop share get one product of all steps") {
+  const LoopLoss loss = [](const Tensors& in, bool as_loop) {
+    const Tensor y = take_steps(as_loop, 7, in[0], [&](const Tensor&, const Tensor& x) {
+      return tanh(linear(x, in[1], in[2]) + matmul(x, in[3]));
+    });
+    return sum(y * y);
+  };
+  // Rows [2, 5] of x by weights [6, 6]; rows that are too many to be stacked.
+  for (const std::int64_t rows : {1, 5, 40}) {
+    const std::vector<Shape> shapes{Shape({2, rows, 6}, f32), Shape({6, 6}, f32), Shape({6}, f32),
+                                    Shape({6, 6}, f32)};
+    expect_same_gradients(shapes, loss, loop_inputs(shapes), 1e-4);
+    const Program program = record_gradients(shapes, loss, true).program;
+    int products = 0, inside = 0;
+    for (const Function& function : program.functions) {
+      for (const Instruction& instruction : function.body) {
+        if (instruction.op.as<Matmul>() == nullptr) continue;
+        const std::optional<Shape>& shape = function.values[instruction.result].shape;
+        if (!shape || shape->rank() != 2 || (*shape)[0] != 6) continue;
+        ++products;
+        inside += &function == program.find("forward") ? 0 : 1;
+      }
+    }
+    CHECK(products == 2);
+    CHECK(inside == (rows > 32 ? 2 : 0));
+  }
+}
+
+TEST_CASE("grad: weights of a loop that its values end, whose other steps add nothing") {
+  register_cpu_backend();
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({2, 3}, f32)), w = graph.input("w", Shape({3, 3}, f32));
+  const auto body = [&](const Tensor& now) { return matmul(now, w); };
+  const auto goes_on = [](const Tensor& now) { return lt(sum(now), scalar_like(sum(now), 20)); };
+  const Tensor y = while_loop(x, goes_on, body, 9);
+  const Tensor twice = body(body(x));
+  Tensors results = grad(sum(y * y), Tensors{x, w});
+  for (const Tensor& g : grad(sum(twice * twice), Tensors{x, w})) results.push_back(g);
+  Session session(graph.program(results), {.backends = default_backends()});
+  // The sum of 6 ones, doubled until it passes 20.
+  const HostBuffer ones = HostBuffer::of(Shape({2, 3}, f32), {1.0F, 1.0F, 1.0F, 1.0F, 1.0F, 1.0F});
+  const HostBuffer factors =
+      HostBuffer::of(Shape({3, 3}, f32), {1.0F, 1.0F, 0.0F, 0.0F, 1.0F, 1.0F, 1.0F, 0.0F, 1.0F});
+  for (int run = 0; run < 2; ++run) {
+    const std::vector<HostBuffer> got = run_session(session, {ones, factors});
+    for (std::size_t i = 0; i < 2; ++i) expect_close(got[i], got[i + 2], 1e-6, 1e-6);
+  }
+  const std::vector<HostBuffer> none = run_session(
+      session, {HostBuffer::of(Shape({2, 3}, f32), {9.0F, 9.0F, 9.0F, 9.0F, 9.0F, 9.0F}), factors});
+  CHECK(elements(none[1]) == std::vector<double>(9, 0.0));
 }
 
 TEST_CASE("grad: through a loop that never runs, and of one that runs once") {

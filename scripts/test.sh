@@ -83,7 +83,7 @@ failures_of() {
 python_options=()
 
 release_stage() {
-  configure release -DTENON_TESTS=ON -DTENON_BENCHMARKS=ON -DTENON_UNITY=ON "${python_options[@]}" &&
+  configure release -DTENON_TESTS=ON -DTENON_BENCHMARKS=ON -DTENON_UNITY=ON -DTENON_CPU_KERNELS=ALL "${python_options[@]}" &&
     build release && run_tests release
 }
 

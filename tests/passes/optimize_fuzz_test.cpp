@@ -235,6 +235,14 @@ const std::vector<Composer::Piece>& Composer::pieces() {
     q{n} = add(b{n}, p{n})
     {y} = add({x}, q{n})
 )"},
+      {"parts side by side, as gradients of slices are", R"(
+    a{n} = exp({x})
+    p{n} = pad(a{n}, before=[0, {D}], after=[0, 0])
+    q{n} = pad({x}, before=[0, 0], after=[0, {D}])
+    s{n} = add(p{n}, q{n})
+    t{n} = reshape(s{n}, dims=[{S}, 2, {D}])
+    {y} = sum(t{n}, axes=[1])
+)"},
       {"linear, batch norm", R"(
     w{n}: {t}[{D}, {D}] = const("w{n}")
     b{n}: {t}[{D}] = const("b{n}")

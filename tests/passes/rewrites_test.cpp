@@ -570,6 +570,44 @@ def forward(x: f32[1, 4], r: f32[1, 3], z: f32[2, 3]):
 )");
 }
 
+TEST_CASE("concat_of_pads") {
+  // The gradient of three slices that are all of a value, in any order.
+  expect("concat_of_pads", R"(
+def forward(a: f32[S, 2, 4], b: f32[S, 1, 4], c: f32[S, 3, 4]):
+    p = pad(c, before=[0, 3, 0], after=[0, 0, 0])
+    q = pad(a, before=[0, 0, 0], after=[0, 4, 0])
+    r = pad(b, before=[0, 2, 0], after=[0, 3, 0])
+    s = add(p, q)
+    y = add(r, s)
+    return y
+)",
+         R"(
+def forward(a: f32[S, 2, 4], b: f32[S, 1, 4], c: f32[S, 3, 4]):
+    y = concat(a, b, c, axis=1)
+    return y
+)");
+  // A gap, parts that overlap, other numbers than 0, two axes, a pad that is read elsewhere.
+  expect_unchanged("concat_of_pads", R"(
+def forward(a: f32[2, 2], b: f32[2, 2]):
+    p = pad(a, before=[0, 0], after=[0, 3])
+    q = pad(b, before=[0, 3], after=[0, 0])
+    gap = add(p, q)
+    r = pad(a, before=[0, 0], after=[0, 1])
+    s = pad(b, before=[0, 1], after=[0, 0])
+    overlap = add(r, s)
+    t = pad(a, before=[0, 0], after=[0, 2], value=1)
+    u = pad(b, before=[0, 2], after=[0, 0], value=1)
+    ones = add(t, u)
+    v = pad(a, before=[0, 0], after=[2, 2])
+    w = pad(b, before=[2, 2], after=[0, 0])
+    corners = add(v, w)
+    x = pad(a, before=[0, 0], after=[0, 2])
+    z = pad(b, before=[0, 2], after=[0, 0])
+    y = add(x, z)
+    return gap, overlap, ones, corners, y, x
+)");
+}
+
 TEST_CASE("gated_activation") {
   expect("gated_activation", R"(
 def forward(g: f32[S, 4], u: f32[S, 4]):

@@ -332,6 +332,14 @@ class Maker:
                 x = as_type(np.zeros((2, 5, 1)), dtype)
                 self.cases.add("iota", [x], y, {"axis": 1, "start": 3, "step": 7, "dtype": dtype})
 
+    def derivatives(self):
+        for _ in range(self.rounds(5)):
+            dtype = self.pick(FLOATS)
+            x = self.array(dtype, self.shape(), -5, 5)
+            exact = to_double(x)
+            slope = (1 + _erf(exact / np.sqrt(2))) / 2 + exact * np.exp(-exact**2 / 2) / np.sqrt(2 * np.pi)
+            self.cases.add("gelu_derivative", [x], as_type(slope, dtype))
+
 
 def _integer_power(x, y):
     if y >= 0:
@@ -358,7 +366,7 @@ def _cast(x, dtype):
 def generate(cases):
     maker = Maker(cases)
     for family in (maker.unary, maker.binary, maker.compare, maker.cast, maker.reduce, maker.norms, maker.moves,
-                   maker.bitcasts):
+                   maker.bitcasts, maker.derivatives):
         family()
 
 

@@ -32,12 +32,19 @@ TENON_DEFINE_UNARY(silu, Silu);
 
 // erfc keeps the digits that 1 + erf would cancel far below zero.
 double Gelu::of(double x) noexcept { return 0.5 * x * std::erfc(-x / std::numbers::sqrt2); }
-Tensor derivative(const Gelu&, const Tensor& x, const Tensor&) {
-  const Tensor below = 0.5 * (1 + erf(x * (1 / std::numbers::sqrt2)));
-  constexpr double density = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
-  return below + x * density * exp(-0.5 * (x * x));
-}
+Tensor derivative(const Gelu&, const Tensor& x, const Tensor&) { return gelu_derivative(x); }
 TENON_DEFINE_UNARY(gelu, Gelu);
+
+constexpr double normal_density_at_0 = std::numbers::inv_sqrtpi / std::numbers::sqrt2;
+double GeluDerivative::of(double x) noexcept {
+  const double density = normal_density_at_0 * std::exp(-0.5 * x * x);
+  return 0.5 * std::erfc(-x / std::numbers::sqrt2) + (density > 0 ? x * density : 0);
+}
+Tensor derivative(const GeluDerivative&, const Tensor& x, const Tensor&) {
+  const Tensor squared = x * x;
+  return normal_density_at_0 * exp(-0.5 * squared) * (2 - squared);
+}
+TENON_DEFINE_UNARY(gelu_derivative, GeluDerivative);
 
 double GeluTanh::of(double x) noexcept {
   const double inner = std::numbers::sqrt2 * std::numbers::inv_sqrtpi * (x + 0.044715 * x * x * x);

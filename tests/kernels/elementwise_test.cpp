@@ -56,6 +56,10 @@ double gelu_tanh_exact(double x) {
   return x / (1 + std::exp(-2 * u));
 }
 
+double gelu_derivative_exact(double x) {
+  return 0.5 * std::erfc(-x / std::sqrt(2.0)) +
+         x * std::exp(-x * x / 2) / std::sqrt(2 * 3.14159265358979323846);
+}
 double mish_exact(double x) {
   return x * std::tanh(std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))));
 }
@@ -123,6 +127,7 @@ const MathFunction functions[] = {
     {Unary::softplus, "softplus",
      [](double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }, 4},
     {Unary::mish, "mish", mish_exact, 8, 0x1p-119f},
+    {Unary::gelu_derivative, "gelu_derivative", gelu_derivative_exact, 8, 0x1p-2f},
     {Unary::hardsigmoid, "hardsigmoid", hard_sigmoid_exact, 1, 1.0f},
     {Unary::hardswish, "hardswish", [](double x) { return x * hard_sigmoid_exact(x); }, 2, 1.0f},
 };

@@ -15,6 +15,7 @@ TEST_CASE("activations: a formula per op") {
   expect_near(apply(Silu{}, {x}), {-0.07194484, -0.26894142, 0, 1.76159416});
   expect_near(apply(Gelu{}, {x}), {-0.00012668497, -0.15865525, 0, 1.95449974});
   expect_near(apply(GeluTanh{}, {x}), {-0.00007025, -0.15880801, 0, 1.95459769});
+  expect_near(apply(GeluDerivative{}, {x}), {-0.00050366, -0.08331547, 0.5, 1.08523189});
   expect_near(apply(Softplus{}, {x}), {0.01814993, 0.31326169, 0.69314718, 2.12692801});
   expect_near(apply(Mish{}, {x}), {-0.07259171, -0.30340146, 0, 1.94395896});
   expect_near(apply(Hardsigmoid{}, {x}), {0, 0.33333333, 0.5, 0.83333333});

@@ -209,6 +209,13 @@ TENON_INLINE Float gelu(Float x) {
   return x < set(0.0f) ? x * tail : x - a * tail;
 }
 
+/// Phi(x) + x phi(x), phi the density: to 2^-22, and on the left, where it nears 0, to 8 ulp below -1.
+TENON_INLINE Float gelu_derivative(Float x) {
+  const Float a = Simd::min(set(16.0f), absolute(x));
+  const Float b = bell(a, 0.5f), tail = b * mills_ratio(a), slope = a * b * set(0.398942280f);
+  return x < set(0.0f) ? tail - slope : set(1.0f) - tail + slope;
+}
+
 /// x Phi(x) to an absolute error of 2^-22 max(1, |x|), in a third of the time: Phi(x) = 1/2 + x
 /// P(t) within 5.3 of 0, t = 2 (x / 5.3)^2 - 1, and Phi is 0 or 1 beyond.
 TENON_INLINE Float fast_gelu(Float x) {

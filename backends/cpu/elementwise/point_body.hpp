@@ -81,6 +81,8 @@ TENON_INLINE void with_function(Unary op, UnaryParameters parameters, Use use) {
       return use([](Float x) { return silu(x); });
     case Unary::gelu:
       return use([](Float x) { return gelu(x); });
+    case Unary::gelu_derivative:
+      return use([](Float x) { return gelu_derivative(x); });
     case Unary::gelu_tanh:
       return use([](Float x) { return gelu_tanh(x); });
     case Unary::sign:

@@ -15,6 +15,11 @@ TENON_DEVICE std::int64_t signed_of(std::uint64_t bits) { return static_cast<std
 TENON_DEVICE float sigmoid_of(float x) { return 1.0f / (1.0f + expf(-x)); }
 TENON_DEVICE float relu6_of(float x) { return x < 0 ? 0.0f : x > 6 ? 6.0f : x; }
 TENON_DEVICE float gelu_of(float x) { return 0.5f * x * erfcf(x * -0.70710678118654752f); }
+TENON_DEVICE float gelu_derivative_of(float x) {
+  const float near = fminf(fmaxf(x, -20.0f), 20.0f);  // the density is 0 beyond
+  return 0.5f * erfcf(x * -0.70710678118654752f) +
+         near * (0.39894228040143268f * expf(-0.5f * near * near));
+}
 TENON_DEVICE float gelu_tanh_of(float x) {
   const float inner = 0.79788456080286536f * (x + 0.044715f * x * x * x);
   return 0.5f * x * (1.0f + tanhf(inner));

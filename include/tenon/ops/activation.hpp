@@ -57,6 +57,13 @@ struct GeluTanh : UnaryOp<GeluTanh> {
 };
 TENON_DECLARE_OP(GeluTanh);
 
+/// The derivative of gelu: (1 + erf(x / sqrt(2))) / 2 + x e^(-x^2 / 2) / sqrt(2 pi).
+struct GeluDerivative : UnaryOp<GeluDerivative> {
+  static constexpr std::string_view name = "gelu_derivative";
+  static double of(double x) noexcept;
+};
+TENON_DECLARE_OP(GeluDerivative);
+
 /// log(1 + e^x), without overflow.
 struct Softplus : UnaryOp<Softplus> {
   static constexpr std::string_view name = "softplus";
@@ -111,6 +118,8 @@ Tensor silu(const Tensor& x, const std::source_location& where = std::source_loc
 Tensor gelu(const Tensor& x, const std::source_location& where = std::source_location::current());
 Tensor gelu_tanh(const Tensor& x,
                  const std::source_location& where = std::source_location::current());
+Tensor gelu_derivative(const Tensor& x,
+                       const std::source_location& where = std::source_location::current());
 Tensor softplus(const Tensor& x,
                 const std::source_location& where = std::source_location::current());
 Tensor mish(const Tensor& x, const std::source_location& where = std::source_location::current());

@@ -6,7 +6,7 @@ from ..tensors import Type, is_block, is_integer
 INTEGER_UNARY = ("neg", "abs", "sign", "square", "relu")
 REAL_UNARY = tuple(name for name in """sqrt rsqrt reciprocal exp exp2 expm1 log log2 log1p sin cos tan asin acos atan
     tanh erf floor ceil trunc round sinh cosh asinh acosh atanh erfc erfinv lgamma digamma sigmoid relu6 silu gelu
-    gelu_tanh softplus mish hardsigmoid hardswish leaky_relu elu""".split())
+    gelu_tanh gelu_derivative softplus mish hardsigmoid hardswish leaky_relu elu""".split())
 
 
 @rule(*REAL_UNARY)

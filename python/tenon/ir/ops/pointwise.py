@@ -67,6 +67,7 @@ ONE_OPERAND = {
     "trunc": np.trunc, "round": np.rint, "sinh": np.sinh, "cosh": np.cosh, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "erfc": erfc, "sigmoid": sigmoid, "relu": relu, "relu6": lambda x: np.clip(x, 0, 6),
     "silu": silu, "gelu": gelu, "gelu_tanh": gelu_tanh, "softplus": softplus,
+    "gelu_derivative": lambda x: (1 + erf(x / np.sqrt(2))) / 2 + x * np.exp(-x * x / 2) / np.sqrt(2 * np.pi),
     "mish": lambda x: x * np.tanh(softplus(x)),
     "hardsigmoid": hardsigmoid, "hardswish": lambda x: x * hardsigmoid(x), "is_nan": np.isnan, "is_inf": np.isinf,
     "is_finite": np.isfinite, "logical_not": np.logical_not, "bitwise_not": np.invert,

@@ -1,3 +1,5 @@
+#include "lower/access_index.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/lowered.hpp>
 
@@ -54,8 +56,58 @@ bool outlives_run(const Lowered& program, const Place& place) {
          program.outputs.end();
 }
 
-void add(std::vector<Operand>& list, const Operand& operand) {
-  if (std::ranges::find(list, operand) == list.end()) list.push_back(operand);
+/// Operands in the order in which they were added, found by the memory that they lie in.
+class OperandList {
+ public:
+  void add(const Operand& operand) {
+    index_.insert(lowering::access_of(operand), operands_.size());
+    operands_.push_back(operand);
+    is_kept_.push_back(true);
+  }
+  void add_once(const Operand& operand) {
+    if (!any_near(operand, [&](const Operand& old) { return old == operand; })) add(operand);
+  }
+  /// Whether pred(old) is true of an operand that has bytes in common with this one.
+  template <class Pred>
+  bool any_near(const Operand& operand, Pred pred) const {
+    return index_.any_overlapping(lowering::access_of(operand),
+                                  [&](std::size_t i) { return pred(operands_[i]); });
+  }
+  /// Removes those of which it is true.
+  template <class Pred>
+  void erase_near(const Operand& operand, Pred pred) {
+    index_.erase_overlapping(lowering::access_of(operand), [&](std::size_t i) {
+      if (!pred(operands_[i])) return false;
+      is_kept_[i] = false;
+      return true;
+    });
+  }
+  std::vector<Operand> take() {
+    std::size_t i = 0;
+    std::erase_if(operands_, [&](const Operand&) { return !is_kept_[i++]; });
+    return std::move(operands_);
+  }
+
+ private:
+  std::vector<Operand> operands_;
+  std::vector<bool> is_kept_;
+  lowering::AccessIndex index_;
+};
+
+/// Which of the operands `made`, written last, the steps after them read.
+std::vector<bool> read_later(std::span<const Operand> made, std::span<const Step> later) {
+  std::vector<bool> is_read(made.size(), false);
+  lowering::AccessIndex index;
+  for (std::size_t i = 0; i < made.size(); ++i) index.insert(lowering::access_of(made[i]), i);
+  for_each_touch(later, [&](const Operand& operand, bool is_write) {
+    if (!is_activation(operand)) return;
+    index.erase_overlapping(lowering::access_of(operand), [&](std::size_t i) {
+      if (is_write) return covers(operand, made[i]);
+      is_read[i] = overlap(operand, made[i]);
+      return static_cast<bool>(is_read[i]);
+    });
+  });
+  return is_read;
 }
 
 }  // namespace
@@ -82,44 +134,29 @@ ByteRange byte_range(const Operand& operand, const LoopSteps& iteration) noexcep
 }
 
 StepEdges edges(const Lowered& program, std::span<const Step> steps) {
-  StepEdges result;
-  std::vector<Operand> made;  // the last writers of what they hold
+  OperandList reads, written;  // the last writers of what they hold
   for_each_touch(steps, [&](const Operand& operand, bool is_write) {
     if (!is_activation(operand)) return;
     if (is_write) {
-      std::erase_if(made, [&](const Operand& old) { return covers(operand, old); });
-      made.push_back(operand);
-    } else if (std::ranges::none_of(made, [&](const Operand& m) { return covers(m, operand); })) {
-      add(result.reads, operand);
+      written.erase_near(operand, [&](const Operand& old) { return covers(operand, old); });
+      written.add(operand);
+    } else if (!written.any_near(operand, [&](const Operand& w) { return covers(w, operand); })) {
+      reads.add_once(operand);
     }
   });
 
+  const std::vector<Operand> made = written.take();
   const Step* const begin = program.steps.data();
   const Step* const end = begin + program.steps.size();
   const std::less_equal<const Step*> not_after;
   const bool on_top = not_after(begin, steps.data()) && not_after(steps.data(), end);
-  std::vector<bool> wanted(made.size(), !on_top);
+  const std::vector<bool> wanted = on_top ? read_later(made, {steps.data() + steps.size(), end})
+                                          : std::vector<bool>(made.size(), true);
+  OperandList writes;
   for (std::size_t i = 0; i < made.size(); ++i) {
-    if (outlives_run(program, made[i].place)) wanted[i] = true;
+    if (wanted[i] || outlives_run(program, made[i].place)) writes.add_once(made[i]);
   }
-  if (on_top) {
-    std::vector<bool> gone(made.size(), false);
-    for_each_touch({steps.data() + steps.size(), end}, [&](const Operand& operand, bool is_write) {
-      if (!is_activation(operand)) return;
-      for (std::size_t i = 0; i < made.size(); ++i) {
-        if (gone[i]) continue;
-        if (is_write) {
-          gone[i] = covers(operand, made[i]);
-        } else if (overlap(operand, made[i])) {
-          wanted[i] = true;
-        }
-      }
-    });
-  }
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    if (wanted[i]) add(result.writes, made[i]);
-  }
-  return result;
+  return {reads.take(), writes.take()};
 }
 
 MemPtr DeviceFrame::address(const Place& place) const {

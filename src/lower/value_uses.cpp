@@ -1,5 +1,7 @@
 #include "lower/value_uses.hpp"
 
+#include "lower/access_index.hpp"
+
 #include <algorithm>
 
 namespace tenon::lowering {
@@ -8,7 +10,7 @@ namespace {
 class Tracer {
  public:
   Tracer(std::span<const Step> steps, ReadAs reads)
-      : steps_(steps), reads_(reads), values_(steps.size()) {}
+      : steps_(steps), reads_(reads), values_(steps.size()), live_(steps.size()) {}
 
   std::vector<WrittenValue> run(std::span<const Operand> leaves) {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
@@ -35,7 +37,8 @@ class Tracer {
       value.is_private = value.is_only_in_uses && updated < 0 &&
                          (place.kind == Place::Kind::slab || place.kind == Place::Kind::output);
       const Access access = access_of(step.output);
-      live_.push_back({i, true, access, {access.bytes}});
+      live_[i] = {true, access, {access.bytes}};
+      index_.insert(access, i);
     }
     for (const Operand& leaf : leaves) expose(leaf);
     return std::move(values_);
@@ -44,19 +47,22 @@ class Tracer {
  private:
   /// The bytes of a step's result that no later step has overwritten.
   struct Live {
-    std::size_t step;
-    bool is_whole;
-    Access written;  ///< by the step; programs have thousands of values, which every step looks at
-    std::vector<ByteRange> left;
+    bool is_whole = false;
+    Access written{};  ///< by the step
+    std::vector<ByteRange> left{};
   };
 
   void read(const Operand& operand, WrittenValue::Use use) {
     if (!is_memory(operand)) return;
-    const auto found = std::ranges::find_if(live_, [&](const Live& value) {
-      return value.is_whole && sees(operand, steps_[value.step].output);
+    std::size_t made_by = steps_.size();
+    index_.any_overlapping(access_of(operand), [&](std::size_t step) {
+      if (live_[step].is_whole && sees(operand, steps_[step].output)) {
+        made_by = std::min(made_by, step);
+      }
+      return false;
     });
-    if (found != live_.end()) {
-      values_[found->step].uses.push_back(use);
+    if (made_by < steps_.size()) {
+      values_[made_by].uses.push_back(use);
     } else {
       expose(operand);
     }
@@ -69,10 +75,11 @@ class Tracer {
     const Access write = access_of(output);
     // An operand that moves with a loop is somewhere in its range.
     const bool has_gaps = !output.is_contiguous() || output.place.byte_step != LoopSteps{};
-    for (Live& value : live_) {
-      if (!overlap(value.written, write)) continue;
+    index_.erase_overlapping(write, [&](std::size_t step) {
+      Live& value = live_[step];
+      if (!overlap(value.written, write)) return false;
       value.is_whole = false;
-      if (has_gaps) continue;
+      if (has_gaps) return false;
       std::vector<ByteRange> left;
       for (const ByteRange& range : value.left) {
         left.push_back({range.begin, std::min(range.end, write.bytes.begin)});
@@ -80,8 +87,8 @@ class Tracer {
       }
       std::erase_if(left, [](const ByteRange& range) { return range.is_empty(); });
       value.left = std::move(left);
-    }
-    std::erase_if(live_, [](const Live& value) { return value.left.empty(); });
+      return value.left.empty();
+    });
   }
 
   bool sees(const Operand& operand, const Operand& value) const {
@@ -106,14 +113,15 @@ class Tracer {
   void expose(const Operand& operand) {
     if (!is_memory(operand)) return;
     const Access read = access_of(operand);
-    for (const Live& value : live_) {
-      Access left = value.written;
-      for (const ByteRange& range : value.left) {
+    index_.any_overlapping(read, [&](std::size_t step) {
+      Access left = live_[step].written;
+      for (const ByteRange& range : live_[step].left) {
         left.bytes = range;
         if (!overlap(left, read)) continue;
-        values_[value.step].is_only_in_uses = values_[value.step].is_private = false;
+        values_[step].is_only_in_uses = values_[step].is_private = false;
       }
-    }
+      return false;
+    });
   }
 
   void loop(std::span<const Step> body) {
@@ -130,7 +138,8 @@ class Tracer {
   std::span<const Step> steps_;
   ReadAs reads_;
   std::vector<WrittenValue> values_;
-  std::vector<Live> live_;  // disjoint
+  std::vector<Live> live_;  // by step; disjoint
+  AccessIndex index_;       // of those of which something is left
 };
 
 }  // namespace

@@ -525,6 +525,46 @@ def forward(c: f32[1, 1, 1, 2, 2], x: f32[1, 1, 1, 2], pos: i32):
   CHECK(values(steps.forward(inputs)[0]) == std::vector<float>{0, 0, 2, 2});
 }
 
+TEST_CASE("Session: a value that a loop carries twice is two values") {
+  for (const bool is_first_updated : {true, false}) {
+    const std::string a = is_first_updated ? "a" : "b", b = is_first_updated ? "b" : "a";
+    const Program program = program_of(
+        "def step(a: f32[1, 1, 1, 2, 1], b: f32[1, 1, 1, 2, 1], i: i64, s: Scope):\n"
+        "    z: i64 = full(dtype=\"i64\")\n    o: f32[1, 1, 1, 1] = full(value=7.0, dims=[1, 1, 1, "
+        "1])\n"
+        "    p: i32 = cast(i, dtype=\"i32\")\n    c = cache_update(" +
+        a +
+        ", z, o, p)\n"
+        "    d = add(" +
+        b + ", " + b + ")\n    return " + (is_first_updated ? "c, d" : "d, c") +
+        "\ndef forward(x: f32[1, 1, 1, 2, 1]):\n    y = neg(x)\n    t = pack(y, y)\n"
+        "    s = scope(\"l\")\n    l = repeat(step, 1, t, s)\n    u = item(l, 0)\n"
+        "    v = item(l, 1)\n    return u, v\n");
+    for (const char* backend : {"reference", "cpu"}) {
+      CAPTURE(is_first_updated, backend);
+      const Buffer x = device(floats({1, 1, 1, 2, 1}, {-1, -2}));
+      const std::vector<Buffer> made = session(program, {}, backend).forward({x});
+      CHECK(values(made[is_first_updated ? 0 : 1]) == std::vector<float>{7, 2});
+      CHECK(values(made[is_first_updated ? 1 : 0]) == std::vector<float>{2, 4});
+    }
+  }
+}
+
+// Nothing that is done for each step may look at all values: with 10,000 of them that was minutes.
+TEST_CASE("Session: thousands of values that live to the end") {
+  constexpr int count = 10000;
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({2}, f32));
+  std::vector<Tensor> all{x};
+  for (int i = 0; i < count; ++i)
+    all.push_back(i % 2 == 0 ? cumsum(all.back(), 0) : neg(all.back()));
+  Tensor sum = all.back();
+  for (auto value = all.rbegin() + 1; value != all.rend(); ++value) sum = minimum(sum, *value);
+  const std::vector<Buffer> made =
+      session(graph.program({&sum, 1}), {}, "cpu").forward({device(floats({2}, {0, 1}))});
+  CHECK(values(made[0]) == std::vector<float>{0, -1});
+}
+
 TEST_CASE("Session: what loops copy is copied where they are written out") {
   // A constant, a view, one value twice, and what a loop with a condition is given.
   const Program program = program_of(R"(def put(b: f32[2, 2], a: f32[2, 2], i: i64, s: Scope):

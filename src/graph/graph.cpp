@@ -138,6 +138,9 @@ Graph::Impl& graph_of(std::string_view op, std::span<const Tensor> inputs,
 
 Node* Graph::Impl::append(const Node& node) {
   Node* stored = arena.make(node);
+  if (node.kind == Node::Kind::input || node.kind == Node::Kind::constant) {
+    given_names.emplace(node.name);
+  }
   stored->function = current;
   if (stored->region == 0) stored->region = recorded_region;
   if (current->last == nullptr) {
@@ -164,7 +167,8 @@ Node* Graph::Impl::constant(std::string_view name, const Shape& shape,
                             const std::source_location& where) {
   const bool scoped = !current->prefix.empty() && name.starts_with(current->prefix);
   const std::string_view own = scoped ? name.substr(current->prefix.size()) : name;
-  for (Node* node = current->first; node != nullptr; node = node->next) {
+  Node* const first = given_names.contains(own) ? current->first : nullptr;
+  for (Node* node = first; node != nullptr; node = node->next) {
     if (node->kind != Node::Kind::constant || node->scoped != scoped || node->name != own) continue;
     if (!(node->shape == shape)) {
       throw Error(Errc::shape_mismatch, where,
@@ -240,6 +244,7 @@ std::size_t Graph::used() const noexcept { return impl_->arena.used(); }
 
 Tensor Graph::input(std::string_view name, const Shape& shape, const std::source_location& where) {
   const auto known = [&](std::string_view other) -> const Node* {
+    if (!impl_->given_names.contains(other)) return nullptr;
     for (const Node* node = impl_->root.first; node != nullptr; node = node->next) {
       if (node->kind == Node::Kind::input && node->name == other) return node;
     }

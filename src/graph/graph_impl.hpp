@@ -83,6 +83,9 @@ struct Graph::Impl {
   std::string origin;          ///< of a declaring graph: the file
   std::weak_ptr<const void> declared_by;                       ///< what keeps a declaring graph
   std::optional<std::set<std::string, std::less<>>> admitted;  ///< weights that may join
+  /// The names that inputs and constants were ever given, in any function: one that is not here need
+  /// not be searched for, which would take time that grows with the graph.
+  std::set<std::string, std::less<>> given_names;
 };
 
 /// The graph in which an op on these inputs is recorded: theirs, or that of the active Recording

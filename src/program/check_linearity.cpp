@@ -260,12 +260,18 @@ void LinearityChecker::step_call(const Instruction& instruction, int i) {
 void LinearityChecker::step_repeat(const Instruction& instruction, int i) {
   const Summary& callee = *callees_.at(instruction.function);
   const Tuple carry = tuples_[instruction.operands[0]];
+  for (const Holder& carried : carry) read(carried, instruction.operands[0], i, 0);
   for (std::size_t k = 0; k < carry.size(); ++k) {
-    read(carry[k], instruction.operands[0], i, 0);
-    // The loop has its own storage: a value that cannot be overwritten is copied there.
+    // The loop has its own storage: a value that cannot be overwritten is copied there, and so is
+    // one that the loop carries twice.
     const Root& storage = root(carry[k]);
-    if (!storage.is_object &&
-        (!callee.consumes[k] || !carry[k].whole || storage.origin == Root::Origin::constant)) {
+    if (storage.is_object) {
+      for (std::size_t j = 0; j < k; ++j) {
+        if (carry[j].root != carry[k].root) continue;
+        complain(i, 0, fmt::format("'{}' has one object twice", name(instruction.operands[0])));
+      }
+    } else if (!callee.consumes[k] || !carry[k].whole || storage.origin == Root::Origin::constant ||
+               storage.consumer == i) {
       continue;
     }
     consume(carry[k], storage.latest, i, 0);

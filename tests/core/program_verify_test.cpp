@@ -253,6 +253,23 @@ TEST_CASE("verify: updates in loops") {
               "    s = scope(\"l\")\n    y: f32 = full()\n    c = pack(y)\n"
               "    r = repeat(keep, 2, c, s, kv0, x, pos)\n    z = item(r, 0)\n    return z\n")) ==
       "Alias: 'keep' updates a value that every repetition reads; carry it");
+  // One that is carried twice is two values, whichever of them the loop updates.
+  const std::string again =
+      "(a: f32[2, 1, 1, 4, 2], b: f32[2, 1, 1, 4, 2], i: i64, s: Scope, x: "
+      "f32[1, 1, 1, 2], pos: i32):\n";
+  const std::string pair =
+      "    s = scope(\"l\")\n    c = pack(kv0, kv0)\n    r = repeat(two, 2, c, s, x, pos)\n    "
+      "kv1 = item(r, 0)\n    kv2 = item(r, 1)\n";
+  for (const char* body :
+       {"    c = cache_update(a, i, x, pos)\n    return c, b\n",
+        "    c = cache_update(b, i, x, pos)\n    return a, c\n",
+        "    c = cache_update(a, i, x, pos)\n    d = cache_update(b, i, x, pos)\n"
+        "    return d, c\n"}) {
+    const std::string two = "\ndef two" + again + body;
+    CHECK_NOTHROW(program_of(two + with_cache(pair + "    return kv1, kv2\n")));
+    CHECK_THAT(error_in(two + with_cache(pair + "    return kv1, kv0\n")),
+               Catch::Contains("'kv0' was consumed"));
+  }
   // A constant to start from is copied into the loop's own storage.
   CHECK_NOTHROW(program_of(
       block +

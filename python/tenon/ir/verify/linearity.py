@@ -148,12 +148,20 @@ class LinearityChecker:
     def step_repeat(self, made):
         consumes, results = self.summaries[made.function]
         carry = self.tuples[made.operands[0]]
-        for k, holder in enumerate(carry):
+        for holder in carry:
             self.read(made.operands[0], holder, made, 0)
-            # The loop has its own storage: a value that cannot be overwritten is copied there.
-            if holder.root.is_object or k in consumes and holder.whole and holder.root.origin != "constant":
-                self.consume(holder.root.latest, holder, made, 0)
-                holder.root.latest = made.result.name
+        for k, holder in enumerate(carry):
+            # The loop has its own storage: a value that cannot be overwritten is copied there, and so is one that the
+            # loop carries twice.
+            root = holder.root
+            if root.is_object:
+                for other in carry[:k]:
+                    if other.root is root:
+                        self.complain(f"'{made.operands[0]}' has one object twice", made, 0)
+            elif k not in consumes or not holder.whole or root.origin == "constant" or root.consumer is made:
+                continue
+            self.consume(root.latest, holder, made, 0)
+            root.latest = made.result.name
         for k in sorted(consumes):
             if k >= len(carry):
                 operand = k - len(carry)

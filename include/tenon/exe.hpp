@@ -49,7 +49,8 @@ struct CompileOptions {
   /// files.
   std::filesystem::path cache{};
   /// Names of forward's arguments, in order, for the program and for messages; the fields of an
-  /// argument "cache" are "cache.keys" and so on. Without names they are "x0", "x1", ...
+  /// argument "cache" are "cache.keys" and so on. Without names they are "x0", "x1", ... More names
+  /// than arguments, or one twice, are Errc::bad_argument.
   std::vector<std::string> arguments{};
   /// Calls with arguments that do not fit the compiled shapes are Errc::bad_input, naming the
   /// argument, instead of being traced and planned when they are made: a server's latency then has
@@ -103,9 +104,10 @@ CompileOptions on_device(const DevicePtr& device, CompileOptions options);
 /// The leaves of forward's arguments in order: their declared shapes and their names.
 class ArgumentList {
  public:
-  /// `paths` as visit_fields gives them for the tuple of arguments.
+  /// `paths` as visit_fields gives them for the tuple of `argument_count` arguments, of which one
+  /// may have no leaves. Errc::bad_argument for a name that stands twice, or for none of them.
   ArgumentList(std::vector<std::string> paths, std::vector<Shape> declared,
-               std::vector<std::string> names);
+               std::vector<std::string> names, std::size_t argument_count);
 
   const std::vector<Shape>& declared() const noexcept { return declared_; }
   bool is_static() const noexcept;
@@ -232,7 +234,7 @@ class Exe {
         paths.push_back(path);
         declared.push_back(shape);
       });
-      return {std::move(paths), std::move(declared), std::move(names)};
+      return {std::move(paths), std::move(declared), std::move(names), std::tuple_size_v<Shapes>};
     }
 
     detail::Traced trace(std::span<const Shape> inputs) {

@@ -35,13 +35,21 @@ std::vector<std::string> only_in(std::span<const std::string> names,
 }  // namespace
 
 ArgumentList::ArgumentList(std::vector<std::string> paths, std::vector<Shape> declared,
-                           std::vector<std::string> names)
+                           std::vector<std::string> names, std::size_t argument_count)
     : paths_(std::move(paths)), declared_(std::move(declared)), names_(std::move(names)) {
   for (auto name = names_.begin(); name != names_.end(); ++name) {
     if (!name->empty() && std::find(names_.begin(), name, *name) != name) {
       throw Error(Errc::bad_argument, "compile",
                   fmt::format("CompileOptions::arguments has '{}' twice", *name));
     }
+  }
+  if (names_.size() > argument_count) {
+    throw Error(
+        Errc::bad_argument, "compile",
+        fmt::format("CompileOptions::arguments has {} names and forward takes {} argument{}: "
+                    "none is left for {}",
+                    names_.size(), argument_count, argument_count == 1 ? "" : "s",
+                    list(std::span(names_).subspan(argument_count))));
   }
 }
 

@@ -634,6 +634,13 @@ TEST_CASE("Exe: arguments of another form, or without data, are named") {
                                   {Shape({1, 1, 1, 2}, f32), {cache, {}}, scalar}, options);
   };
   check_contains(expect_error(Errc::bad_argument, twice), {"arguments has 'x' twice"});
+  const auto too_many = [&] {
+    options.arguments = {"x", "state", "position", "mask", "bias"};
+    compile<&Stateful<>::forward>(Stateful<>{view.tensor("w")},
+                                  {Shape({1, 1, 1, 2}, f32), {cache, {}}, scalar}, options);
+  };
+  check_contains(expect_error(Errc::bad_argument, too_many),
+                 {"arguments has 5 names", "'mask', 'bias'", "forward takes 3 arguments"});
   options.arguments = {"x", "state", "position"};
   const State<Shape> state_shape{cache, {Shape({1}, f32), Shape({1}, f32)}};
   const auto exe = compile<&Stateful<>::forward>(

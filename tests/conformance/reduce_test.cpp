@@ -77,5 +77,27 @@ TEST_CASE("reductions: long sums are shared by threads and have the same bits") 
   check(OpInstance(Min{{{0}}}), x);
 }
 
+TEST_CASE("reductions: many short rows are folded side by side") {
+  register_cpu_backend();
+  register_reference_backend();
+  Random random;
+  for (const DType dtype : {f32, f16, f64, i64, i8}) {
+    for (const std::int64_t length : {2, 3, 10, 17, 48, 49}) {
+      HostBuffer x = random.uniform(Shape({515, length}, f32));
+      x.mutable_values<float>()[static_cast<std::size_t>(length)] =
+          dtype == f32 ? std::nanf("") : 0;
+      x = x.to(dtype);
+      check(OpInstance(Sum{{{1}}}), x);
+      check(OpInstance(Max{{{1}}}), x);
+      if (is_floating(dtype)) check(OpInstance(Mean{{{1}}}), x);
+    }
+  }
+  // Rows of whose axes the last is long or short, and rows that are two axes.
+  check(OpInstance(Prod{{{2}}}), random.uniform(Shape({3, 70, 5}, f32)));
+  check(OpInstance(Min{{{1}}}), random.uniform(Shape({66, 5, 2}, f32)));
+  check(OpInstance(Sum{{{1, 2}}}), random.uniform(Shape({130, 3, 4}, f32)));
+  check(OpInstance(Sum{{{1}}}), HostBuffer::zeros(Shape({70, 0}, f32)));
+}
+
 }  // namespace
 }  // namespace tenon::testing

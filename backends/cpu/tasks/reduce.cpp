@@ -2,6 +2,7 @@
 // several threads may share a long sum: its bits do not depend on how many do.
 #include "../elementwise/elementwise.hpp"
 #include "../integer_math.hpp"
+#include "array/transpose.hpp"
 #include "reader.hpp"
 
 #include <tenon/ops/reduce.hpp>
@@ -58,10 +59,17 @@ class ReduceTask final : public Task {
     has_rows_ = shape.dtype() == DType::f32 && meaning_.row != nullptr &&
                 (folded_.rank == 0 || (folded_.rank == 1 && folded_.steps[0] == unit));
     find_runs(unit);
-    // Adjacent elements along a kept axis are folded in parallel.
-    has_columns_ = !has_rows_ && kept_.rank > 0 &&
-                   kept_.steps[static_cast<std::size_t>(kept_.rank - 1)] == unit;
-    if (has_columns_) row_length_ = kept_.sizes[static_cast<std::size_t>(kept_.rank - 1)];
+    if (kept_.rank > 0) {
+      const auto last = static_cast<std::size_t>(kept_.rank - 1);
+      row_length_ = kept_.sizes[last];
+      column_step_ = kept_.steps[last];
+      // Adjacent elements along a kept axis are folded in parallel, and short rows are turned into
+      // such columns.
+      turns_rows_ = folded_.rank == 1 && folded_.steps[0] == unit && elements_ > 0 &&
+                    elements_ <= longest_turned && column_step_ != unit && has_long_rows();
+      has_rows_ = has_rows_ && !turns_rows_;
+      has_columns_ = turns_rows_ || (!has_rows_ && column_step_ == unit);
+    }
     parts_ = ceil_div(elements_, part_elements);
     if (parts_ > 1 && outputs_ * parts_ <= max_partial_sums) {
       partial_sums_ = compiler.scratch(outputs_ * parts_ * sum_bytes);
@@ -83,6 +91,9 @@ class ReduceTask final : public Task {
   /// Results are divided among threads so that no two write to one cache line.
   static constexpr std::int64_t line = 16;
   static constexpr std::int64_t lanes = 16, shortest_row = 64;
+  /// AVX2, one thread: sums of 800,000 rows of 10 take 4.2 ms instead of 29, of 250,000 rows of 32 4.4
+  /// instead of 6.6; longer rows are as fast one by one.
+  static constexpr std::int64_t longest_turned = 48;
   static constexpr std::int64_t part_elements = 32768;
   static_assert(part_elements % block_elements == 0);
   static constexpr std::int64_t max_partial_sums = 65536;
@@ -172,24 +183,48 @@ class ReduceTask final : public Task {
 
   void fold_columns(const TaskContext& context, std::int64_t output, std::int64_t count,
                     Range elements, Sums& sums) const noexcept {
-    const auto* x = context.pointer<const std::byte>(x_);
-    const DType dtype = x_.shape.dtype();
-    const std::int64_t unit = block_bytes(dtype);
-    const std::int64_t first = has_long_rows() ? kept_.offset(output) : 0;
-    BlockBuffer stored, wide;
     start(sums, count);
+    if (turns_rows_) return fold_turned(context, output, count, sums);
+    const auto* x = context.pointer<const std::byte>(x_);
+    const std::int64_t unit = block_bytes(x_.shape.dtype());
+    const std::int64_t first = has_long_rows() ? kept_.offset(output) : 0;
+    BlockBuffer stored;
     for (std::int64_t j = elements.begin; j < elements.end; ++j) {
       const std::byte* row = x + folded_.offset(j) + first;
       if (!has_long_rows()) {
         kept_.gather(row, unit, output, count, stored.bytes);
         row = stored.bytes;
       }
-      if (!is_computed_as_stored(dtype)) {
-        widen(dtype, row, wide.bytes, count);
-        row = wide.bytes;
-      }
-      accumulate(type_, meaning_.gathering, row, count, sums.bytes, count);
+      accumulate_row(row, count, sums.bytes);
     }
+  }
+
+  /// Rows of a few elements, side by side: all of them, as there is one part.
+  void fold_turned(const TaskContext& context, std::int64_t output, std::int64_t count,
+                   Sums& sums) const noexcept {
+    const auto* x = context.pointer<const std::byte>(x_) + kept_.offset(output);
+    const std::int64_t unit = block_bytes(x_.shape.dtype());
+    alignas(64) std::byte columns[4 * sizeof(BlockBuffer)];
+    const std::int64_t room =
+        static_cast<std::int64_t>(sizeof columns) / (elements_ * unit) / lanes * lanes;
+    for (std::int64_t i = 0; i < count; i += room) {
+      const std::int64_t some = std::min(room, count - i);
+      transpose(x + i * column_step_, column_step_, columns, some * unit, elements_, some, unit);
+      for (std::int64_t j = 0; j < elements_; ++j) {
+        accumulate_row(columns + j * some * unit, some, sums.bytes + i * sum_bytes);
+      }
+    }
+  }
+
+  /// Adds `count` elements as they are stored, side by side, to a sum each.
+  void accumulate_row(const std::byte* row, std::int64_t count, std::byte* sums) const noexcept {
+    const DType dtype = x_.shape.dtype();
+    BlockBuffer wide;
+    if (!is_computed_as_stored(dtype)) {
+      widen(dtype, row, wide.bytes, count);
+      row = wide.bytes;
+    }
+    accumulate(type_, meaning_.gathering, row, count, sums, count);
   }
 
   /// Element j of a row belongs to sum j mod 16, wherever blocks end.
@@ -284,13 +319,14 @@ class ReduceTask final : public Task {
   Loops kept_, folded_;
   Compute type_ = Compute::f32;
   std::int64_t outputs_, elements_ = 1, parts_ = 1;
-  std::int64_t row_length_ = 0;  ///< of the last kept axis
+  std::int64_t row_length_ = 0, column_step_ = 0;  ///< of the last kept axis
   /// Whether the elements of a row are runs of adjacent ones: of `run_` elements, and runs_ of them
   /// run_step_ bytes apart.
   bool has_runs_ = false;
   std::int64_t run_ = 1, runs_ = 1, run_step_ = 0;
   std::int64_t partial_sums_ = 0, finished_ = 0;
   bool is_whole_ = false, has_rows_ = false, has_columns_ = false, may_share_ = false;
+  bool turns_rows_ = false;
 };
 
 template <class Op, const Meaning& meaning>

@@ -589,12 +589,11 @@ void bind_arrays(nb::module_& module) {
   buffer.def(
       "wait",
       [](const Buffer& self, std::optional<double> timeout) {
+        const auto limit = timeout ? std::optional(to_limit(*timeout)) : std::nullopt;
         const nb::gil_scoped_release no_gil;
-        if (!timeout) {
-          self.wait();
-          return true;
-        }
-        return self.wait_for(std::chrono::nanoseconds(static_cast<std::int64_t>(*timeout * 1e9)));
+        if (limit) return self.wait_for(*limit);
+        self.wait();
+        return true;
       },
       nb::arg("timeout") = nb::none(),
       "Waits until it is ready, at most `timeout` seconds; returns whether it is. Raises the error "

@@ -95,8 +95,15 @@ nb::object from_attribute(const AttributeValue& value);
 inline double seconds(std::chrono::nanoseconds time) noexcept {
   return std::chrono::duration<double>(time).count();
 }
+/// A time limit in seconds; infinity is 30 years, and so is all that is longer. Errc::bad_argument for
+/// a NaN.
+std::chrono::nanoseconds to_limit(double timeout);
 /// A deadline in seconds from now, or none.
 Interrupt to_interrupt(std::optional<double> timeout);
+
+/// A str in UTF-8. Errc::bad_encoding, naming `what` and the place, for a lone surrogate: half a
+/// character, which has no UTF-8.
+std::string to_utf8(nb::handle text, std::string_view where, std::string_view what);
 
 /// Backends: None for the registered ones, a device or its URL, a backend or its name, or a sequence of them.
 std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& options = {});

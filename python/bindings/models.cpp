@@ -337,7 +337,9 @@ void bind_models(nb::module_& module) {
       nb::arg("weights") = nb::none(), "`weights`: a block type to which the layers are quantised");
   encoder.def(
       "tokens",
-      [](const SentenceEncoder& self, const std::string& text) { return self.tokens(text); },
+      [](const SentenceEncoder& self, const nb::str& text) {
+        return self.tokens(to_utf8(text, "tokens", "the text"));
+      },
       nb::arg("text"));
   encoder.def_prop_ro("tokenizer", [](const SentenceEncoder& self) { return self.tokenizer(); });
   encoder.def_prop_ro("file", [](const SentenceEncoder& self) { return self.file(); });
@@ -355,9 +357,13 @@ void bind_models(nb::module_& module) {
   });
   encoder.def(
       "embed",
-      [](const SentenceEncoder& self, const std::vector<std::string>& texts) {
+      [](const SentenceEncoder& self, const std::vector<nb::str>& texts) {
+        std::vector<std::string> utf8;
+        for (const nb::str& text : texts) {
+          utf8.push_back(to_utf8(text, "embed", fmt::format("text {}", utf8.size())));
+        }
         const nb::gil_scoped_release no_gil;
-        return self.embed(texts);
+        return self.embed(utf8);
       },
       nb::arg("texts"), "f32 [texts, width], each of length 1");
   encoder.def("__repr__", [](const SentenceEncoder& self) {

@@ -6,6 +6,9 @@
 #include <tenon/profile.hpp>
 #include <tenon/trace.hpp>
 
+#include <algorithm>
+#include <chrono>
+#include <cmath>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -258,12 +261,17 @@ SavedWeights saved_weights(const std::string& word) {
 
 }  // namespace
 
+std::chrono::nanoseconds to_limit(double timeout) {
+  constexpr double longest = 30 * 365.0 * 24 * 3600;  // what a clock of nanoseconds can still add
+  if (std::isnan(timeout))
+    throw Error(Errc::bad_argument, "timeout", "nan is no number of seconds");
+  const double seconds = std::clamp(timeout, -longest, longest);
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
 Interrupt to_interrupt(std::optional<double> timeout) {
   Interrupt interrupt;
-  if (timeout) {
-    interrupt.deadline = std::chrono::steady_clock::now() +
-                         std::chrono::nanoseconds(static_cast<std::int64_t>(*timeout * 1e9));
-  }
+  if (timeout) interrupt.deadline = std::chrono::steady_clock::now() + to_limit(*timeout);
   return interrupt;
 }
 

@@ -1,8 +1,10 @@
 #include "bindings.hpp"
 
+#include <tenon/error.hpp>
 #include <tenon/text/stream_decoder.hpp>
 #include <tenon/text/tokenizer.hpp>
 
+#include <fmt/format.h>
 #include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -20,6 +22,20 @@ nb::str to_str(const std::string& bytes) {
 
 }  // namespace
 
+std::string to_utf8(nb::handle text, std::string_view where, std::string_view what) {
+  Py_ssize_t size = 0;
+  if (const char* const bytes = PyUnicode_AsUTF8AndSize(text.ptr(), &size)) {
+    return {bytes, static_cast<std::size_t>(size)};
+  }
+  nb::python_error error;
+  if (!error.matches(PyExc_UnicodeEncodeError)) throw error;
+  const auto at = nb::cast<std::int64_t>(error.value().attr("start"));
+  throw Error(Errc::bad_encoding, std::string(where),
+              fmt::format("{} has a lone surrogate, half a character, at {}: "
+                          "text.encode('utf-8', 'replace').decode() puts '?' there",
+                          what, at));
+}
+
 void bind_text(nb::module_& module) {
   using text::Tokenizer;
   auto tokenizer = nb::class_<Tokenizer>(module, "Tokenizer", "Text to token ids and back");
@@ -30,9 +46,10 @@ void bind_text(nb::module_& module) {
       nb::arg("json"));
   tokenizer.def(
       "encode",
-      [](const Tokenizer& self, const std::string& text, bool add_special, bool parse_special) {
+      [](const Tokenizer& self, const nb::str& text, bool add_special, bool parse_special) {
+        const std::string utf8 = to_utf8(text, "Tokenizer::encode", "the text");
         const nb::gil_scoped_release no_gil;
-        return self.encode(text, {.add_special = add_special, .parse_special = parse_special});
+        return self.encode(utf8, {.add_special = add_special, .parse_special = parse_special});
       },
       nb::arg("text"), nb::arg("add_special") = true, nb::arg("parse_special") = true);
   tokenizer.def(

@@ -239,6 +239,8 @@ class Encoder(unittest.TestCase):
         self.assertEqual(encoder.tokens("a"), encoder.tokenizer.encode("a"))
         with self.assertRaises(TypeError):
             encoder.embed([1])
+        with self.assertRaisesRegex(tenon.InputError, "text 1 has a lone surrogate"):
+            encoder.embed(["a", "\udc80"])
         with self.assertRaises(tenon.ArgumentError):
             encoder.embed([])
 

@@ -257,6 +257,8 @@ def forward(text: u8[N]):
             self.assertEqual(bytes(back.numpy()), b"two one two\0")
         plain = ir.parse(text).run([line], {"tokenizer": np.frombuffer(json, np.uint8)})
         self.assertEqual(plain[0].data.tolist(), [2, 1, 2, -1])
+        with self.assertRaisesRegex(tenon.InputError, "BadEncoding: Tokenizer::encode: the text .* surrogate.* at 4"):
+            tokenizer.encode("one \ud83d two")
 
     def test_threads(self):
         program = tenon.parse(TEXT)

@@ -820,8 +820,12 @@ class Programs(unittest.TestCase):
         with self.assertRaises(tenon.EndedEarlyError) as raised:
             session.forward(self.array(2, 8))
         self.assertEqual(raised.exception.code, "Timeout")
-        session.set_timeout(None)
-        session.forward(self.array(2, 8))
+        for never in None, float("inf"), 1e30:
+            session.set_timeout(never)
+            [y] = session.forward(self.array(2, 8))
+            self.assertTrue(y.wait(1e300))
+        with self.assertRaisesRegex(tenon.ArgumentError, "nan"):
+            session.set_timeout(float("nan"))
 
     def test_files(self):
         arrays = {"a": self.array(3, 4), "b": np.arange(5), "c": np.float32(2.5).reshape(())}

@@ -24,7 +24,7 @@ namespace tenon {
 ///
 /// Errors    the loss is not a floating scalar, or a parameter is not floating
 ///                                                               Errc::bad_argument
-///           the loss does not depend on a parameter             Errc::bad_argument naming it
+///           the loss does not depend on one that has elements   Errc::bad_argument naming it
 ///           an op on the way has no gradient, or one that       Errc::unsupported, at the line that
 ///           needs sizes that are symbols, or a loop whose       recorded it
 ///           values cannot be stacked (objects, 8 axes), or

@@ -23,6 +23,9 @@ std::string described(const Tensor& tensor, std::size_t number) {
                      to_string(tensor.shape()));
 }
 
+/// Then nothing can depend on it, as on a sequence that a loop takes no step through.
+bool has_no_elements(const Shape& shape) { return shape.is_static() && shape.elements() == 0; }
+
 }  // namespace
 
 std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const Tensor> upstream,
@@ -63,6 +66,9 @@ std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const
   std::vector<Tensor> result;
   for (std::size_t i = 0; i < starts.size(); ++i) {
     Tensor gradient = pass.of(starts[i]);
+    if (gradient.is_empty() && has_no_elements(starts[i]->shape)) {
+      gradient = full_like(graph.handle(starts[i]), 0, where);
+    }
     if (gradient.is_empty()) {
       refuse(where, fmt::format("the loss does not depend on {}", described(parameters[i], i)));
     }

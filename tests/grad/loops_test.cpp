@@ -370,6 +370,22 @@ TEST_CASE("grad: of a branch is that of the way that was taken") {
   CHECK(gradient_at(0, -3) == std::vector<double>{0, -6});
 }
 
+TEST_CASE("grad: by a sequence of no steps, which has no elements") {
+  register_cpu_backend();
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({0, 3}, f32)), h = graph.input("h", Shape({3}, f32));
+  const auto scanned = scan(h, x, [](const Tensor& carry, const Tensor& slice) {
+    return std::pair(carry * slice, carry);
+  });
+  const Tensor parameters[] = {x, h};
+  const std::vector<Tensor> results = grad(sum(scanned.carry), parameters);
+  CHECK(results[0].shape() == Shape({0, 3}, f32));
+  Session session(graph.program(results), {.backends = {make_backend("cpu", {})}});
+  const std::vector<HostBuffer> made = run_session(
+      session, {HostBuffer::zeros(Shape({0, 3}, f32)), HostBuffer::zeros(Shape({3}, f32))});
+  CHECK(made[0].shape() == Shape({0, 3}, f32));
+}
+
 TEST_CASE("grad: through a scan with symbolic sizes and a checkpointed step") {
   register_cpu_backend();
   Graph graph;

@@ -32,6 +32,7 @@ class Writer:
         self.rng = np.random.default_rng(seed)
         self.file = file = gguf.GGUFWriter(str(path), arch)
         self.layers, self.width = layers, width
+        self.is_deep = False  # matrices of layers are of q4_0, and small: many layers do not amplify rounding
         file.add_context_length(1024)
         file.add_embedding_length(width)
         file.add_block_count(layers)
@@ -47,6 +48,8 @@ class Writer:
 
     def matrix(self, name, shape, kind=Type.F32, scale=None):
         scale = 1 / np.sqrt(shape[-1]) if scale is None else scale
+        if self.is_deep and name.startswith("blk."):
+            scale, kind = 0.3 * scale, Type.Q4_0
         self.tensor(name + ".weight", self.values(shape, spread=scale), kind)
 
     def vector(self, name, size, mean=0.0, spread=0.5):
@@ -73,7 +76,18 @@ class Writer:
                         0.4 if part != "v" else None)
         self.matrix(prefix + "attn_output", (self.width, heads * head_size), Type.Q5_1)
 
-    def second_mamba(self, prefix, inner, states, heads, groups, taps):
+    def first_mamba(self, prefix, inner, states, rank, taps):
+        self.matrix(prefix + "ssm_in", (2 * inner, self.width), Type.Q8_0)
+        self.matrix(prefix + "ssm_conv1d", (inner, taps), scale=0.5)
+        self.vector(prefix + "ssm_conv1d.bias", inner)
+        self.tensor(prefix + "ssm_a", -np.exp(self.values((inner, states))))
+        self.vector(prefix + "ssm_d", inner, 1.0)
+        self.matrix(prefix + "ssm_x", (rank + 2 * states, inner), Type.Q5_0)
+        self.matrix(prefix + "ssm_dt", (inner, rank))
+        self.vector(prefix + "ssm_dt.bias", inner, -1.0, 1.0)
+        self.matrix(prefix + "ssm_out", (self.width, inner), Type.Q4_1)
+
+    def second_mamba(self, prefix, inner, states, heads, groups, taps, has_norm=True):
         convolved = inner + 2 * groups * states
         self.matrix(prefix + "ssm_in", (inner + convolved + heads, self.width), Type.Q8_0)
         self.matrix(prefix + "ssm_conv1d", (convolved, taps), scale=0.5)
@@ -81,7 +95,8 @@ class Writer:
         self.tensor(prefix + "ssm_a", -np.exp(self.values((heads, 1))))
         self.vector(prefix + "ssm_d", (heads, 1), 1.0)
         self.vector(prefix + "ssm_dt.bias", heads, -1.0, 1.0)
-        self.vector(prefix + "ssm_norm.weight", (groups, inner // groups), 1.0, 0.2)
+        if has_norm:
+            self.vector(prefix + "ssm_norm.weight", (groups, inner // groups), 1.0, 0.2)
         self.matrix(prefix + "ssm_out", (self.width, inner), Type.Q4_1)
 
     def write(self, layer, own_head=True, last_norm="output_norm"):
@@ -223,15 +238,7 @@ def write_mamba(path, is_second):
         if is_second:
             writer.second_mamba(prefix, inner, states, heads, groups, taps)
             return
-        writer.matrix(prefix + "ssm_in", (2 * inner, 32), Type.Q8_0)
-        writer.matrix(prefix + "ssm_conv1d", (inner, taps), scale=0.5)
-        writer.vector(prefix + "ssm_conv1d.bias", inner)
-        writer.tensor(prefix + "ssm_a", -np.exp(writer.values((inner, states))))
-        writer.vector(prefix + "ssm_d", inner, 1.0)
-        writer.matrix(prefix + "ssm_x", (rank + 2 * states, inner), Type.Q5_0)
-        writer.matrix(prefix + "ssm_dt", (inner, rank))
-        writer.vector(prefix + "ssm_dt.bias", inner, -1.0, 1.0)
-        writer.matrix(prefix + "ssm_out", (32, inner), Type.Q4_1)
+        writer.first_mamba(prefix, inner, states, rank, taps)
 
     writer.write(layer, own_head=is_second)
 
@@ -282,9 +289,9 @@ def write_rwkv7(path):
 def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_norms=False, one_norm=False,
                       second_norm="ffn_norm", head_norms=None, fused_qkv=False, biases="", gate="own", has_head=True,
                       head_bias=False, positions=False, experts=0, shared=False, heads=2, kv_heads=1, head_size=16,
-                      rotated=None, layers=2, stated_hidden=32, more=lambda writer: None):
-    """A decoder of width 32. `norm`: "rms", or "layer", with bias or "bare"; `biases`: of q, k and v ("qkv"), output ("o")
-    and feed-forward ("f")."""
+                      rotated=None, layers=2, stated_hidden=32, embedding_norm=False, more=lambda writer: None):
+    """A decoder of width 32. `norm`: "rms", or "layer", with bias or "bare"; `head_norms`: of "all" heads as one, one
+    "head" for all, or "each"; `biases`: of q, k and v ("qkv"), output ("o"), feed-forward ("f") and its gate ("g")."""
     width, hidden = 32, 32
     writer = Writer(path, arch, layers, width, seed)
     file = writer.file
@@ -322,9 +329,10 @@ def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_no
                     writer.vector(f"{prefix}attn_{part}.bias", size)
         if "o" in biases:
             writer.vector(prefix + "attn_output.bias", width)
-        for part, size in (("q", queries), ("k", keys)):
+        for part, count in (("q", heads), ("k", kv_heads)):
+            sizes = {"head": head_size, "all": count * head_size, "each": (count, head_size)}
             if head_norms is not None:
-                writer.norm(f"{prefix}attn_{part}_norm", head_size if head_norms == "head" else size)
+                writer.norm(f"{prefix}attn_{part}_norm", sizes[head_norms])
 
     def add_feed_forward(prefix, suffix=""):
         if gate == "own":
@@ -336,6 +344,8 @@ def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_no
         if "f" in biases:
             writer.vector(prefix + "ffn_up.bias", hidden)
             writer.vector(prefix + "ffn_down.bias", width)
+        if "g" in biases:
+            writer.vector(prefix + "ffn_gate.bias", hidden)
 
     def layer(prefix, index):
         names = ["attn_norm", second_norm] if first_norms else []
@@ -352,6 +362,8 @@ def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_no
 
     if norm == "layer":
         writer.vector("output_norm.bias", width, 0.0, 0.2)
+    if embedding_norm:
+        add_norm("token_embd_norm")
     if positions:
         writer.matrix("position_embd", (1024, width), Type.Q4_0, 0.5)
     if head_bias:
@@ -409,11 +421,7 @@ def write_granite_hybrid(path):
     file.add_expert_shared_feed_forward_length(32)
     file.add_rope_scaling_finetuned(False)
     file.add_rope_dimension_count(head_size)
-    file.add_ssm_conv_kernel(4)
-    file.add_ssm_inner_size(inner)
-    file.add_ssm_state_size(states)
-    file.add_ssm_time_step_rank(4)
-    file.add_ssm_group_count(groups)
+    second_mamba_sizes(file, inner, states, 4, groups)
     scales(writer)
 
     def layer(prefix, index):
@@ -429,18 +437,98 @@ def write_granite_hybrid(path):
     writer.write(layer, own_head=False)
 
 
-def write_qwen35(path, has_experts):
+def write_falcon_h1(path):
+    """Attention beside Mamba-2 in each layer."""
+    width, heads, head_size, inner, states, groups = 32, 2, 16, 32, 16, 1
+    writer = Writer(path, "falcon-h1", 2, width, 207)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv(1)
+    file.add_key_length(head_size)
+    file.add_value_length(head_size)
+    file.add_feed_forward_length(32)
+    second_mamba_sizes(file, inner, states, 2, groups)
+
+    def layer(prefix, _):
+        writer.norm(prefix + "attn_norm", width)
+        writer.vector(prefix + "ffn_norm", width, 1.0, 0.2)  # without ".weight", as the converter names it
+        writer.attention(prefix, heads, 1, head_size)
+        writer.second_mamba(prefix, inner, states, 2, groups, 4, has_norm=False)
+        writer.dense(prefix, 32)
+
+    writer.write(layer)
+
+
+def write_nemotron_h(path):
+    """Each of five layers is one part: Mamba-2, feed-forward, Mamba-2, attention, feed-forward."""
+    width, heads, head_size, inner, states, groups = 32, 2, 16, 32, 16, 2
+    writer = Writer(path, "nemotron_h", 5, width, 208)
+    file = writer.file
+    file.add_layer_norm_eps(1e-5)
+    file.add_head_count(heads)
+    file.add_head_count_kv([0, 0, 0, 1, 0])
+    file.add_key_length(head_size)
+    file.add_value_length(head_size)
+    file.add_feed_forward_length([0, 32, 0, 0, 32])
+    second_mamba_sizes(file, inner, states, 4, groups)
+
+    def layer(prefix, index):
+        writer.norm(prefix + "attn_norm", width)
+        if index in (0, 2):
+            writer.second_mamba(prefix, inner, states, 4, groups, 4)
+        elif index == 3:
+            writer.attention(prefix, heads, 1, head_size)
+        else:
+            writer.matrix(prefix + "ffn_up", (32, width), Type.Q4_1)
+            writer.matrix(prefix + "ffn_down", (width, 32), Type.F16)
+
+    writer.write(layer)
+
+
+def write_jamba(path):
+    """Mamba with norms of its parameters, attention in the second of three layers, experts in that one."""
+    width, heads, head_size, inner, states, rank, taps = 32, 2, 16, 64, 16, 4, 4
+    writer = Writer(path, "jamba", 3, width, 209)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv([0, 1, 0])
+    file.add_feed_forward_length(32)
+    file.add_expert_count(5)
+    file.add_expert_used_count(2)
+    file.add_ssm_conv_kernel(taps)
+    file.add_ssm_inner_size(inner)
+    file.add_ssm_state_size(states)
+    file.add_ssm_time_step_rank(rank)
+
+    def layer(prefix, index):
+        writer.norm(prefix + "attn_norm", width)
+        writer.norm(prefix + "ffn_norm", width)
+        if index == 1:
+            writer.attention(prefix, heads, 1, head_size)
+            writer.experts(prefix, 5, 32)
+        else:
+            writer.first_mamba(prefix, inner, states, rank, taps)
+            for part, size in (("dt", rank), ("b", states), ("c", states)):
+                writer.norm(f"{prefix}ssm_{part}_norm", size)
+            writer.dense(prefix, 32)
+
+    writer.write(layer)
+
+
+def write_qwen35(path, arch, seed):
     """Gated delta nets, and gated attention in the last of four layers."""
+    has_experts, has_one_step = arch != "qwen35", arch == "qwen3next"
     width, heads, head_size = 32, 2, 16
     states, groups, delta_heads, taps = 16, 2, 4, 4
-    writer = Writer(path, "qwen35moe" if has_experts else "qwen35", 4, width, 204 + has_experts)
+    writer = Writer(path, arch, 4, width, seed)
     file = writer.file
     file.add_head_count(heads)
     file.add_head_count_kv(1)
     file.add_key_length(head_size)
     file.add_value_length(head_size)
     file.add_rope_dimension_count(8)
-    file.add_rope_dimension_sections([2, 1, 1, 0])
+    if not has_one_step:
+        file.add_rope_dimension_sections([2, 1, 1, 0])
     file.add_rope_freq_base(1e6)
     file.add_ssm_conv_kernel(taps)
     file.add_ssm_inner_size(delta_heads * states)
@@ -473,8 +561,11 @@ def write_qwen35(path, has_experts):
             writer.matrix(prefix + "ssm_conv1d", (convolved, taps), scale=0.5)
             writer.vector(prefix + "ssm_dt.bias", delta_heads, -1.0, 1.0)
             writer.tensor(prefix + "ssm_a", -np.exp(writer.values(delta_heads)))
-            writer.matrix(prefix + "ssm_beta", (delta_heads, width))
-            writer.matrix(prefix + "ssm_alpha", (delta_heads, width))
+            if has_one_step:
+                writer.matrix(prefix + "ssm_ba", (2 * delta_heads, width))
+            else:
+                writer.matrix(prefix + "ssm_beta", (delta_heads, width))
+                writer.matrix(prefix + "ssm_alpha", (delta_heads, width))
             writer.norm(prefix + "ssm_norm", states)
             writer.matrix(prefix + "ssm_out", (width, inner), Type.Q5_0)
         if has_experts:
@@ -497,6 +588,23 @@ def scales(writer, has_attention=True):
     if has_attention:
         writer.file.add_attention_scale(0.2)
     writer.file.add_logit_scale(2.0)
+
+
+def alibi(writer):
+    writer.file.add_max_alibi_bias(8.0)
+
+
+def clip(writer):
+    alibi(writer)
+    writer.file.add_clamp_kqv(1.0)
+
+
+def second_mamba_sizes(file, inner, states, heads, groups):
+    file.add_ssm_conv_kernel(4)
+    file.add_ssm_inner_size(inner)
+    file.add_ssm_state_size(states)
+    file.add_ssm_time_step_rank(heads)
+    file.add_ssm_group_count(groups)
 
 
 def caps(writer):
@@ -569,6 +677,12 @@ TRANSFORMERS = {  # further ones at the end: a model's seed is its place
                     more=lambda writer: writer.file.add_parallel_residual(True)),
     "gpt2": dict(**PLAIN, fused_qkv=True, biases="qkvof", kv_heads=2, positions=True, has_head=False),
     "starcoder": dict(**PLAIN, fused_qkv=True, biases="qkvof", positions=True),
+    "bloom": dict(**PLAIN, fused_qkv=True, biases="qkvof", kv_heads=2, has_head=False, embedding_norm=True),
+    "mpt": dict(norm="bare", gate="none", fused_qkv=True, kv_heads=2, has_head=False, more=clip),
+    "jais": dict(norm="layer", fused_qkv=True, biases="qkvofg", kv_heads=2, more=alibi),
+    "refact": dict(heads=3, head_size=32),
+    "baichuan_13b": dict(arch="baichuan", layers=40, kv_heads=2, more=lambda writer: setattr(writer, "is_deep", True)),
+    "stablelm_12b": dict(arch="stablelm", norm="layer", one_norm=True, head_norms="each", rotated=4),
 }
 
 MODELS = {
@@ -582,11 +696,15 @@ MODELS = {
     "lfm2": lambda path: write_lfm2(path, False),
     "lfm2moe": lambda path: write_lfm2(path, True),
     "granitehybrid": write_granite_hybrid,
-    "qwen35": lambda path: write_qwen35(path, False),
-    "qwen35moe": lambda path: write_qwen35(path, True),
+    "qwen35": lambda path: write_qwen35(path, "qwen35", 204),
+    "qwen35moe": lambda path: write_qwen35(path, "qwen35moe", 205),
+    "qwen3next": lambda path: write_qwen35(path, "qwen3next", 206),
+    "falcon-h1": write_falcon_h1,
+    "nemotron_h": write_nemotron_h,
+    "jamba": write_jamba,
     **{
-        arch: functools.partial(write_transformer, seed=100 + number, arch=arch, **options)
-        for number, (arch, options) in enumerate(TRANSFORMERS.items())
+        name: functools.partial(write_transformer, seed=100 + number, **{"arch": name, **options})
+        for number, (name, options) in enumerate(TRANSFORMERS.items())
     },
 }
 

@@ -11,13 +11,19 @@ namespace tenon::models {
 struct Architecture {
   /// Where a feed-forward part has the weight of its gate: for itself, above that of "ffn_up" in one tensor, or nowhere.
   enum class Gate : std::uint8_t { own, fused, none };
+  /// How a model knows of positions: by a rotary embedding, embeddings that are added to those of tokens, linear biases of
+  /// the scores (ALiBi), or not at all.
+  enum class Positions : std::uint8_t { rotary, added, alibi, none };
+  /// What layers without keys and values keep: nn::Mamba, Mamba-2, nn::GatedDeltaNet, nn::ShortConv, nn::Rwkv7Layer.
+  enum class State : std::uint8_t { none, mamba, mamba2, delta_net, short_conv, rwkv };
 
   std::string_view name;
   /// Rows of queries and keys are stored in the order for interleaved rotation, which the model had
   /// (`is_interleaved`) or which its converter brought them into (`is_reordered`).
   bool is_interleaved = false;
   bool is_reordered = false;
-  bool has_position_embeddings = false;  ///< in place of a rotary embedding
+  Positions positions = Positions::rotary;
+  bool has_embedding_norm = false;
   bool has_mean_norms = false;
   bool has_first_norms = true;  ///< before each part of a layer
   bool has_last_norms = false;  ///< behind each part of a layer
@@ -26,7 +32,10 @@ struct Architecture {
   std::string_view activation = "silu";
   Gate gate = Gate::own;
   bool has_normalized_router = true;
-  bool has_gated_attention = false;  ///< and layers of nn::GatedDeltaNet
+  State state = State::none;
+  bool has_attention = true;         ///< in all layers, or in those without a state
+  bool has_parallel_states = false;  ///< layers have both, whose results are added
+  bool has_single_parts = false;     ///< a layer is an attention, a state or a feed-forward part
   /// With "embedding_scale", "residual_scale" and "logit_scale", by which logits are divided.
   bool has_scales = false;
   bool has_scaled_embedding = false;  ///< by the root of the width

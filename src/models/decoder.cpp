@@ -3,12 +3,15 @@
 #include <tenon/error.hpp>
 #include <tenon/models/decoder.hpp>
 
+#include <utility>
+
 #include <fmt/format.h>
 
 namespace tenon::models {
 namespace {
 
 using Gate = Architecture::Gate;
+using Positions = Architecture::Positions;
 
 DecoderNorm<> norm_part(const WeightsView& view, const DecoderConfig& config) {
   DecoderNorm<> made;
@@ -28,45 +31,39 @@ std::optional<DecoderNorm<>> optional_norm(const WeightsView& view, std::string_
 
 /// Queries, keys and values, which one tensor may have below each other.
 nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfig& config) {
-  constexpr nn::AttentionNames names{.query = "attn_q",
-                                     .key = "attn_k",
-                                     .value = "attn_v",
-                                     .output = "attn_output",
-                                     .query_norm = "attn_q_norm",
-                                     .key_norm = "attn_k_norm"};
-  if (config.has_mean_norms && view[names.query_norm].contains("weight")) {
-    throw Error(Errc::unsupported, view.origin(),
-                fmt::format("norms with mean of each head's queries ({})",
-                            view[names.query_norm].full_name("weight")));
-  }
-  if (config.has_gated_attention) {
-    nn::MultiHeadAttention<> made;
-    made.query = nn::Linear<>::init(view[names.query]);
-    made.key = nn::Linear<>::init(view[names.key]);
-    made.value = nn::Linear<>::init(view[names.value]);
-    made.output = nn::Linear<>::init(view[names.output]);
-    made.query_norm = nn::RmsNorm<>::init(view[names.query_norm], config.norm_eps);
-    made.key_norm = nn::RmsNorm<>::init(view[names.key_norm], config.norm_eps);
-    made.heads = config.heads;
-    made.has_gate = true;
-    return made;
-  }
-  if (!view["attn_qkv"].contains("weight")) {
-    return nn::MultiHeadAttention<>::init(view, config.heads, names, config.norm_eps);
-  }
-  const std::int64_t queries = config.heads * config.head_dim;
-  const std::int64_t keys = config.kv_heads * config.head_dim;
-  const std::int64_t dims[] = {queries + 2 * keys, config.width};
-  static_cast<void>(view["attn_qkv"].tensor("weight", dims));
-  const auto rows = [&](std::int64_t first, std::int64_t count) {
-    return nn::Linear<>::init_rows(view["attn_qkv"], first, count);
-  };
   nn::MultiHeadAttention<> made;
-  made.query = rows(0, queries);
-  made.key = rows(queries, keys);
-  made.value = rows(queries + keys, keys);
-  made.output = nn::Linear<>::init(view[names.output]);
+  if (view["attn_qkv"].contains("weight")) {
+    const std::int64_t queries = config.heads * config.head_dim;
+    const std::int64_t keys = config.kv_heads * config.head_dim;
+    const std::int64_t dims[] = {queries + 2 * keys, config.width};
+    static_cast<void>(view["attn_qkv"].tensor("weight", dims));
+    const auto rows = [&](std::int64_t first, std::int64_t count) {
+      return nn::Linear<>::init_rows(view["attn_qkv"], first, count);
+    };
+    made.query = rows(0, queries);
+    made.key = rows(queries, keys);
+    made.value = rows(queries + keys, keys);
+  } else {
+    made.query = nn::Linear<>::init(view["attn_q"]);
+    made.key = nn::Linear<>::init(view["attn_k"]);
+    made.value = nn::Linear<>::init(view["attn_v"]);
+  }
+  made.output = nn::Linear<>::init(view["attn_output"]);
+  const auto add_norm = [&](const char* name, std::int64_t heads, auto& rms, auto& layer) {
+    if (!config.has_gated_attention && !view[name].contains("weight")) return;
+    if (config.has_mean_norms) {
+      const std::int64_t dims[] = {heads, config.head_dim};
+      layer = nn::LayerNorm<>{view[name].tensor("weight", dims), {}, config.norm_eps};
+    } else {
+      rms = nn::RmsNorm<>::init(view[name], config.norm_eps);
+    }
+  };
+  add_norm("attn_q_norm", config.heads, made.query_norm, made.query_layer_norm);
+  add_norm("attn_k_norm", config.kv_heads, made.key_norm, made.key_layer_norm);
   made.heads = config.heads;
+  made.kv_heads = config.kv_heads;
+  made.head_dim = config.head_dim;
+  made.has_gate = config.has_gated_attention;
   return made;
 }
 
@@ -74,9 +71,9 @@ nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderCo
                                         std::int64_t layer) {
   const bool is_local = config.is_local(layer);
   nn::MultiHeadAttention<> made = projections(view, config);
-  made.kv_heads = config.kv_heads;  // which weights of other sizes do not fit
-  made.head_dim = config.head_dim;
   made.sinks = view["attn_sinks"].find("weight");
+  made.max_alibi_bias = config.max_alibi_bias;
+  made.clip = config.attention_clip;
   made.options.causal = true;
   made.options.scale = config.attention_scale;
   made.options.softcap = config.attention_softcap;
@@ -112,8 +109,12 @@ nn::GatedDeltaNet<> delta_net_part(const WeightsView& view, const DecoderConfig&
   nn::GatedDeltaNet<> made;
   made.input = nn::Linear<>::init(view["attn_qkv"]);
   made.gate = nn::Linear<>::init(view["attn_gate"]);
-  made.beta = nn::Linear<>::init(view["ssm_beta"]);
-  made.time = nn::Linear<>::init(view["ssm_alpha"]);
+  if (config.architecture == "qwen3next") {
+    made.beta_time = nn::Linear<>::init(view["ssm_ba"]);
+  } else {
+    made.beta = nn::Linear<>::init(view["ssm_beta"]);
+    made.time = nn::Linear<>::init(view["ssm_alpha"]);
+  }
   made.time_bias = view["ssm_dt"].tensor("bias");
   made.decay = view.tensor("ssm_a");
   made.conv_weight = view["ssm_conv1d"].tensor("weight");
@@ -137,9 +138,19 @@ nn::Mamba<> mamba_part(const WeightsView& view, const DecoderConfig& config) {
   if (sizes.heads == 0) {
     made.parameters = nn::Linear<>::init(view["ssm_x"]);
     made.time = nn::Linear<>::init(view["ssm_dt"]);
+    if (config.architecture == "jamba") {
+      const auto norm = [&](const char* name) {
+        return nn::RmsNorm<>::init(view[name], config.norm_eps);
+      };
+      made.time_norm = norm("ssm_dt_norm");
+      made.in_norm = norm("ssm_b_norm");
+      made.out_norm = norm("ssm_c_norm");
+    }
   } else {
     made.time_bias = view["ssm_dt"].tensor("bias");
-    made.norm = view["ssm_norm"].tensor("weight");
+    if (!config.has_parallel_states || view["ssm_norm"].contains("weight")) {
+      made.norm = view["ssm_norm"].tensor("weight");
+    }
   }
   made.inner = sizes.inner;
   made.states = sizes.states;
@@ -191,6 +202,10 @@ nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
 /// Declares the weights that a dense layer, or with `suffix` the shared part of experts, has.
 nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix, Name activation,
                              Gate gate = Gate::own) {
+  if (view["ffn_act"].contains("scales")) {  // of AWQ
+    throw Error(Errc::unsupported, view.origin(),
+                fmt::format("scales of activations ({})", view["ffn_act"].full_name("scales")));
+  }
   const WeightsView up = view["ffn_up" + suffix];
   nn::FeedForward<> made;
   if (gate == Gate::fused) {
@@ -250,19 +265,27 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
     } else {
       layer.short_conv = nn::ShortConv<>::init(view["shortconv"]);
     }
-  } else if (config.latent) {
-    layer.latent_attention = latent_part(view, config);
-  } else {
-    layer.attention = attention_part(view, config, index);
   }
-  if (!config.has_feed_forward()) return layer;
+  if (config.attends(index)) {
+    if (config.latent) {
+      layer.latent_attention = latent_part(view, config);
+    } else {
+      layer.attention = attention_part(view, config, index);
+    }
+  }
+  if (!config.has_feed_forward(index)) return layer;
   const std::string_view second = architecture.feed_forward_norm;
   if (architecture.has_last_norms) {
     layer.post_attention_norm = norm_part(view["post_attention_norm"], config);
     layer.post_feed_forward_norm = norm_part(view["post_ffw_norm"], config);
   }
-  if (config.is_parallel) {
+  if (config.is_feed_forward(index)) {
+    layer.feed_forward_norm = std::exchange(layer.attention_norm, std::nullopt);
+  } else if (config.is_parallel) {
     if (!layer.feed_forward_norm) layer.feed_forward_norm = optional_norm(view, second, config);
+  } else if (view.contains(second)) {  // files of Falcon-H1 name it so
+    layer.feed_forward_norm =
+        DecoderNorm<>{nn::RmsNorm<>{view.tensor(second), config.norm_eps}, {}};
   } else if (architecture.has_first_norms) {
     layer.feed_forward_norm = norm_part(view[second], config);
   }
@@ -279,7 +302,10 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   Decoder decoder;
   decoder.config = config;
   decoder.tokens = nn::Embedding<>::init(view["token_embd"]);
-  if (find_architecture(config.architecture)->has_position_embeddings) {
+  const Architecture& architecture = *find_architecture(config.architecture);
+  // Models with ALiBi may have them, too: some of MPT's.
+  if (architecture.positions == Positions::added ||
+      (architecture.positions == Positions::alibi && view.contains("position_embd.weight"))) {
     decoder.positions = nn::Embedding<>::init(view["position_embd"]);
   }
   std::optional<Tensor> factors = view["rope_freqs"].find("weight");
@@ -291,7 +317,7 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
     decoder.layers.push_back(DecoderLayer<>::init(view["blk"][i], config, i));
     if (auto& attention = decoder.layers.back().attention) attention->rope_factors = factors;
   }
-  if (config.rwkv) {
+  if (architecture.has_embedding_norm) {
     decoder.embedding_norm = nn::LayerNorm<>::init(view["token_embd_norm"], config.norm_eps);
   }
   // Files of LFM2 have the last norm under the name of one before the first layer.

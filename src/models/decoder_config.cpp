@@ -13,6 +13,9 @@
 namespace tenon::models {
 namespace {
 
+using Positions = Architecture::Positions;
+using State = Architecture::State;
+
 /// Reads "<architecture>.<key>" values and refuses those out of range.
 class Hyperparameters {
  public:
@@ -159,27 +162,57 @@ Rope rope_of(const Hyperparameters& values, const Architecture& architecture,
   return rope;
 }
 
-/// Key-value heads, of which a file may say for each layer that it has none, but a state.
-void set_kv_heads(const Hyperparameters& values, DecoderConfig& config) {
-  constexpr std::string_view key = "attention.head_count_kv";
-  const auto of_layers = values.integers(key);
-  if (!of_layers) {
-    config.kv_heads = values.integer_or(key, config.heads, 1, config.heads);
-    return;
-  }
-  config.kv_heads = of_layers->empty() ? 0 : *std::ranges::max_element(*of_layers);
+/// A number of each layer, of which some may have none.
+struct OfLayers {
+  std::int64_t number = 0;
+  std::vector<std::uint8_t> has;  ///< by layer; empty: all have it
+};
+
+/// Reads it from one number or a list of that number and zeros.
+OfLayers of_layers(const Hyperparameters& values, std::string_view key, std::int64_t low,
+                   std::int64_t high, std::int64_t layers) {
+  const auto listed = values.integers(key);
+  if (!listed) return {values.integer(key, low, high), {}};
+  OfLayers read;
+  read.number = listed->empty() ? 0 : *std::ranges::max_element(*listed);
   const bool is_known = std::ranges::all_of(
-      *of_layers, [&](std::int32_t count) { return count == 0 || count == config.kv_heads; });
-  if (std::ssize(*of_layers) < config.layers || !is_known || config.kv_heads < 1 ||
-      config.kv_heads > config.heads) {
+      *listed, [&](std::int32_t number) { return number == 0 || number == read.number; });
+  if (std::ssize(*listed) < layers || !is_known || read.number < low || read.number > high) {
     throw Error(Errc::unsupported, values.file(),
                 fmt::format("{} is not one number or 0 for each layer", values.full(key)));
   }
-  const auto last = of_layers->begin() + config.layers;
-  if (std::find(of_layers->begin(), last, 0) == last) return;
-  for (auto count = of_layers->begin(); count != last; ++count) {
-    config.state_layers.push_back(*count == 0);
+  const auto last = listed->begin() + layers;
+  if (std::find(listed->begin(), last, 0) == last) return read;
+  for (auto number = listed->begin(); number != last; ++number) {
+    read.has.push_back(*number != 0);
   }
+  return read;
+}
+
+/// Key-value heads, of which a file may say for each layer that it has none, but a state.
+void set_kv_heads(const Hyperparameters& values, DecoderConfig& config) {
+  constexpr std::string_view key = "attention.head_count_kv";
+  if (!values.contains(key)) {
+    config.kv_heads = config.heads;
+    return;
+  }
+  const OfLayers heads = of_layers(values, key, 1, config.heads, config.layers);
+  config.kv_heads = heads.number;
+  for (const std::uint8_t has : heads.has) config.state_layers.push_back(has == 0);
+}
+
+/// Widths of the feed-forward parts, of which a file may say for each layer that it has none.
+void set_feed_forward(const Hyperparameters& values, const Architecture& architecture,
+                      DecoderConfig& config) {
+  constexpr std::string_view key = "feed_forward_length";
+  const OfLayers widths = of_layers(values, key, 1, max_width, config.layers);
+  if (architecture.has_single_parts == widths.has.empty()) {
+    throw Error(Errc::unsupported, values.file(),
+                fmt::format("{} of {}", values.full(key),
+                            widths.has.empty() ? "all layers" : "some layers only"));
+  }
+  config.intermediate_size = widths.number;
+  config.feed_forward_layers = widths.has;
 }
 
 /// Sizes of the heads of an attention that is not latent.
@@ -224,12 +257,13 @@ void set_latent_heads(const Hyperparameters& values, DecoderConfig& config) {
   config.value_dim = sizes.rank;
 }
 
-void set_mamba(const Hyperparameters& values, DecoderConfig& config) {
+void set_mamba(const Hyperparameters& values, const Architecture& architecture,
+               DecoderConfig& config) {
   MambaSizes sizes;
   sizes.taps = values.integer("ssm.conv_kernel", 2, 1 << 10);
   sizes.inner = values.integer("ssm.inner_size", 1, max_width);
   sizes.states = values.integer("ssm.state_size", 1, 1 << 16);
-  if (config.architecture != "mamba") {
+  if (architecture.state != State::mamba) {
     sizes.heads = values.integer("ssm.time_step_rank", 1, sizes.inner);
     sizes.groups = values.integer("ssm.group_count", 1, sizes.heads);
     if (sizes.inner % sizes.heads != 0) {
@@ -328,6 +362,9 @@ void set_windows(const Hyperparameters& values, const Architecture& architecture
 void set_scales(const Hyperparameters& values, const Architecture& architecture,
                 DecoderConfig& config) {
   constexpr double largest = 1e6;
+  if (config.architecture == "jais") {
+    config.attention_scale = 1 / static_cast<double>(config.head_dim);
+  }
   config.attention_scale = values.real_or("attention.scale", config.attention_scale, 0, largest);
   if (architecture.has_scaled_embedding) {
     config.embedding_scale = std::sqrt(static_cast<double>(config.width));
@@ -358,32 +395,55 @@ void set_scales(const Hyperparameters& values, const Architecture& architecture,
   if (config.residual_scale == 0) config.residual_scale = 1;
 }
 
+/// Which layers have experts, where it is not all from some layer on.
+void set_expert_layers(const io::File& file, DecoderConfig& config) {
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    config.expert_layers.push_back(file.find(fmt::format("blk.{}.ffn_gate_inp.weight", i)) !=
+                                   nullptr);
+  }
+}
+
+/// How the model knows of positions.
+void set_positions(const Hyperparameters& values, const Architecture& architecture,
+                   DecoderConfig& config) {
+  const std::string& arch = config.architecture;
+  Positions positions = architecture.positions;
+  constexpr std::int64_t layers_of_13b = 40;  // of Baichuan, which has no rotary embedding
+  if (arch == "baichuan" && config.layers == layers_of_13b) positions = Positions::alibi;
+  if (positions == Positions::alibi) {
+    const bool may_have_none = arch == "mpt" || arch == "jais";
+    config.max_alibi_bias =
+        values.real_or("attention.max_alibi_bias", may_have_none ? 0 : 8, 0, 1e3);
+  }
+  // Granite's files say so of models without positions.
+  const bool is_rotated =
+      !architecture.has_scales || values.boolean_or("rope.scaling.finetuned", true);
+  config.has_rope = positions == Positions::rotary && is_rotated;
+}
+
 /// Heads, their rotation, and feed-forward parts.
-void set_transformer(const Hyperparameters& values, const Architecture& architecture,
-                     DecoderConfig& config) {
+void set_transformer(const io::File& file, const Hyperparameters& values,
+                     const Architecture& architecture, DecoderConfig& config) {
   const std::string& arch = config.architecture;
   config.experts = values.integer_or("expert_count", 0, 0, max_experts);
   if (config.experts > 0) {
     config.router = router_of(values, architecture, config);
     config.dense_layers = values.integer_or("leading_dense_block_count", 0, 0, config.layers);
   }
-  if (!config.has_experts(0)) {
-    config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
-  }
+  if (arch == "jamba") set_expert_layers(file, config);
+  if (!config.has_experts(0)) set_feed_forward(values, architecture, config);
   config.heads = values.integer("attention.head_count", 1, max_heads);
   const bool is_latent = arch == "deepseek2";
   is_latent ? set_latent_heads(values, config) : set_heads(values, config);
-  require_default(values, "attention.clamp_kqv", 0);
+  config.attention_clip = values.real_or("attention.clamp_kqv", 0, 0, 1e6);
+  if (is_latent) require_default(values, "attention.clamp_kqv", 0);
   config.rope = rope_of(values, architecture, config);
   if (is_latent) set_latent_scale(values, config);
   config.local_rope = config.rope;
   config.activation = Name(architecture.activation);
   set_scales(values, architecture, config);
   if (architecture.global_every > 0) set_windows(values, architecture, config);
-  // Granite's files say so of models without positions.
-  const bool is_rotated =
-      !architecture.has_scales || values.boolean_or("rope.scaling.finetuned", true);
-  config.has_rope = is_rotated && !architecture.has_position_embeddings;
+  set_positions(values, architecture, config);
   // Layers that see everything, of those that have windows, or every fourth.
   const bool follows_windows = architecture.global_every > 0;
   if (!follows_windows || config.window > 0) {
@@ -393,6 +453,37 @@ void set_transformer(const Hyperparameters& values, const Architecture& architec
   }
   config.is_parallel = architecture.is_parallel;
   if (arch == "gptneox") config.is_parallel = values.boolean("use_parallel_residual");
+}
+
+/// Parts that keep states, and which layers have them where the numbers of key-value heads do not say it.
+void set_states(const Hyperparameters& values, const Architecture& architecture,
+                DecoderConfig& config) {
+  switch (architecture.state) {
+    case State::none:
+      return;
+    case State::mamba:
+    case State::mamba2:
+      set_mamba(values, architecture, config);
+      break;
+    case State::delta_net:
+      set_mamba(values, architecture, config);
+      set_delta_layers(values, config);
+      break;
+    case State::short_conv:
+      config.short_conv_taps = values.integer("shortconv.l_cache", 2, 1 << 10);
+      break;
+    case State::rwkv:
+      set_rwkv(values, config);
+      break;
+  }
+  config.has_parallel_states = architecture.has_parallel_states;
+  if (architecture.has_single_parts && config.state_layers.empty()) {
+    throw Error(Errc::unsupported, values.file(),
+                fmt::format("{} of all layers", values.full("attention.head_count_kv")));
+  }
+  for (std::size_t i = 0; i < config.feed_forward_layers.size(); ++i) {
+    if (config.feed_forward_layers[i] != 0) config.state_layers[i] = 0;
+  }
 }
 
 }  // namespace
@@ -423,18 +514,8 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
       1e-5, 0, 1);
   config.vocabulary = file.at("token_embd.weight").shape.dim(0);
   config.tokens = config.vocabulary;
-  if (arch == "mamba" || arch == "mamba2") {
-    set_mamba(values, config);
-  } else if (arch == "rwkv7") {
-    set_rwkv(values, config);
-  } else {
-    set_transformer(values, architecture, config);
-    if (arch == "granitehybrid" || architecture.has_gated_attention) set_mamba(values, config);
-    if (architecture.has_gated_attention) set_delta_layers(values, config);
-    if (arch == "lfm2" || arch == "lfm2moe") {
-      config.short_conv_taps = values.integer("shortconv.l_cache", 2, 1 << 10);
-    }
-  }
+  if (architecture.has_attention) set_transformer(file, values, architecture, config);
+  set_states(values, architecture, config);
   if (!config.state_layers.empty() && !config.is_recurrent()) {
     throw Error(Errc::unsupported, file.path().string(), "layers without keys and values");
   }

@@ -15,10 +15,29 @@ Tensor of_length_one(const Tensor& x, double eps, const std::source_location& wh
 }
 
 /// [B, S, groups, N] for each head: [B, S, heads, N].
-Tensor of_heads(const Tensor& x, std::int64_t heads, const std::source_location& where) {
-  const std::int64_t groups = x.dim(2, where);
-  if (groups == heads) return x;
-  return concat(std::vector<Tensor>(static_cast<std::size_t>(heads / groups), x), 2, where);
+Tensor of_heads(const GatedDeltaNet<>& layer, const Tensor& x, const std::source_location& where) {
+  if (layer.groups == layer.heads) return x;
+  const auto times = [&](const Tensor& one, int axis) {
+    return concat(std::vector<Tensor>(static_cast<std::size_t>(layer.heads / layer.groups), one),
+                  axis, where);
+  };
+  if (!layer.beta_time) return times(x, 2);
+  return merge_axes(times(unsqueeze(x, 3, {}, where), 3), 2, 3, {}, where);
+}
+
+/// Beta before its sigmoid and the time step before softplus: [B, S, heads].
+struct Steps {
+  Tensor beta, time;
+};
+
+Steps steps_of(const GatedDeltaNet<>& layer, const Tensor& x, const std::source_location& where) {
+  if (!layer.beta_time) return {layer.beta->forward(x, where), layer.time->forward(x, where)};
+  const Tensor both = split_axis(layer.beta_time->forward(x, where), -1,
+                                 {layer.groups, 2, layer.heads / layer.groups}, where);
+  const auto part = [&](std::int64_t i) {
+    return merge_axes(squeeze(slice(both, 3, i, i + 1, 1, where), 3, where), 2, 3, {}, where);
+  };
+  return {part(0), part(1)};
 }
 
 }  // namespace
@@ -37,14 +56,14 @@ MambaResult detail::gated_delta_net(const GatedDeltaNet<>& layer, const Tensor& 
   };
   const auto directions = [&](std::int64_t begin) {
     const Tensor all = heads_at(begin, begin + keys, layer.groups);
-    return of_heads(of_length_one(all, layer.norm_eps, where), layer.heads, where);
+    return of_heads(layer, of_length_one(all, layer.norm_eps, where), where);
   };
   const Tensor q = directions(0), k = directions(keys);
   const Tensor v = heads_at(2 * keys, 2 * keys + layer.heads * p, layer.heads);
 
   // One number for each head: [B, S, heads, 1].
-  const Tensor beta = unsqueeze(sigmoid(layer.beta.forward(x, where), where), -1, {}, where);
-  const Tensor dt = layer.time.forward(x, where);
+  const auto [logit, dt] = steps_of(layer, x, where);
+  const Tensor beta = unsqueeze(sigmoid(logit, where), -1, {}, where);
   const Tensor time = softplus(add(dt, of_type(layer.time_bias, dt.dtype(), where), where), where);
   const Tensor kept = exp(mul(time, of_type(layer.decay, dt.dtype(), where), where), where);
   const Tensor keep = unsqueeze(kept, -1, {}, where);

@@ -35,6 +35,9 @@ Selection select_mamba(const Mamba<>& layer, const Tensor& x, const std::source_
       *parameter = rms_normed(*parameter, layer.norm_eps, where);
     }
   }
+  if (layer.time_norm) dt = layer.time_norm->forward(dt, where);
+  if (layer.in_norm) in = layer.in_norm->forward(in, where);
+  if (layer.out_norm) out = layer.out_norm->forward(out, where);
   return {unsqueeze(x, -1, {}, where), softplus(layer.time->forward(dt, where), where),
           unsqueeze(in, 2, {}, where), unsqueeze(out, 2, {}, where)};
 }

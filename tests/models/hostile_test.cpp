@@ -210,6 +210,19 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
       {"granitehybrid", "blk.0.ssm_norm.weight"},
       {"qwen35", "blk.0.attn_gate.weight"},
       {"qwen35", "blk.3.attn_q_norm.weight"},
+      {"bloom", "token_embd_norm.weight"},
+      {"mpt", "blk.1.ffn_up.weight"},
+      {"jais", "blk.0.ffn_gate.weight"},
+      {"stablelm_12b", "blk.0.attn_norm.weight"},
+      {"qwen3next", "blk.0.ssm_ba.weight"},
+      {"qwen3next", "blk.2.attn_qkv.weight"},
+      {"falcon-h1", "blk.1.ssm_out.weight"},
+      {"falcon-h1", "blk.1.attn_q.weight"},
+      {"nemotron_h", "blk.1.attn_norm.weight"},
+      {"nemotron_h", "blk.2.ssm_norm.weight"},
+      {"nemotron_h", "blk.4.ffn_down.weight"},
+      {"jamba", "blk.0.ssm_b_norm.weight"},
+      {"jamba", "blk.1.ffn_up_exps.weight"},
   };
   for (const auto& c : cases) {
     INFO(c.tensor);
@@ -259,8 +272,7 @@ TEST_CASE("hostile models: what no build of this library reads") {
     model.metadata.set(key, value);
     CHECK(model.refused(Errc::unsupported).find(says) != std::string::npos);
   };
-  unsupported("general.architecture", "bloom", "'bloom'");
-  unsupported("llama.attention.clamp_kqv", 8.0, "llama.attention.clamp_kqv is 8");
+  unsupported("general.architecture", "grok", "'grok'");
   unsupported("llama.rope.scaling.type", "warped", "'warped'");
   unsupported("tokenizer.ggml.model", "unigram", "'unigram'");
   unsupported("tokenizer.ggml.model", "no_vocab", "without a vocabulary");
@@ -275,6 +287,42 @@ TEST_CASE("hostile models: what no build of this library reads") {
   TinyModel mixed("gpt-oss");
   mixed.metadata.set("gpt-oss.rope.scaling.yarn_ext_factor", 0.5);
   mixed.refused(Errc::unsupported);
+  TinyModel clipped("deepseek2");
+  clipped.metadata.set("deepseek2.attention.clamp_kqv", 8.0);
+  CHECK(clipped.refused(Errc::unsupported).find("clamp_kqv is 8") != std::string::npos);
+  TinyModel activations("mpt");
+  activations.tensors.push_back({"blk.0.ffn_act.scales", HostBuffer::zeros(Shape({32}, f32))});
+  CHECK(activations.refused(Errc::unsupported).find("ffn_act.scales") != std::string::npos);
+}
+
+TEST_CASE("hostile models: layers that are one part each where they are not expected") {
+  const auto refused = [](const char* architecture, const std::string& key, auto value) {
+    TinyModel model(architecture);
+    const std::string name = std::string(architecture) + "." + key;
+    if constexpr (std::is_integral_v<decltype(value)>) {
+      model.metadata.set(name, value);
+    } else {
+      model.metadata.set_array<std::int32_t>(name, value);
+    }
+    CHECK(model.refused(Errc::unsupported).find(name) != std::string::npos);
+  };
+  using List = std::vector<std::int32_t>;
+  refused("llama", "feed_forward_length", List{64, 0});
+  refused("nemotron_h", "feed_forward_length", 32);
+  refused("nemotron_h", "feed_forward_length", List{0, 32});
+  refused("nemotron_h", "feed_forward_length", List{0, 32, 0, 0, 64});
+  refused("nemotron_h", "attention.head_count_kv", 1);
+}
+
+TEST_CASE("hostile models: limits of attention that are out of range") {
+  for (const auto& [architecture, key] :
+       {std::pair("bloom", "max_alibi_bias"), {"mpt", "clamp_kqv"}}) {
+    for (const double value : {-1.0, infinity, not_a_number}) {
+      TinyModel model(architecture);
+      model.metadata.set(std::string(architecture) + ".attention." + key, value);
+      CHECK(model.refused(Errc::bad_hyperparameter).find(key) != std::string::npos);
+    }
+  }
 }
 
 TEST_CASE("hostile models: metadata that disagrees with the tensors") {

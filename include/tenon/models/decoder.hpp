@@ -46,7 +46,9 @@ struct DecoderConfig {
   std::int64_t intermediate_size = 0;  ///< width of the feed-forward part, if there are no experts
   std::int64_t experts = 0;            ///< in each layer; 0: the feed-forward part is one
   std::int64_t dense_layers = 0;       ///< the first layers, which have no experts all the same
-  nn::RouterOptions router;            ///< where there are experts
+  /// By layer, whether it has experts; empty: all others have.
+  std::vector<std::uint8_t> expert_layers;
+  nn::RouterOptions router;  ///< where there are experts
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;          ///< of queries and keys, as the cache has them
@@ -55,9 +57,13 @@ struct DecoderConfig {
   std::optional<MambaSizes> mamba;    ///< of a model with such layers
   std::optional<RwkvSizes> rwkv;      ///< the same
   std::int64_t short_conv_taps = 0;   ///< the same of nn::ShortConv; 0: none
-  std::vector<std::uint8_t>
-      state_layers;             ///< of a model that has attention, too: by layer, whether
-                                ///< it keeps states; empty: all do, or none
+  /// Of a model that has attention, too: by layer, whether it keeps states; empty: all do, or none.
+  std::vector<std::uint8_t> state_layers;
+  /// Layers that keep states have attention, too, and the results of both are added.
+  bool has_parallel_states = false;
+  /// Of a model whose layers are one part each: by layer, whether it is a feed-forward part; empty:
+  /// layers have one behind another part.
+  std::vector<std::uint8_t> feed_forward_layers;
   std::int64_t vocabulary = 0;  ///< rows of the embedding, including padding rows at the end
   std::int64_t tokens = 0;      ///< rows without padding: the size of the tokenizer's vocabulary
   std::int64_t context_length = 0;  ///< positions the model was trained for
@@ -74,6 +80,8 @@ struct DecoderConfig {
   Rope rope;                     ///< of layers with full attention
   Rope local_rope;               ///< of layers with a sliding window
   bool has_rope = true;
+  double max_alibi_bias = 0;         ///< see alibi_slopes; 0: no ALiBi
+  double attention_clip = 0;         ///< limit of queries, keys and values; 0: none
   bool has_gated_attention = false;  ///< see nn::MultiHeadAttention
   std::int64_t unrotated_every =
       0;  ///< layer i has no rotary embedding when (i + 1) % this == 0; 0: all have one
@@ -85,10 +93,19 @@ struct DecoderConfig {
 
   /// Layers, or some of them, keep states that only move on, not keys and values of every position.
   bool is_recurrent() const noexcept { return mamba || rwkv || short_conv_taps > 0; }
-  bool has_attention() const noexcept { return !is_recurrent() || !state_layers.empty(); }
+  bool has_attention() const noexcept {
+    return !is_recurrent() || !state_layers.empty() || has_parallel_states;
+  }
   bool keeps_state(std::int64_t layer) const noexcept {
     return is_recurrent() &&
            (state_layers.empty() || state_layers[static_cast<std::size_t>(layer)] != 0);
+  }
+  bool is_feed_forward(std::int64_t layer) const noexcept {
+    return !feed_forward_layers.empty() &&
+           feed_forward_layers[static_cast<std::size_t>(layer)] != 0;
+  }
+  bool attends(std::int64_t layer) const noexcept {
+    return has_parallel_states || !(keeps_state(layer) || is_feed_forward(layer));
   }
   bool is_local(std::int64_t layer) const noexcept {
     return window > 0 && global_every > 0 && (layer + 1) % global_every != 0;
@@ -96,9 +113,13 @@ struct DecoderConfig {
   bool is_rotated(std::int64_t layer) const noexcept {
     return has_rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);
   }
-  bool has_feed_forward() const noexcept { return intermediate_size > 0 || experts > 0; }
+  bool has_feed_forward(std::int64_t layer) const noexcept {
+    return (intermediate_size > 0 || experts > 0) &&
+           (feed_forward_layers.empty() || is_feed_forward(layer));
+  }
   bool has_experts(std::int64_t layer) const noexcept {
-    return experts > 0 && layer >= dense_layers;
+    return experts > 0 && layer >= dense_layers &&
+           (expert_layers.empty() || expert_layers[static_cast<std::size_t>(layer)] != 0);
   }
 
   /// Errors: unsupported (another architecture or rope scaling), bad_hyperparameter naming the key,
@@ -127,8 +148,9 @@ struct DecoderNorm {
 /// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)). Where the file has norms
 /// after the two parts (Gemma), they are applied before each sum; OLMo 2 has these only. Where
 /// config.is_parallel, both parts read x: x + attention(norm(x)) + feed_forward(norm(x)), with one
-/// norm for both or two. A layer has one kind of attention, or in its place a part with a state,
-/// behind which there may be no feed-forward part.
+/// norm for both or two. A layer has one kind of attention, in its place a part with a state, behind
+/// which there may be no feed-forward part, or both, whose results are added (Falcon-H1). Layers of
+/// Nemotron-H are one part each.
 template <class T = Tensor>
 struct DecoderLayer {
   std::optional<DecoderNorm<T>> attention_norm;
@@ -290,15 +312,20 @@ struct Decoder {
                    return Hidden{next.x, next.first_value, {}};
                  }
                  const Tensor normed = before_attention(layer, carry.x);
-                 const Tensor mixed =
-                     layer.mamba ? layer.mamba->forward(normed, *first_states(ids).mamba).y
-                     : layer.delta_net
-                         ? layer.delta_net->forward(normed, *first_states(ids).mamba).y
-                     : layer.short_conv
-                         ? layer.short_conv->forward(normed, *first_states(ids).short_conv).y
-                     : layer.attention ? layer.attention->forward(normed, place, Tensor())
-                                       : layer.latent_attention->forward(normed, place);
-                 return Hidden{after_attention(layer, mixed, normed, carry.x), {}, {}};
+                 Sum mixed;
+                 const auto scan = [&](const auto& part) {
+                   mixed.add(part.forward(normed, *first_states(ids).mamba).y);
+                 };
+                 if (layer.mamba) scan(*layer.mamba);
+                 if (layer.delta_net) scan(*layer.delta_net);
+                 if (layer.short_conv) {
+                   mixed.add(layer.short_conv->forward(normed, *first_states(ids).short_conv).y);
+                 }
+                 if (layer.attention) mixed.add(layer.attention->forward(normed, place, Tensor()));
+                 if (layer.latent_attention) {
+                   mixed.add(layer.latent_attention->forward(normed, place));
+                 }
+                 return Hidden{after_attention(layer, mixed.y, normed, carry.x), {}, {}};
                })
             .x;
     return logits(norm.forward(x));
@@ -310,6 +337,12 @@ struct Decoder {
     std::optional<Tensor> first_value;  // of RWKV's first layer
     DecoderCache<Tensor> cache;
     TENON_FIELDS(x, first_value, cache)
+  };
+
+  /// Of the parts of a layer; empty without any.
+  struct Sum {
+    Tensor y;
+    void add(const Tensor& part) { y = y.is_empty() ? part : y + part; }
   };
 
   /// Before the first layer, whose values nothing stands for yet. `place`, i32 [S] or [B, S]: the
@@ -342,31 +375,29 @@ struct Decoder {
             return next;
           }
           const Tensor normed = before_attention(layer, carry.x);
-          Tensor mixed;
+          Sum mixed;
           const auto scan = [&](const auto& part) {
             nn::MambaState<Tensor>& states = *next.cache.mamba;
             const auto step = part.forward(normed, of_layer(states, index), lengths);
             states = with_layer(states, index, step.state);
-            mixed = step.y;
+            mixed.add(step.y);
           };
-          if (layer.mamba) {
-            scan(*layer.mamba);
-          } else if (layer.delta_net) {
-            scan(*layer.delta_net);
-          } else if (layer.short_conv) {
+          const auto attend = [&](const auto& attention) {
+            const auto step = attention.forward(normed, position, index, *carry.cache.attention);
+            next.cache.attention = step.cache;
+            mixed.add(step.y);
+          };
+          if (layer.mamba) scan(*layer.mamba);
+          if (layer.delta_net) scan(*layer.delta_net);
+          if (layer.short_conv) {
             Tensor& states = *next.cache.short_conv;
             const auto step = layer.short_conv->forward(normed, select(states, index), lengths);
             states = update_slice(states, index, step.state);
-            mixed = step.y;
-          } else {
-            const auto attend = [&](const auto& attention) {
-              const auto step = attention.forward(normed, position, index, *carry.cache.attention);
-              next.cache.attention = step.cache;
-              mixed = step.y;
-            };
-            layer.attention ? attend(*layer.attention) : attend(*layer.latent_attention);
+            mixed.add(step.y);
           }
-          next.x = after_attention(layer, mixed, normed, carry.x);
+          if (layer.attention) attend(*layer.attention);
+          if (layer.latent_attention) attend(*layer.latent_attention);
+          next.x = after_attention(layer, mixed.y, normed, carry.x);
           return next;
         });
   }
@@ -434,13 +465,14 @@ struct Decoder {
     return layer.attention_norm ? layer.attention_norm->forward(x) : x;
   }
 
-  /// The rest of a layer, whose attention made `mixed` of `normed`, which is before_attention(x).
+  /// The rest of a layer, whose attention made `mixed` of `normed`, which is before_attention(x);
+  /// `mixed` is empty where the layer has a feed-forward part only.
   Tensor after_attention(const DecoderLayer<Tensor>& layer, Tensor mixed, const Tensor& normed,
                          const Tensor& x) const
     requires std::same_as<T, Tensor>
   {
     if (layer.post_attention_norm) mixed = layer.post_attention_norm->forward(mixed);
-    const Tensor middle = scaled(mixed, config.residual_scale) + x;
+    const Tensor middle = mixed.is_empty() ? x : scaled(mixed, config.residual_scale) + x;
     if (!layer.feed_forward && !layer.experts) return middle;
     Tensor in = config.is_parallel ? normed : middle;
     if (layer.feed_forward_norm) {

@@ -6,9 +6,11 @@
 #include <tenon/nn/norm.hpp>
 #include <tenon/ops/activation.hpp>
 #include <tenon/ops/attention.hpp>
+#include <tenon/ops/attention_mask.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cache_update.hpp>
+#include <tenon/ops/clamp.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/rope.hpp>
@@ -77,16 +79,24 @@ struct MultiHeadAttention {
   Linear<T> output;
   std::optional<RmsNorm<T>> query_norm;  ///< of each head, or of all heads as one (by its size)
   std::optional<RmsNorm<T>> key_norm;
+  /// Norms with mean in place of those, of each head with weights of its own: [heads, head_dim], without bias.
+  std::optional<LayerNorm<T>> query_layer_norm;
+  std::optional<LayerNorm<T>> key_layer_norm;
   std::optional<T> rope_factors;  ///< f32[head_dim / 2]
   std::optional<T> sinks;         ///< f32[heads], see `attention`
-  TENON_FIELDS(query, key, value, output, query_norm, key_norm, rope_factors, sinks, heads,
-               kv_heads, head_dim, options, rope, has_gate)
+  TENON_FIELDS(query, key, value, output, query_norm, key_norm, query_layer_norm, key_layer_norm,
+               rope_factors, sinks, heads, kv_heads, head_dim, options, rope, max_alibi_bias, clip,
+               has_gate)
 
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 1;
   Attention options;  ///< causal, window, scale, softcap
   std::optional<Rope> rope;
+  /// Of ALiBi's slopes, see alibi_slopes; 0: no ALiBi. Where there is a cache, of causal attention only.
+  double max_alibi_bias = 0;
+  /// Queries, keys and values are clamped to [-clip, clip] (MPT); 0: they are not.
+  double clip = 0;
   /// `query` gives each head's queries and behind them as many numbers, whose sigmoid multiplies what the head has mixed.
   bool has_gate = false;
 
@@ -132,7 +142,12 @@ struct MultiHeadAttention {
     // ...].
     const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
     const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
-    const Tensor mixed = tenon::attention(q, keys, values, options, position.past, Tensor(),
+    Tensor biases;
+    if (max_alibi_bias != 0) {
+      const Tensor last = squeeze(slice(position.positions, -1, -1, to_end, 1, where), -1, where);
+      biases = last_biases(keys.dim(1, where), last, where);
+    }
+    const Tensor mixed = tenon::attention(q, keys, values, options, position.past, biases,
                                           sinks.value_or(Tensor()), {}, where);
     return {finish(mixed, gate, where), next};
   }
@@ -153,9 +168,7 @@ struct MultiHeadAttention {
     requires std::same_as<T, Tensor>
   {
     const auto [q, gate] = queries(x, where);
-    return mix(q, heads_of(key.forward(keys, where), kv_heads, key_norm, where),
-               split_axis(value.forward(values, where), -1, {kv_heads, head_dim}, where), mask,
-               gate, where);
+    return mix(q, keys_of(keys, where), values_of(values, where), mask, gate, where);
   }
 
   /// The same for x at these positions (i32 [S] or [B, S]), which a rotary embedding takes.
@@ -178,20 +191,31 @@ struct MultiHeadAttention {
   Queries queries(const Tensor& x, const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor all = query.forward(x, where);
-    if (!has_gate) return {heads_of(all, heads, query_norm, where), {}};
+    const Tensor all = clipped(query.forward(x, where), where);
+    if (!has_gate) return {heads_of(all, heads, query_norm, query_layer_norm, where), {}};
     const Tensor split = split_axis(all, -1, {heads, 2 * head_dim}, where);
     const Tensor q = slice(split, -1, 0, head_dim, 1, where);
     return {query_norm ? query_norm->forward(q, where) : q,
             slice(split, -1, head_dim, to_end, 1, where)};
+  }
+  Tensor keys_of(const Tensor& x, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    return heads_of(clipped(key.forward(x, where), where), kv_heads, key_norm, key_layer_norm,
+                    where);
+  }
+  Tensor values_of(const Tensor& x, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    return split_axis(clipped(value.forward(x, where), where), -1, {kv_heads, head_dim}, where);
   }
   Projected project(const Tensor& x, const Tensor& positions,
                     const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
     auto [q, gate] = queries(x, where);
-    Tensor k = heads_of(key.forward(x, where), kv_heads, key_norm, where);
-    const Tensor v = split_axis(value.forward(x, where), -1, {kv_heads, head_dim}, where);
+    Tensor k = keys_of(x, where);
+    const Tensor v = values_of(x, where);
     if (rope) {
       const Tensor factors = rope_factors.value_or(Tensor());
       q = tenon::rope(q, positions, *rope, factors, where);
@@ -204,9 +228,32 @@ struct MultiHeadAttention {
              const Tensor& gate, const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
+    Tensor biases = mask;
+    if (max_alibi_bias != 0) {
+      const std::int64_t keys = k.dim(1, where);
+      const Tensor alibi = options.causal ? last_biases(keys, {}, where)
+                                          : alibi_mask(alibi_slopes(heads, max_alibi_bias, where),
+                                                       q.dim(1, where), keys, {}, where);
+      biases = mask.is_empty() ? alibi : add(mask, alibi, where);
+    }
     const Tensor mixed =
-        tenon::attention(q, k, v, options, Tensor(), mask, sinks.value_or(Tensor()), {}, where);
+        tenon::attention(q, k, v, options, Tensor(), biases, sinks.value_or(Tensor()), {}, where);
     return finish(mixed, gate, where);
+  }
+
+  /// ALiBi's biases of the scores of the last query, [heads, 1, keys] or of each row, which stands at `position` (empty: at
+  /// the last key). They serve all causal queries: those of another differ by one number, which a softmax does not see.
+  Tensor last_biases(std::int64_t keys, const Tensor& position,
+                     const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    return alibi_mask(alibi_slopes(heads, max_alibi_bias, where), 1, keys, position, where);
+  }
+
+  Tensor clipped(const Tensor& x, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    return clip == 0 ? x : clamp(x, -clip, clip, where);
   }
 
   /// `mixed` [B, S, heads, head_dim].
@@ -219,12 +266,16 @@ struct MultiHeadAttention {
 
   /// x [B, S, count * head_dim] as heads, normalised where there is a norm.
   Tensor heads_of(const Tensor& x, std::int64_t count, const std::optional<RmsNorm<T>>& norm,
+                  const std::optional<LayerNorm<T>>& mean_norm,
                   const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
     const bool is_of_head = norm && norm->weight.dim(-1, where) == head_dim;
     const Tensor whole = norm && !is_of_head ? norm->forward(x, where) : x;
     const Tensor split = split_axis(whole, -1, {count, head_dim}, where);
+    if (mean_norm) {
+      return mul(layer_norm(split, mean_norm->eps, where), mean_norm->weight, where);
+    }
     return is_of_head ? norm->forward(split, where) : split;
   }
 };

@@ -2,6 +2,7 @@
 
 #include <tenon/fields.hpp>
 #include <tenon/nn/linear.hpp>
+#include <tenon/nn/norm.hpp>
 #include <tenon/shape.hpp>
 #include <tenon/tensor.hpp>
 
@@ -59,13 +60,17 @@ struct Mamba {
   std::optional<T> conv_bias;
   std::optional<Linear<T>> parameters;  ///< of Mamba: [rank + 2 N, inner]
   std::optional<Linear<T>> time;        ///< of Mamba: [inner, rank]
+  std::optional<RmsNorm<T>> time_norm;  ///< of Jamba: of the first part of the parameters, [rank],
+  std::optional<RmsNorm<T>> in_norm;    ///< the second, [N],
+  std::optional<RmsNorm<T>> out_norm;   ///< and the third, [N]
   std::optional<T> time_bias;           ///< of Mamba-2: [heads]
   T decay;                              ///< negative, [inner, N]; Mamba-2: [heads, 1]
   T skip;                               ///< [inner]; Mamba-2: [heads, 1]
   std::optional<T> norm;                ///< of Mamba-2: [groups, inner / groups]
   Linear<T> output;                     ///< [width, inner]
-  TENON_FIELDS(input, conv_weight, conv_bias, parameters, time, time_bias, decay, skip, norm,
-               output, inner, states, heads, groups, norm_eps, has_normed_parameters)
+  TENON_FIELDS(input, conv_weight, conv_bias, parameters, time, time_norm, in_norm, out_norm,
+               time_bias, decay, skip, norm, output, inner, states, heads, groups, norm_eps,
+               has_normed_parameters)
 
   std::int64_t inner = 1;
   std::int64_t states = 1;

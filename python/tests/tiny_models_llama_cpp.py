@@ -63,9 +63,9 @@ class Writer:
             shape = (self.width, hidden) if part == "down" else (hidden, self.width)
             self.matrix(f"{prefix}ffn_{part}{suffix}", shape, kind)
 
-    def experts(self, prefix, experts, hidden, kinds=(Type.Q4_1, Type.Q5_0, Type.Q8_0)):
+    def experts(self, prefix, experts, hidden, kinds=(Type.Q4_1, Type.Q5_0, Type.Q8_0), parts=("gate", "up", "down")):
         self.matrix(prefix + "ffn_gate_inp", (experts, self.width), scale=0.5)
-        for part, kind in zip(("gate", "up", "down"), kinds):
+        for part, kind in zip(parts, kinds):
             shape = (self.width, hidden) if part == "down" else (hidden, self.width)
             self.matrix(f"{prefix}ffn_{part}_exps", (experts, *shape), kind)
 
@@ -289,10 +289,12 @@ def write_rwkv7(path):
 def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_norms=False, one_norm=False,
                       second_norm="ffn_norm", head_norms=None, fused_qkv=False, biases="", gate="own", has_head=True,
                       head_bias=False, positions=False, experts=0, shared=False, heads=2, kv_heads=1, head_size=16,
-                      rotated=None, layers=2, stated_hidden=32, embedding_norm=False, more=lambda writer: None):
+                      dense_layers=None, rotated=None, layers=2, stated_hidden=32, embedding_norm=False,
+                      more=lambda writer: None):
     """A decoder of width 32. `norm`: "rms", or "layer", with bias or "bare"; `head_norms`: of "all" heads as one, one
     "head" for all, or "each"; `biases`: of q, k and v ("qkv"), output ("o"), feed-forward ("f") and its gate ("g")."""
     width, hidden = 32, 32
+    first_experts = int(shared) if dense_layers is None else dense_layers
     writer = Writer(path, arch, layers, width, seed)
     file = writer.file
     file.add_layer_norm_eps(1e-5)
@@ -353,7 +355,7 @@ def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_no
         for name in names[:1] if one_norm else names:
             add_norm(prefix + name)
         add_attention(prefix)
-        if experts and index >= (1 if shared else 0):
+        if experts and index >= first_experts:
             writer.experts(prefix, experts, hidden)
             if shared:
                 writer.dense(prefix, hidden, "_shexp")
@@ -459,10 +461,10 @@ def write_falcon_h1(path):
     writer.write(layer)
 
 
-def write_nemotron_h(path):
+def write_nemotron_h(path, has_experts):
     """Each of five layers is one part: Mamba-2, feed-forward, Mamba-2, attention, feed-forward."""
     width, heads, head_size, inner, states, groups = 32, 2, 16, 32, 16, 2
-    writer = Writer(path, "nemotron_h", 5, width, 208)
+    writer = Writer(path, "nemotron_h_moe" if has_experts else "nemotron_h", 5, width, 210 if has_experts else 208)
     file = writer.file
     file.add_layer_norm_eps(1e-5)
     file.add_head_count(heads)
@@ -470,6 +472,14 @@ def write_nemotron_h(path):
     file.add_key_length(head_size)
     file.add_value_length(head_size)
     file.add_feed_forward_length([0, 32, 0, 0, 32])
+    if has_experts:
+        file.add_expert_count(5)
+        file.add_expert_used_count(2)
+        file.add_expert_feed_forward_length(32)
+        file.add_expert_shared_feed_forward_length(32)
+        file.add_expert_shared_count(1)
+        file.add_expert_weights_norm(True)
+        file.add_expert_weights_scale(1.5)
     second_mamba_sizes(file, inner, states, 4, groups)
 
     def layer(prefix, index):
@@ -479,8 +489,12 @@ def write_nemotron_h(path):
         elif index == 3:
             writer.attention(prefix, heads, 1, head_size)
         else:
-            writer.matrix(prefix + "ffn_up", (32, width), Type.Q4_1)
-            writer.matrix(prefix + "ffn_down", (width, 32), Type.F16)
+            suffix = "_shexp" if has_experts else ""
+            writer.matrix(f"{prefix}ffn_up{suffix}", (32, width), Type.Q4_1)
+            writer.matrix(f"{prefix}ffn_down{suffix}", (width, 32), Type.F16)
+            if has_experts:
+                writer.experts(prefix, 5, 32, parts=("up", "down"))
+                writer.vector(prefix + "exp_probs_b.bias", 5, 0.0, 0.3)
 
     writer.write(layer)
 
@@ -595,8 +609,29 @@ def alibi(writer):
 
 
 def clip(writer):
-    alibi(writer)
     writer.file.add_clamp_kqv(1.0)
+
+
+def sections(writer):
+    writer.file.add_rope_dimension_sections([3, 3, 2, 0])
+
+
+def sections_without_eps(writer):
+    """llama.cpp (0.3.36) does not read Qwen2-VL's."""
+    sections(writer)
+    writer.file.kv_data[0]["qwen2vl.attention.layer_norm_rms_epsilon"].value = 0.0
+
+
+def local_rope(writer):
+    windows(writer)
+    writer.file.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.file.add_rope_scaling_factor(4.0)
+    writer.file.add_rope_scaling_orig_ctx_len(16)
+
+
+def shared_expert(writer):
+    writer.file.add_expert_shared_count(1)
+    writer.file.add_expert_shared_feed_forward_length(32)
 
 
 def second_mamba_sizes(file, inner, states, heads, groups):
@@ -635,8 +670,30 @@ def sigmoid_experts(writer):
 
 def glm4moe_experts(writer):
     sigmoid_experts(writer)
-    for index in range(1, writer.layers):
+    router_bias(writer, 1)
+
+
+def router_bias(writer, first):
+    for index in range(first, writer.layers):
         writer.vector(f"blk.{index}.exp_probs_b.bias", 5, 0.0, 0.3)
+
+
+def ernie_experts(writer):
+    writer.file.add_leading_dense_block_count(1)
+    writer.file.add_interleave_moe_layer_step(1)
+    shared_expert(writer)
+    writer.vector("blk.1.exp_probs_b.bias", 5, 0.0, 0.1)
+
+
+def minimax_experts(writer):
+    writer.file.add_expert_gating_func(gguf.ExpertGatingFuncType.SIGMOID)
+    router_bias(writer, 0)
+
+
+def bailing_experts(writer):
+    shared_expert(writer)
+    writer.file.add_expert_weights_norm(True)
+    writer.file.add_expert_weights_scale(1.5)
 
 
 PLAIN = {"norm": "layer", "gate": "none"}
@@ -678,11 +735,27 @@ TRANSFORMERS = {  # further ones at the end: a model's seed is its place
     "gpt2": dict(**PLAIN, fused_qkv=True, biases="qkvof", kv_heads=2, positions=True, has_head=False),
     "starcoder": dict(**PLAIN, fused_qkv=True, biases="qkvof", positions=True),
     "bloom": dict(**PLAIN, fused_qkv=True, biases="qkvof", kv_heads=2, has_head=False, embedding_norm=True),
-    "mpt": dict(norm="bare", gate="none", fused_qkv=True, kv_heads=2, has_head=False, more=clip),
+    "mpt": dict(norm="bare", gate="none", fused_qkv=True, kv_heads=2, has_head=False,
+                more=lambda writer: (alibi(writer), clip(writer))),
     "jais": dict(norm="layer", fused_qkv=True, biases="qkvofg", kv_heads=2, more=alibi),
     "refact": dict(heads=3, head_size=32),
     "baichuan_13b": dict(arch="baichuan", layers=40, kv_heads=2, more=lambda writer: setattr(writer, "is_deep", True)),
     "stablelm_12b": dict(arch="stablelm", norm="layer", one_norm=True, head_norms="each", rotated=4),
+    "qwen2vl": dict(biases="qkv", has_head=False, more=sections_without_eps),
+    "qwen3vl": dict(head_norms="head", has_head=False, more=sections),
+    "qwen3vlmoe": dict(head_norms="head", experts=5, more=sections),
+    "ernie4_5-moe": dict(experts=5, shared=True, has_head=False, more=ernie_experts),
+    "hunyuan-dense": dict(head_norms="head", has_head=False),
+    "hunyuan-moe": dict(head_norms="head", experts=5, shared=True, dense_layers=0, has_head=False, more=shared_expert),
+    "maincoder": dict(head_norms="head"),
+    "bailingmoe": dict(experts=5, shared=True, dense_layers=0, more=bailing_experts),
+    "bailingmoe2": dict(fused_qkv=True, head_norms="head", experts=5, shared=True, rotated=8, more=glm4moe_experts),
+    "minimax-m2": dict(experts=5, head_norms="all", rotated=8, more=minimax_experts),
+    "mellum": dict(experts=5, head_norms="head", layers=4, more=local_rope),
+    "pangu-embedded": dict(biases="qkvo", has_head=False),
+    "jais2": dict(**PLAIN, biases="qkvof", has_head=False),
+    "dbrx": dict(norm="bare", second_norm="attn_output_norm", fused_qkv=True, experts=5, more=clip),
+    "codeshell": dict(**PLAIN, biases="qkvof"),
 }
 
 MODELS = {
@@ -700,7 +773,8 @@ MODELS = {
     "qwen35moe": lambda path: write_qwen35(path, "qwen35moe", 205),
     "qwen3next": lambda path: write_qwen35(path, "qwen3next", 206),
     "falcon-h1": write_falcon_h1,
-    "nemotron_h": write_nemotron_h,
+    "nemotron_h": lambda path: write_nemotron_h(path, False),
+    "nemotron_h_moe": lambda path: write_nemotron_h(path, True),
     "jamba": write_jamba,
     **{
         name: functools.partial(write_transformer, seed=100 + number, **{"arch": name, **options})

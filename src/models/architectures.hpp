@@ -31,6 +31,7 @@ struct Architecture {
   std::string_view feed_forward_norm = "ffn_norm";
   std::string_view activation = "silu";
   Gate gate = Gate::own;
+  std::string_view router_scores = "softmax";  ///< where the file has none
   bool has_normalized_router = true;
   State state = State::none;
   bool has_attention = true;         ///< in all layers, or in those without a state
@@ -43,6 +44,7 @@ struct Architecture {
   std::int64_t global_every = 0;
   bool has_plain_local_rope = false;  ///< layers with a window: no scaling of positions
   std::int64_t unrotated_every = 0;   ///< see DecoderConfig
+  bool has_rotated_norms = false;     ///< see nn::MultiHeadAttention
 
   bool has_interleaved_rope() const noexcept { return is_interleaved || is_reordered; }
 };

@@ -49,8 +49,10 @@ nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfi
     made.value = nn::Linear<>::init(view["attn_v"]);
   }
   made.output = nn::Linear<>::init(view["attn_output"]);
+  const bool needs_norms =
+      config.has_gated_attention || find_architecture(config.architecture)->has_rotated_norms;
   const auto add_norm = [&](const char* name, std::int64_t heads, auto& rms, auto& layer) {
-    if (!config.has_gated_attention && !view[name].contains("weight")) return;
+    if (!needs_norms && !view[name].contains("weight")) return;
     if (config.has_mean_norms) {
       const std::int64_t dims[] = {heads, config.head_dim};
       layer = nn::LayerNorm<>{view[name].tensor("weight", dims), {}, config.norm_eps};
@@ -72,6 +74,7 @@ nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderCo
   const bool is_local = config.is_local(layer);
   nn::MultiHeadAttention<> made = projections(view, config);
   made.sinks = view["attn_sinks"].find("weight");
+  made.has_rotated_norms = find_architecture(config.architecture)->has_rotated_norms;
   made.max_alibi_bias = config.max_alibi_bias;
   made.clip = config.attention_clip;
   made.options.causal = true;
@@ -226,7 +229,8 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   nn::MixtureOfExperts<> made;
   made.router = nn::Linear<>::init(view["ffn_gate_inp"]);
   made.router_bias = view["exp_probs_b"].find("bias");
-  made.gate = view["ffn_gate_exps"].tensor("weight");
+  const Gate gate = find_architecture(config.architecture)->gate;
+  if (gate != Gate::none) made.gate = view["ffn_gate_exps"].tensor("weight");
   made.up = view["ffn_up_exps"].tensor("weight");
   made.down = view["ffn_down_exps"].tensor("weight");
   made.gate_bias = view["ffn_gate_exps"].find("bias");
@@ -235,7 +239,7 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   made.activation = config.activation;
   made.options = config.router;
   if (view.contains("ffn_up_shexp.weight")) {
-    made.shared = dense_part(view, "_shexp", config.activation);
+    made.shared = dense_part(view, "_shexp", config.activation, gate);
   }
   made.shared_gate = view["ffn_gate_inp_shexp"].find("weight");
   return made;

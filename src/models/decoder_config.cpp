@@ -100,6 +100,13 @@ void require_default(const Hyperparameters& values, std::string_view key, double
   throw Error(Errc::unsupported, values.file(), fmt::format("{} is {}", values.full(key), value));
 }
 
+/// The same of an integer.
+void require_number(const Hyperparameters& values, std::string_view key, std::int64_t allowed) {
+  const std::int64_t value = values.integer_or(key, allowed, 0, max_width);
+  if (value == allowed) return;
+  throw Error(Errc::unsupported, values.file(), fmt::format("{} is {}", values.full(key), value));
+}
+
 nn::RouterOptions router_of(const Hyperparameters& values, const Architecture& architecture,
                             const DecoderConfig& config) {
   // Of "expert_gating_func". A softmax of the chosen experts only is what a normalised one is.
@@ -109,8 +116,9 @@ nn::RouterOptions router_of(const Hyperparameters& values, const Architecture& a
   router.normalized = values.boolean_or("expert_weights_norm", architecture.has_normalized_router);
   router.scale = values.real_or("expert_weights_scale", 1, 0, 1e6);
   if (router.scale == 0) router.scale = 1;  // which files that have none may say
+  const std::int64_t usual = architecture.router_scores == "sigmoid" ? sigmoid : softmax;
   const std::int64_t scores =
-      values.integer_or("expert_gating_func", softmax, softmax, softmax_of_chosen);
+      values.integer_or("expert_gating_func", usual, softmax, softmax_of_chosen);
   if (scores == sigmoid) router.scores = "sigmoid";
   if (scores == softmax_of_chosen) router.normalized = true;
   router.groups =
@@ -138,6 +146,7 @@ Rope rope_of(const Hyperparameters& values, const Architecture& architecture,
   if (rope.dims % 2 != 0)
     values.refuse("rope.dimension_count", std::to_string(rope.dims), "even numbers");
   rope.interleaved = architecture.has_interleaved_rope();
+  require_default(values, "rope.scaling.alpha", 0);
   std::string scaling = values.text_or("rope.scaling.type", "none");
   if (scaling == "longrope") {  // whose frequencies are the file's
     require_default(values, "rope.scaling.factor", 1);
@@ -395,11 +404,11 @@ void set_scales(const Hyperparameters& values, const Architecture& architecture,
   if (config.residual_scale == 0) config.residual_scale = 1;
 }
 
-/// Which layers have experts, where it is not all from some layer on.
+/// Which layers of Jamba have experts: those that have a router.
 void set_expert_layers(const io::File& file, DecoderConfig& config) {
   for (std::int64_t i = 0; i < config.layers; ++i) {
-    config.expert_layers.push_back(file.find(fmt::format("blk.{}.ffn_gate_inp.weight", i)) !=
-                                   nullptr);
+    const std::string router = fmt::format("blk.{}.ffn_gate_inp.weight", i);
+    config.expert_layers.push_back(file.find(router) != nullptr);
   }
 }
 
@@ -429,9 +438,13 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
   if (config.experts > 0) {
     config.router = router_of(values, architecture, config);
     config.dense_layers = values.integer_or("leading_dense_block_count", 0, 0, config.layers);
+    if (arch == "jamba") set_expert_layers(file, config);
+    require_number(values, "interleave_moe_layer_step", 1);
+    require_number(values, "moe_latent_size", 0);
   }
-  if (arch == "jamba") set_expert_layers(file, config);
-  if (!config.has_experts(0)) set_feed_forward(values, architecture, config);
+  if (!config.has_experts(0) || architecture.has_single_parts) {
+    set_feed_forward(values, architecture, config);
+  }
   config.heads = values.integer("attention.head_count", 1, max_heads);
   const bool is_latent = arch == "deepseek2";
   is_latent ? set_latent_heads(values, config) : set_heads(values, config);

@@ -33,21 +33,34 @@ const char* const architectures[] = {"llama",          "qwen2",    "qwen3",  "ge
                                      "deepseek2_lite", "mamba",    "mamba2", "rwkv7"};
 
 /// The others, made of the same parts: of these the logits are compared only.
-const char* const further_architectures[] = {
-    "qwen",         "olmo2",      "deepseek",  "dots1",      "gemma",         "gemma2",
-    "phi2",         "phi3",       "smollm3",   "granite",    "granitemoe",    "minicpm",
-    "internlm2",    "xverse",     "orion",     "exaone",     "exaone4",       "chatglm",
-    "glm4",         "glm4moe",    "ernie4_5",  "seed_oss",   "arcee",         "nemotron",
-    "stablelm",     "starcoder2", "command-r", "cohere2",    "falcon",        "gptneox",
-    "gpt2",         "starcoder",  "lfm2",      "lfm2moe",    "granitehybrid", "qwen35",
-    "qwen35moe",    "bloom",      "mpt",       "jais",       "refact",        "baichuan_13b",
-    "stablelm_12b", "qwen3next",  "falcon-h1", "nemotron_h", "jamba"};
+const char* const further_architectures[] = {"qwen",          "olmo2",          "deepseek",
+                                             "dots1",         "gemma",          "gemma2",
+                                             "phi2",          "phi3",           "smollm3",
+                                             "granite",       "granitemoe",     "minicpm",
+                                             "internlm2",     "xverse",         "orion",
+                                             "exaone",        "exaone4",        "chatglm",
+                                             "glm4",          "glm4moe",        "ernie4_5",
+                                             "seed_oss",      "arcee",          "nemotron",
+                                             "stablelm",      "starcoder2",     "command-r",
+                                             "cohere2",       "falcon",         "gptneox",
+                                             "gpt2",          "starcoder",      "lfm2",
+                                             "lfm2moe",       "granitehybrid",  "qwen35",
+                                             "qwen35moe",     "bloom",          "mpt",
+                                             "jais",          "refact",         "baichuan_13b",
+                                             "stablelm_12b",  "qwen3next",      "falcon-h1",
+                                             "nemotron_h",    "jamba",          "qwen2vl",
+                                             "qwen3vl",       "qwen3vlmoe",     "ernie4_5-moe",
+                                             "hunyuan-dense", "hunyuan-moe",    "maincoder",
+                                             "bailingmoe",    "bailingmoe2",    "minimax-m2",
+                                             "mellum",        "pangu-embedded", "jais2",
+                                             "dbrx",          "codeshell",      "nemotron_h_moe"};
 
 /// How far a logarithm of a probability may be from llama.cpp's, which reads tanh's GELU from a table of f16
 /// values, also for models whose own GELU is that of erf.
 double margin_of(std::string_view architecture) {
-  constexpr std::string_view by_table[] = {"gemma",   "gemma2", "phi2",      "starcoder2", "falcon",
-                                           "gptneox", "gpt2",   "starcoder", "bloom",      "mpt"};
+  constexpr std::string_view by_table[] = {"gemma",  "gemma2",  "phi2",     "starcoder2",
+                                           "falcon", "gptneox", "gpt2",     "starcoder",
+                                           "bloom",  "mpt",     "codeshell"};
   return std::ranges::find(by_table, architecture) == std::end(by_table) ? 1e-4 : 2e-2;
 }
 
@@ -265,7 +278,7 @@ TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
   std::vector<const char*> models(std::begin(architectures), std::end(architectures));
   for (const char* more :
        {"phi3", "gpt2", "cohere2", "lfm2", "granitehybrid", "qwen35", "bloom", "refact",
-        "stablelm_12b", "qwen3next", "falcon-h1", "nemotron_h", "jamba"}) {
+        "stablelm_12b", "qwen3next", "falcon-h1", "nemotron_h", "jamba", "hunyuan-dense"}) {
     models.push_back(more);
   }
   for (const char* architecture : models) {

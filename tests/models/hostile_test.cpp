@@ -221,6 +221,10 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
       {"nemotron_h", "blk.1.attn_norm.weight"},
       {"nemotron_h", "blk.2.ssm_norm.weight"},
       {"nemotron_h", "blk.4.ffn_down.weight"},
+      {"hunyuan-dense", "blk.1.attn_k_norm.weight"},
+      {"dbrx", "blk.1.attn_output_norm.weight"},
+      {"nemotron_h_moe", "blk.4.ffn_up_exps.weight"},
+      {"nemotron_h_moe", "blk.1.ffn_down_shexp.weight"},
       {"jamba", "blk.0.ssm_b_norm.weight"},
       {"jamba", "blk.1.ffn_up_exps.weight"},
   };
@@ -290,6 +294,15 @@ TEST_CASE("hostile models: what no build of this library reads") {
   TinyModel clipped("deepseek2");
   clipped.metadata.set("deepseek2.attention.clamp_kqv", 8.0);
   CHECK(clipped.refused(Errc::unsupported).find("clamp_kqv is 8") != std::string::npos);
+  for (const auto& [architecture, key] : {std::pair("ernie4_5-moe", "interleave_moe_layer_step"),
+                                          {"nemotron_h_moe", "moe_latent_size"}}) {
+    TinyModel model(architecture);
+    model.metadata.set(std::string(architecture) + "." + key, 2);
+    CHECK(model.refused(Errc::unsupported).find(key) != std::string::npos);
+  }
+  TinyModel stretched("hunyuan-dense");
+  stretched.metadata.set("hunyuan-dense.rope.scaling.alpha", 50.0);
+  CHECK(stretched.refused(Errc::unsupported).find("alpha is 50") != std::string::npos);
   TinyModel activations("mpt");
   activations.tensors.push_back({"blk.0.ffn_act.scales", HostBuffer::zeros(Shape({32}, f32))});
   CHECK(activations.refused(Errc::unsupported).find("ffn_act.scales") != std::string::npos);

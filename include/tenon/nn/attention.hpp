@@ -85,14 +85,15 @@ struct MultiHeadAttention {
   std::optional<T> rope_factors;  ///< f32[head_dim / 2]
   std::optional<T> sinks;         ///< f32[heads], see `attention`
   TENON_FIELDS(query, key, value, output, query_norm, key_norm, query_layer_norm, key_layer_norm,
-               rope_factors, sinks, heads, kv_heads, head_dim, options, rope, max_alibi_bias, clip,
-               has_gate)
+               rope_factors, sinks, heads, kv_heads, head_dim, options, rope, has_rotated_norms,
+               max_alibi_bias, clip, has_gate)
 
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
   std::int64_t head_dim = 1;
   Attention options;  ///< causal, window, scale, softcap
   std::optional<Rope> rope;
+  bool has_rotated_norms = false;  ///< query_norm and key_norm are of heads, behind their rotation
   /// Of ALiBi's slopes, see alibi_slopes; 0: no ALiBi. Where there is a cache, of causal attention only.
   double max_alibi_bias = 0;
   /// Queries, keys and values are clamped to [-clip, clip] (MPT); 0: they are not.
@@ -221,6 +222,10 @@ struct MultiHeadAttention {
       q = tenon::rope(q, positions, *rope, factors, where);
       k = tenon::rope(k, positions, *rope, factors, where);
     }
+    if (has_rotated_norms) {
+      q = query_norm->forward(q, where);
+      k = key_norm->forward(k, where);
+    }
     return {q, k, v, gate};
   }
 
@@ -264,12 +269,13 @@ struct MultiHeadAttention {
     return output.forward(merge_axes(open, 2, 3, {}, where), where);
   }
 
-  /// x [B, S, count * head_dim] as heads, normalised where there is a norm.
+  /// x [B, S, count * head_dim] as heads, normalised where there is a norm before the rotation.
   Tensor heads_of(const Tensor& x, std::int64_t count, const std::optional<RmsNorm<T>>& norm,
                   const std::optional<LayerNorm<T>>& mean_norm,
                   const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
+    if (has_rotated_norms) return split_axis(x, -1, {count, head_dim}, where);
     const bool is_of_head = norm && norm->weight.dim(-1, where) == head_dim;
     const Tensor whole = norm && !is_of_head ? norm->forward(x, where) : x;
     const Tensor split = split_axis(whole, -1, {count, head_dim}, where);

@@ -42,20 +42,20 @@ Routing route(const Tensor& logits, const RouterOptions& options, const Tensor& 
               const std::source_location& where = std::source_location::current());
 
 /// A feed-forward part that each row chooses: sum over its experts e of
-/// weight_e * down_e(activation(gate_e(x)) * up_e(x)) (Shazeer et al., arXiv:1701.06538), plus a part
-/// that is the same for all rows where there is one.
+/// weight_e * down_e(activation(gate_e(x)) * up_e(x)) (Shazeer et al., arXiv:1701.06538), or without
+/// gates down_e(activation(up_e(x))), plus a part that is the same for all rows where there is one.
 template <class T = Tensor>
 struct MixtureOfExperts {
   Linear<T> router;                     ///< [E, width]
   std::optional<T> router_bias;         ///< [E]: see route()
-  T gate;                               ///< [E, hidden, width], of a floating or a block type
+  std::optional<T> gate;                ///< [E, hidden, width], of a floating or a block type
   T up;                                 ///< the same
   T down;                               ///< [E, width, hidden]
   std::optional<T> gate_bias, up_bias;  ///< [E, hidden]
   std::optional<T> down_bias;           ///< [E, width]
   std::optional<FeedForward<T>> shared;
   std::optional<T> shared_gate;  ///< [width] or [1, width]: sigmoid of w x scales the shared part
-  Name activation = "silu";      ///< see gated()
+  Name activation = "silu";      ///< see gated(), or without gates activate()
   TENON_FIELDS(router, router_bias, gate, up, down, gate_bias, up_bias, down_bias, shared,
                shared_gate, activation, options)
   RouterOptions options;
@@ -72,8 +72,9 @@ struct MixtureOfExperts {
                                                    const std::optional<T>& bias) {
       return grouped_linear(in, weight, chosen, bias.value_or(Tensor()), where);
     };
-    const Tensor hidden =
-        gated(of_experts(rows, gate, gate_bias), of_experts(rows, up, up_bias), activation, where);
+    const Tensor wide = of_experts(rows, up, up_bias);
+    const Tensor hidden = gate ? gated(of_experts(rows, *gate, gate_bias), wide, activation, where)
+                               : activate(wide, activation, where);
     const Tensor results = of_experts(hidden, down, down_bias);
     const Tensor y =
         sum(mul(results, unsqueeze(weights, -1, {}, where), where), {-2}, false, where);

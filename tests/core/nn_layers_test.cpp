@@ -55,6 +55,21 @@ struct CachedLayer {
   }
 };
 
+/// Self-attention with ALiBi, and the same with the biases of every query in its mask.
+template <class T = Tensor>
+struct BiasedLayer {
+  nn::MultiHeadAttention<T> self;
+  TENON_FIELDS(self)
+
+  std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask) const {
+    nn::MultiHeadAttention<T> plain = self;
+    plain.max_alibi_bias = 0;
+    const std::int64_t steps = x.dim(1);
+    const Tensor biases = alibi_mask(alibi_slopes(self.heads, self.max_alibi_bias), steps, steps);
+    return {self.forward(x, mask), plain.forward(x, mask + biases)};
+  }
+};
+
 Declared attention_weights(const std::string& name, std::int64_t width, std::int64_t from,
                            std::int64_t queries, std::int64_t keys) {
   return {{name + ".q_proj.weight", Shape({queries, width}, f32)},
@@ -121,6 +136,7 @@ TEST_CASE("nn: a cache is filled in pieces of any length") {
   CachedLayer<> model{nn::MultiHeadAttention<>::init(view["self"], 2)};
   model.self.options.causal = true;
   model.self.rope = Rope{};
+  model.self.max_alibi_bias = 2;
   Random random;  // prints its seed
   const auto weights = map_fields<Buffer>(model, [&](const std::string&, const Tensor& t) {
     return device(random.uniform(t.shape()));
@@ -147,6 +163,27 @@ TEST_CASE("nn: a cache is filled in pieces of any length") {
     cache = std::move(next);
     expect_close(y.to_host(), whole.slice(1, past, past + length).contiguous(), 1e-5, 1e-5);
     past += length;
+  }
+}
+
+TEST_CASE("nn: ALiBi beside a mask, causal or not") {
+  register_cpu_backend();
+  const Declared declared = attention_weights("self", 6, 6, 12, 4);
+  const WeightsView view("model.safetensors", declared);
+  BiasedLayer<> model{nn::MultiHeadAttention<>::init(view["self"], 3)};
+  model.self.max_alibi_bias = 3;
+  Random random;  // prints its seed
+  const auto weights = map_fields<Buffer>(model, [&](const std::string&, const Tensor& t) {
+    return device(random.uniform(t.shape()));
+  });
+  for (const bool causal : {true, false}) {
+    model.self.options.causal = causal;
+    auto run = compile<&BiasedLayer<>::forward>(model, {Shape({2, 7, 6}, f32), Shape({7, 7}, f32)},
+                                                CompileOptions{})
+                   .bind(weights);
+    const auto [got, want] = run(device(random.uniform(Shape({2, 7, 6}, f32))),
+                                 device(random.uniform(Shape({7, 7}, f32))));
+    expect_close(got.to_host(), want.to_host(), 1e-5, 1e-5);
   }
 }
 

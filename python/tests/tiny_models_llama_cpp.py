@@ -629,6 +629,14 @@ def local_rope(writer):
     writer.file.add_rope_scaling_orig_ctx_len(16)
 
 
+def temperature(writer):
+    writer.file.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+    writer.file.add_rope_scaling_factor(4.0)
+    writer.file.add_rope_scaling_orig_ctx_len(16)
+    writer.file.add_rope_scaling_yarn_log_mul(0.5)
+    writer.file.add_attn_temperature_scale(0.4)
+
+
 def shared_expert(writer):
     writer.file.add_expert_shared_count(1)
     writer.file.add_expert_shared_feed_forward_length(32)
@@ -756,6 +764,7 @@ TRANSFORMERS = {  # further ones at the end: a model's seed is its place
     "jais2": dict(**PLAIN, biases="qkvof", has_head=False),
     "dbrx": dict(norm="bare", second_norm="attn_output_norm", fused_qkv=True, experts=5, more=clip),
     "codeshell": dict(**PLAIN, biases="qkvof"),
+    "mistral3": dict(has_head=False, more=temperature),
 }
 
 MODELS = {

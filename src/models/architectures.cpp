@@ -11,6 +11,7 @@ using Positions = Architecture::Positions;
 using State = Architecture::State;
 constexpr Architecture known_architectures[] = {
     {.name = "llama", .is_reordered = true},
+    {.name = "mistral3", .is_reordered = true},
     {.name = "qwen"},
     {.name = "qwen2"},
     {.name = "qwen2vl"},

@@ -75,6 +75,7 @@ nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderCo
   nn::MultiHeadAttention<> made = projections(view, config);
   made.sinks = view["attn_sinks"].find("weight");
   made.has_rotated_norms = find_architecture(config.architecture)->has_rotated_norms;
+  made.temperature = config.temperature;
   made.max_alibi_bias = config.max_alibi_bias;
   made.clip = config.attention_clip;
   made.options.causal = true;

@@ -430,6 +430,16 @@ void set_positions(const Hyperparameters& values, const Architecture& architectu
   config.has_rope = positions == Positions::rotary && is_rotated;
 }
 
+/// Of Ministral 3: the temperature of queries, and YaRN with "mscale_all_dim", by which the rotation's factor is divided.
+void set_mistral3(const Hyperparameters& values, DecoderConfig& config) {
+  config.temperature.scale = values.real_or("attention.temperature_scale", 0, 0, 1e3);
+  config.temperature.length = config.rope.original_context;
+  const double all_dims = values.real_or("rope.scaling.yarn_log_multiplier", 0, 0, 1e3);
+  if (config.rope.scaling.text() != "yarn" || config.rope.factor <= 1) return;
+  config.rope.attention_factor =
+      config.rope.magnitude() / (1 + 0.1 * all_dims * std::log(config.rope.factor));
+}
+
 /// Heads, their rotation, and feed-forward parts.
 void set_transformer(const io::File& file, const Hyperparameters& values,
                      const Architecture& architecture, DecoderConfig& config) {
@@ -452,6 +462,7 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
   if (is_latent) require_default(values, "attention.clamp_kqv", 0);
   config.rope = rope_of(values, architecture, config);
   if (is_latent) set_latent_scale(values, config);
+  if (arch == "mistral3") set_mistral3(values, config);
   config.local_rope = config.rope;
   config.activation = Name(architecture.activation);
   set_scales(values, architecture, config);

@@ -328,8 +328,9 @@ TEST_CASE("hostile models: layers that are one part each where they are not expe
 }
 
 TEST_CASE("hostile models: limits of attention that are out of range") {
-  for (const auto& [architecture, key] :
-       {std::pair("bloom", "max_alibi_bias"), {"mpt", "clamp_kqv"}}) {
+  for (const auto& [architecture, key] : {std::pair("bloom", "max_alibi_bias"),
+                                          {"mpt", "clamp_kqv"},
+                                          {"mistral3", "temperature_scale"}}) {
     for (const double value : {-1.0, infinity, not_a_number}) {
       TinyModel model(architecture);
       model.metadata.set(std::string(architecture) + ".attention." + key, value);

@@ -80,6 +80,7 @@ struct DecoderConfig {
   Rope rope;                     ///< of layers with full attention
   Rope local_rope;               ///< of layers with a sliding window
   bool has_rope = true;
+  nn::AttentionTemperature temperature;
   double max_alibi_bias = 0;         ///< see alibi_slopes; 0: no ALiBi
   double attention_clip = 0;         ///< limit of queries, keys and values; 0: none
   bool has_gated_attention = false;  ///< see nn::MultiHeadAttention

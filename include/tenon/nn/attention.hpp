@@ -10,12 +10,14 @@
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cache_update.hpp>
+#include <tenon/ops/cast.hpp>
 #include <tenon/ops/clamp.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/select.hpp>
 #include <tenon/ops/slice.hpp>
+#include <tenon/ops/unary.hpp>
 #include <tenon/weights_view.hpp>
 
 #include <cstdint>
@@ -69,6 +71,13 @@ struct AttentionNames {
   std::string_view key_norm = "k_norm";
 };
 
+/// What multiplies queries far into a text, at position p: 1 + scale log(1 + floor(p / length)). As Llama 4 and Ministral 3
+/// have it (Nakanishi, Scalable-Softmax Is Superior for Attention, arXiv:2501.19399).
+struct AttentionTemperature {
+  double scale = 0;  ///< 0: 1 at all positions
+  std::int64_t length = 1;
+};
+
 /// Multi-head attention with projections, grouped key-value heads, optional normalisation of
 /// queries and keys, and optional rotary embedding.
 template <class T = Tensor>
@@ -86,7 +95,7 @@ struct MultiHeadAttention {
   std::optional<T> sinks;         ///< f32[heads], see `attention`
   TENON_FIELDS(query, key, value, output, query_norm, key_norm, query_layer_norm, key_layer_norm,
                rope_factors, sinks, heads, kv_heads, head_dim, options, rope, has_rotated_norms,
-               max_alibi_bias, clip, has_gate)
+               temperature, max_alibi_bias, clip, has_gate)
 
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
@@ -94,6 +103,7 @@ struct MultiHeadAttention {
   Attention options;  ///< causal, window, scale, softcap
   std::optional<Rope> rope;
   bool has_rotated_norms = false;  ///< query_norm and key_norm are of heads, behind their rotation
+  AttentionTemperature temperature;  ///< where there is a rotary embedding
   /// Of ALiBi's slopes, see alibi_slopes; 0: no ALiBi. Where there is a cache, of causal attention only.
   double max_alibi_bias = 0;
   /// Queries, keys and values are clamped to [-clip, clip] (MPT); 0: they are not.
@@ -221,12 +231,26 @@ struct MultiHeadAttention {
       const Tensor factors = rope_factors.value_or(Tensor());
       q = tenon::rope(q, positions, *rope, factors, where);
       k = tenon::rope(k, positions, *rope, factors, where);
+      if (temperature.scale != 0) q = mul(q, growth_at(positions, where), where);
     }
     if (has_rotated_norms) {
       q = query_norm->forward(q, where);
       k = key_norm->forward(k, where);
     }
     return {q, k, v, gate};
+  }
+
+  /// The factors of queries at positions [S] or [B, S], [..., S, 1, 1].
+  Tensor growth_at(const Tensor& positions, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor place = cast(positions, f32, where);
+    const auto number = [&](double x) { return scalar_like(place, x, where); };
+    const Tensor spans =
+        floor(div(place, number(static_cast<double>(temperature.length)), where), where);
+    const Tensor growth =
+        add(mul(log1p(spans, where), number(temperature.scale), where), number(1), where);
+    return unsqueeze(unsqueeze(growth, -1, {}, where), -1, {}, where);
   }
 
   Tensor mix(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,

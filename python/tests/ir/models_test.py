@@ -51,7 +51,7 @@ class Models(unittest.TestCase):
                 self.check(name, 12, slice(12))
 
     def test_architectures_to_the_last_token(self):
-        for name in ("phi3", "cohere2", "lfm2", "qwen35", "refact", "falcon-h1", "nemotron_h"):
+        for name in ("phi3", "cohere2", "lfm2", "qwen35", "refact", "falcon-h1", "nemotron_h", "mistral3"):
             with self.subTest(name):
                 self.check(name, 48, slice(None))
 

@@ -186,7 +186,7 @@ enum class SavedWeights : std::uint8_t {
 class Session {
  public:
   /// Each op runs on the first backend, in order of priority, that does not refuse it. Errors:
-  /// those of verify(); Errc::bad_argument for a null backend.
+  /// those of verify(); Errc::bad_argument for a null backend, Errc::unavailable without any.
   explicit Session(Program program, SessionOptions options = {});
   /// Each op runs on the backend of the view that has it. Errc::bad_argument, naming the ops,
   /// unless every op is in exactly one view; Errc::unsupported, with the reason, where the backend

@@ -42,8 +42,9 @@
 
 namespace tenon::detail {
 
-// Registering twice is harmless, so every translation unit may do it.
-inline const bool backends_registered = [] {
+// Registering twice is harmless. Hidden: each library of a process that has its own copy of Tenon has
+// its own registry.
+[[gnu::visibility("hidden")]] inline const bool backends_registered = [] {
   register_cpu_backend();
   register_reference_backend();
   return true;

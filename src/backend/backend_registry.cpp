@@ -101,4 +101,10 @@ std::vector<BackendPtr> default_backends(const BackendOptions& options) {
   return backends;
 }
 
+void throw_no_backend(std::string where) {
+  throw Error(Errc::unavailable, std::move(where),
+              "no backend is registered: include <tenon/tenon.hpp>, or call register_cpu_backend() "
+              "and register_reference_backend()");
+}
+
 }  // namespace tenon

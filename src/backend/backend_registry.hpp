@@ -3,6 +3,7 @@
 #include <tenon/backend.hpp>
 
 #include <functional>
+#include <string>
 #include <string_view>
 
 namespace tenon {
@@ -17,5 +18,8 @@ void remove_backend(std::string_view name) noexcept;
 using DeviceBackendMaker = std::function<BackendPtr(const DevicePtr&, const BackendOptions&)>;
 void add_device_backend(std::string_view scheme, DeviceBackendMaker make);
 void remove_device_backend(std::string_view scheme) noexcept;
+
+/// Errc::unavailable: nobody has registered a backend, and what to do about it.
+[[noreturn]] void throw_no_backend(std::string where);
 
 }  // namespace tenon

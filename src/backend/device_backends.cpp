@@ -85,9 +85,7 @@ std::vector<BackendPtr> device_backends(const DevicePtr& device, const BackendOp
   if (scheme == cpu_scheme) {
     std::vector<BackendPtr> backends = default_backends(options);
     if (!backends.empty()) return backends;
-    throw Error(Errc::unavailable, device->url(),
-                "no backend is registered: include <tenon/tenon.hpp>, or call "
-                "register_cpu_backend() and register_reference_backend()");
+    throw_no_backend(device->url());
   }
   BackendPtr backend = find(scheme)(device, options);
   if (!backend) throw Error(Errc::unavailable, device->url(), "the factory made no backend");

@@ -1,3 +1,4 @@
+#include "backend/backend_registry.hpp"
 #include "lower/constant_paths.hpp"
 #include "memory/large_pages.hpp"
 #include "memory/submitted_handles.hpp"
@@ -425,6 +426,7 @@ Session::Session(Program program, SessionOptions options) {
     require_all(options.backends);
     shared_->program = std::move(program);
     shared_->backends = options.backends.empty() ? default_backends() : std::move(options.backends);
+    if (shared_->backends.empty()) throw_no_backend("Session");
     shared_->plan_limit = std::max<std::size_t>(options.plan_limit, 1);
     shared_->forbid_fallback = options.forbid_fallback;
     shared_->results_on_device = options.results_on_device;

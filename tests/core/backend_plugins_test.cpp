@@ -1,4 +1,5 @@
 // Tenon's own backends as plugins of a program that links none of them.
+#include "support/expect_error.hpp"
 #include "support/random_program.hpp"
 
 #include <tenon/backend.hpp>
@@ -7,11 +8,13 @@
 #include <tenon/session.hpp>
 
 #include <cmath>
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <dlfcn.h>
 
 namespace tenon {
 namespace {
@@ -33,6 +36,29 @@ std::vector<HostBuffer> run(const Program& program, const std::vector<BackendPtr
 }
 
 }  // namespace
+
+TEST_CASE("Plugins: a session without any backend is refused") {
+  REQUIRE(backend_names().empty());
+  RandomProgram random(1);
+  const Program program = random.make({.instructions = 2});
+  const std::string what =
+      expect_error(Errc::unavailable, [&] { Session session(program, SessionOptions()); });
+  CHECK(what.find("register_cpu_backend()") != std::string::npos);
+}
+
+#ifdef TENON_OWN_COPY  // not where they share the libraries of this program
+TEST_CASE("Plugins: libraries with a copy of Tenon each have backends of their own") {
+  for (const char* const path : {TENON_OWN_COPY, TENON_OTHER_COPY}) {
+    INFO(path);
+    void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    REQUIRE(library != nullptr);
+    const auto count = reinterpret_cast<std::size_t (*)()>(dlsym(library, "backend_count"));
+    REQUIRE(count != nullptr);
+    CHECK(count() == 2);
+  }
+  CHECK(backend_names().empty());
+}
+#endif
 
 TEST_CASE("Plugins: the CPU and the reference backend agree on random programs") {
   REQUIRE(backend_names().empty());

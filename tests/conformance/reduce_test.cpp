@@ -97,6 +97,13 @@ TEST_CASE("reductions: many short rows are folded side by side") {
   check(OpInstance(Min{{{1}}}), random.uniform(Shape({66, 5, 2}, f32)));
   check(OpInstance(Sum{{{1, 2}}}), random.uniform(Shape({130, 3, 4}, f32)));
   check(OpInstance(Sum{{{1}}}), HostBuffer::zeros(Shape({70, 0}, f32)));
+  // Columns whose rows follow each other: whole blocks of them, and some more.
+  for (const std::int64_t columns : {1, 10, 256, 257}) {
+    const HostBuffer x = random.uniform(Shape({2113, columns}, f32));
+    check(OpInstance(Sum{{{0}}}), x);
+    check(OpInstance(Max{{{0}}}), x.to(i64));
+    check(OpInstance(Prod{{{0}}}), random.uniform(Shape({500, columns}, f32), 0.98, 1.02));
+  }
 }
 
 }  // namespace

@@ -52,12 +52,13 @@ def _constant(graph, value, dtype):
                 raise
 
 
-def export(function, *types, name=None, **named):
+def export(function, *types, name=None, budget_bytes=None, **named):
     """The program of a function.
 
     `types` are its arguments' types, as text ("f32[B, 64]") or tenon.Shape, by position or by name. A size that
     is a word may be another one at each run. The function returns a tensor, or a tuple or list of them. Arrays
-    that it uses become constants of the program; weights of a file are `weight(name, type)`.
+    that it uses become constants of the program; weights of a file are `weight(name, type)`. A graph takes 16 MiB,
+    some 50,000 ops, or `budget_bytes`.
     """
     import inspect
 
@@ -66,7 +67,7 @@ def export(function, *types, name=None, **named):
         if not isinstance(one, (str, _tenon.Shape)):
             example = f", such as {_tenon.Buffer(one).type!r}" if hasattr(one, "shape") else ""
             raise TypeError(f"export: {called} is given {type(one).__name__}: types are texts or tenon.Shape{example}")
-    with Graph() as graph:
+    with Graph() if budget_bytes is None else Graph(budget_bytes) as graph:
         try:
             names = [p for p in inspect.signature(function).parameters]
         except (TypeError, ValueError):

@@ -86,8 +86,9 @@ auto in_arena(const Graph::Impl& graph, const std::source_location& where, std::
   } catch (const Error& error) {
     if (error.code() != Errc::out_of_arena) throw;
     throw Error(Errc::out_of_arena, place_of(where, op),
-                fmt::format("the graph's budget of {} bytes is used up: {}; Graph and "
-                            "CompileOptions::arena_bytes take a larger one",
+                fmt::format("the graph's budget of {} bytes is used up: {}; Graph, "
+                            "CompileOptions::arena_bytes and Python's export(budget_bytes=) take "
+                            "a larger one",
                             graph.arena.budget(), error.message()));
   }
 }

@@ -814,6 +814,16 @@ class Programs(unittest.TestCase):
             thread.join()
         self.assertEqual(errors, [])
 
+    def test_budget(self):
+        def long(x):
+            for _ in range(30):
+                x = ops.exp(x)
+            return x
+
+        with self.assertRaisesRegex(tenon.MachineError, "budget of 4096 bytes.*export\\(budget_bytes=\\)"):
+            tenon.export(long, "f32[2]", budget_bytes=4096)
+        self.assertEqual(str(tenon.export(long, "f32[2]", budget_bytes=1 << 20)).count("exp("), 30)
+
     def test_timeout(self):
         session = tenon.Session(tenon.export(mlp, x="f32[B, 8]"), self.weights())
         session.set_timeout(-1)

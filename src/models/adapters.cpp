@@ -143,6 +143,12 @@ LoraConfig read_config(const std::filesystem::path& path) {
       refuse(Errc::unsupported, where, fmt::format("{} is set", other));
     }
   }
+  for (const char* pattern : {"alpha_pattern", "rank_pattern"}) {  // {} is how PEFT writes none
+    const auto found = json.find(pattern);
+    if (found != json.end() && !found->empty()) {
+      refuse(Errc::unsupported, where, fmt::format("{}: one for each target", pattern));
+    }
+  }
   if (text_of(json, "bias", "none") != "none") {
     refuse(Errc::unsupported, where, "adapters with biases");
   }
@@ -189,6 +195,16 @@ nn::Lora<Shape> factor_shapes(const DecoderLayer<Tensor>& layer, std::size_t tar
 }
 
 using LoadedAdapters = std::pair<DecoderAdapters<HostBuffer>, LoraConfig>;
+using Names = std::set<std::string, std::less<>>;
+
+/// A model without what else a file has, such as weights that were trained whole, is another one.
+void refuse_others(const io::File& file, const Names& taken, const std::string& where) {
+  for (const io::TensorEntry& entry : file.tensors()) {
+    if (taken.contains(entry.name)) continue;
+    refuse(Errc::unsupported, where,
+           fmt::format("'{}' is no factor of a layer that adapters may change", entry.name));
+  }
+}
 
 LoadedAdapters read_peft(const std::filesystem::path& folder, const Decoder<Tensor>& decoder) {
   std::error_code error;
@@ -199,20 +215,24 @@ LoadedAdapters read_peft(const std::filesystem::path& folder, const Decoder<Tens
   const io::File file = io::open(folder / "adapter_model.safetensors");
   const DecoderAdapters<Shape> shapes = adapter_shapes(decoder, config);
   DecoderAdapters<HostBuffer> adapters;
+  Names taken;
   for (std::size_t layer = 0; layer < shapes.layers.size(); ++layer) {
     const auto wanted = slots_of(shapes.layers[layer]);
     const auto slots = slots_of(adapters.layers.emplace_back());
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (!*wanted[i]) continue;
       const nn::Lora<Shape>& want = **wanted[i];
-      HostBuffer b = read_factor(file, peft_name(layer, targets[i], 'B'), want.b);
+      const std::string a_name = peft_name(layer, targets[i], 'A');
+      const std::string b_name = peft_name(layer, targets[i], 'B');
+      HostBuffer b = read_factor(file, b_name, want.b);
       if (const std::int64_t heads = reordered_heads(decoder.config, i); heads > 0) {
         b = reordered(b, heads, true);
       }
-      *slots[i] = nn::Lora<HostBuffer>{read_factor(file, peft_name(layer, targets[i], 'A'), want.a),
-                                       b, want.scale};
+      *slots[i] = nn::Lora<HostBuffer>{read_factor(file, a_name, want.a), b, want.scale};
+      taken.insert({a_name, b_name});
     }
   }
+  refuse_others(file, taken, "adapter_model.safetensors");
   return {std::move(adapters), config};
 }
 
@@ -237,7 +257,7 @@ LoadedAdapters read_gguf(const std::filesystem::path& path, const Decoder<Tensor
   LoadedAdapters loaded;
   auto& [adapters, config] = loaded;
   config = {.rank = 0, .alpha = file.metadata().get<double>("adapter.lora.alpha"), .targets = {}};
-  std::set<std::string, std::less<>> taken;
+  Names taken;
   for (std::size_t layer = 0; layer < decoder.layers.size(); ++layer) {
     const auto slots = slots_of(adapters.layers.emplace_back());
     for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -257,11 +277,7 @@ LoadedAdapters read_gguf(const std::filesystem::path& path, const Decoder<Tensor
       taken.insert({a, b});
     }
   }
-  for (const io::TensorEntry& entry : file.tensors()) {
-    if (taken.contains(entry.name)) continue;
-    refuse(Errc::unsupported, where,
-           fmt::format("'{}' is no factor of a layer that adapters may change", entry.name));
-  }
+  refuse_others(file, taken, where);
   return loaded;
 }
 

@@ -381,6 +381,8 @@ TEST_CASE("lora: what is refused") {
   refused(Errc::unsupported,
           R"({"r": 3, "lora_alpha": 6, "target_modules": [], "use_dora": true})");
   refused(Errc::unsupported, R"({"r": 3, "lora_alpha": 6, "target_modules": [], "bias": "all"})");
+  refused(Errc::unsupported,
+          R"({"r": 3, "lora_alpha": 6, "target_modules": [], "alpha_pattern": {"q_proj": 9}})");
   refused(Errc::bad_key, R"({"r": 3, "lora_alpha": 6, "target_modules": "all-linear"})");
   refused(Errc::bad_argument, R"({"r": 3, "lora_alpha": 6, "target_modules": ["lm_head"]})");
   refused(Errc::not_found, R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"]})");
@@ -388,6 +390,8 @@ TEST_CASE("lora: what is refused") {
   models::save_adapters(folder / "", adapters, lora, rig.config);
   refused(Errc::shape_mismatch, R"({"r": 4, "lora_alpha": 6, "target_modules": ["q_proj"]})");
   refused(Errc::bad_reference, R"({"r": 3, "lora_alpha": 6, "target_modules": ["gate_proj"]})");
+  // The file has factors of other targets, too.
+  refused(Errc::unsupported, R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"]})");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <utility>
 #include <vector>
 
 namespace tenon::passes {
@@ -73,7 +74,8 @@ int rewrite_concat_of_pads(Program&, Function& function) {
   for (std::size_t i = 0; i < editor.size(); ++i) {
     std::vector<Part> parts;
     if (editor.op_at<Add>(i) == nullptr || !collect_parts(editor, editor.at(i), parts)) continue;
-    std::ranges::stable_sort(parts, {}, &Part::before);
+    std::ranges::sort(parts, {},
+                      [](const Part& part) { return std::pair(part.before, part.size); });
     if (!fill_axis(parts)) continue;
     std::vector<ValueId> operands;
     for (const Part& part : parts) operands.push_back(part.value);

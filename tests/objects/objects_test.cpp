@@ -189,7 +189,7 @@ TEST_CASE("objects: an object that changes is in one place") {
       "    c1 = repeat(f, 2, c0, s0)\n"
       "    y = item(c1, 0)\n"
       "    return y\n";
-  CHECK(contains(alias_of(twice), "was consumed"));
+  CHECK(contains(alias_of(twice), "'c0' has one object twice"));
   // What a loop only carries is in the loop's place, too.
   CHECK(contains(alias_of("def f(a: Log, x: i64, i: i64, s: Scope):\n"
                           "    return a, i\n\n"

@@ -74,7 +74,7 @@ class Objects(unittest.TestCase):
     def test_what_is_refused(self):
         self.refused("Alias", LOOP.replace("a3 = replaced(a2)", "a3 = replaced(a1)"), "use an item of 'c1'")
         self.refused("Alias", LOOP.replace("return a3, b2, y", "return a3, a3, y"), "returned twice")
-        self.refused("Alias", LOOP.replace("pack(a1, b)", "pack(a1, a1)"), "was consumed")
+        self.refused("Alias", LOOP.replace("pack(a1, b)", "pack(a1, a1)"), "one object twice")
         self.refused("Alias", LOOP.replace("r: Rates", "r: Ledger"), "which changes")
         self.refused("BadType", LOOP.replace("b: Ledger, i", "b: Tensor, i"), "must declare")
         self.refused("BadType", LOOP.replace("b: Ledger, i", "b: Nothing, i"))

@@ -418,6 +418,8 @@ TEST_CASE("decoder: the greedy token is the one that the sampler draws from the 
   for (const char* architecture : architectures) {
     for (const bool exact : {true, false}) {
       for (const int threads : {1, 2, 7}) {
+        // More threads than processors wait for each other: a second for what takes others 50 ms.
+        if (threads > 2 && architecture != architectures[0]) continue;
         INFO(architecture << ", exact " << exact << ", threads " << threads);
         const auto model = tiny(architecture, exact, threads, 7);
         auto by_logits = model.conversation(), by_token = model.conversation();
@@ -427,8 +429,7 @@ TEST_CASE("decoder: the greedy token is the one that the sampler draws from the 
         };
         std::int32_t token = drawn(std::span(tokens).first(20));  // in chunks
         CHECK(by_token.read_greedy(std::span(tokens).first(20)) == token);
-        const int count =
-            threads > 2 ? rounds(4) : rounds(40);  // beside 2 processors they wait for each other
+        const int count = threads > 2 ? rounds(4) : rounds(40);
         for (int i = 0; i < count; ++i) {
           const std::int32_t next = drawn({&token, 1});
           CHECK(by_token.read_greedy({&token, 1}) == next);

@@ -161,16 +161,18 @@ LoopGradients Differentiator::run() {
     ++next;
   }
   auto sum = sums_.begin();
-  const auto total = [&](Tensor& gradient) {
-    if (sum->by == Sum::By::addition) gradient = sums[next];
-    if (sum->by == Sum::By::product) gradient = product_of(sums[sum->left], sums[sum->right]);
-    ++sum;
-    ++next;
+  const auto total = [&]() -> Tensor {
+    const Sum& now = *sum++;
+    const Tensor& added = sums[next++];
+    if (now.by == Sum::By::product) return product_of(sums[now.left], sums[now.right]);
+    return now.by == Sum::By::addition ? added : Tensor();
   };
   for (std::size_t e = 0; e < inputs_.captured.size(); ++e) {
-    if (flow_.captured[e]) total(gradients.operands[carried + e]);
+    if (flow_.captured[e]) gradients.operands[carried + e] = total();
   }
-  for (const auto& [name, node] : flow_.constants) total(gradients.constants[name]);
+  for (const auto& [name, node] : flow_.constants) {
+    if (const Tensor gradient = total(); !gradient.is_empty()) gradients.constants[name] = gradient;
+  }
   return gradients;
 }
 

@@ -285,25 +285,28 @@ TEST_CASE("grad: inside of a loop, which descends") {
 
 TEST_CASE("grad: of constants that a loop uses, with their own gradients outside") {
   register_cpu_backend();
-  const auto gradients = [](bool as_loop) {
+  const auto gradients = [](bool as_loop, bool has_slope) {
     Graph graph;
     const Graph::Recording recording(graph);
     const Tensor x = graph.input("x", Shape({2, 3}, f32));
     const Tensor w = graph.constant("w", Shape({3, 3}, f32));
-    const Tensor y = take_steps(
-        as_loop, 3, x, [&](const Tensor&, const Tensor& now) { return tanh(matmul(now, w)); });
+    const Tensor y = take_steps(as_loop, 3, x, [&](const Tensor&, const Tensor& now) {
+      return tanh(matmul(now, has_slope ? w : floor(w * 2)));
+    });
     return graph.program(grad(sum(matmul(y, w) * y), std::vector{w, x}));
   };
   Random random;
   const HostBuffer x = random.uniform(Shape({2, 3}, f32)), w = random.uniform(Shape({3, 3}, f32));
-  std::vector<std::vector<HostBuffer>> results;
-  for (const bool as_loop : {false, true}) {
-    Session session(gradients(as_loop), {.backends = default_backends()});
-    session.bind(std::make_shared<const WeightSet>(
-        std::map<std::string, Buffer>{{"w", w.to_device(cpu_device())}}));
-    results.push_back(run_session(session, {x}));
+  for (const bool has_slope : {true, false}) {
+    std::vector<std::vector<HostBuffer>> results;
+    for (const bool as_loop : {false, true}) {
+      Session session(gradients(as_loop, has_slope), {.backends = default_backends()});
+      session.bind(std::make_shared<const WeightSet>(
+          std::map<std::string, Buffer>{{"w", w.to_device(cpu_device())}}));
+      results.push_back(run_session(session, {x}));
+    }
+    for (std::size_t i = 0; i < 2; ++i) expect_close(results[1][i], results[0][i], 1e-5, 1e-5);
   }
-  for (std::size_t i = 0; i < 2; ++i) expect_close(results[1][i], results[0][i], 1e-5, 1e-5);
 }
 
 TEST_CASE("grad: through a loop that its values end") {

@@ -104,6 +104,15 @@ TEST_CASE("reductions: many short rows are folded side by side") {
     check(OpInstance(Max{{{0}}}), x.to(i64));
     check(OpInstance(Prod{{{0}}}), random.uniform(Shape({500, columns}, f32), 0.98, 1.02));
   }
+  // Sums of f64 that are no sums of f32 show an order of their own for any number of threads.
+  const auto fractions = [&](const Shape& shape) {
+    HostBuffer x = random.uniform(shape).to(f64);
+    for (double& v : x.mutable_values<double>()) v /= 3;
+    return x;
+  };
+  check(OpInstance(Sum{{{0}}}), fractions(Shape({2113, 33}, f32)));
+  check(OpInstance(Sum{{{0}}}), fractions(Shape({33001, 20}, f32)));
+  check(OpInstance(Sum{{{1}}}), fractions(Shape({7, 33001, 5}, f32)));
 }
 
 }  // namespace

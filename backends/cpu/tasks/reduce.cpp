@@ -200,12 +200,13 @@ class ReduceTask final : public Task {
     }
   }
 
-  /// Whether rows of `count` elements follow each other without gaps, many of them in a block.
+  /// Whether rows of `count` elements follow each other without gaps, several of them in a block. Only of sums whose parts
+  /// threads share: threads that divide the results would divide the rows, and the bits depend on what is taken as one.
   bool lie_close(std::int64_t count) const noexcept {
     const DType dtype = x_.shape.dtype();
-    return has_long_rows() && folded_.rank == 1 && column_step_ == block_bytes(dtype) &&
-           folded_.steps[0] == count * column_step_ && 2 * count <= block_elements &&
-           elements_ * count >= 4 * block_elements && is_computed_as_stored(dtype);
+    return may_share_ && kept_.rank == 1 && folded_.rank == 1 && count == row_length_ &&
+           column_step_ == block_bytes(dtype) && folded_.steps[0] == count * column_step_ &&
+           2 * count <= block_elements && is_computed_as_stored(dtype);
   }
 
   /// As many rows as a block holds are taken as one, whose sums are then added up.

@@ -147,8 +147,20 @@ function(tenon_program_options target)
   target_precompile_headers(${target} REUSE_FROM tenon_program_headers)
 endfunction()
 
+# tenon_group_program(<target>): with TENON_UNITY, compiles the sources of a program a dozen at a time.
+function(tenon_group_program target)
+  if(NOT TENON_UNITY)
+    return()
+  endif()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 12)
+  target_compile_options(${target} PRIVATE -Wno-shadow)  # of another file's functions
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # the last two: GCC 12 is wrong of std::string's operator+
+    target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
+endfunction()
+
 # tenon_test_code(<target> [WITHOUT_CORE]): a program of tests, or a library that only such programs link, gets the tests'
-# options and precompiled headers; with TENON_UNITY its sources are compiled six at a time. WITHOUT_CORE: the headers without
+# options and precompiled headers; with TENON_UNITY its sources are compiled a dozen at a time. WITHOUT_CORE: the headers without
 # the core's.
 function(tenon_test_code target)
   cmake_parse_arguments(ARG "WITHOUT_CORE" "" "" ${ARGN})
@@ -167,13 +179,7 @@ function(tenon_test_code target)
   get_target_property(pages ${target} SOURCES)
   list(FILTER pages INCLUDE REGEX "page_test")
   set_source_files_properties(${pages} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-  if(TENON_UNITY)
-    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 6)
-    target_compile_options(${target} PRIVATE -Wno-shadow)  # of another file's functions
-    if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # the last two: GCC 12 is wrong of std::string's operator+
-      target_compile_options(${target} PRIVATE -Wno-subobject-linkage -Wno-array-bounds -Wno-stringop-overflow)
-    endif()
-  endif()
+  tenon_group_program(${target})
 endfunction()
 
 if(TENON_TESTS)

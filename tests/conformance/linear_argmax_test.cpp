@@ -44,7 +44,7 @@ HostBuffer run(const HostBuffer& x, const Weights& weights, const BackendPtr& ba
 /// Effect of the bias on some of the sums: none, or it makes them equal, infinite or NaN.
 enum class Special { none, equal, infinite, minus_infinite, nan };
 
-struct Case {
+struct ArgmaxCase {
   DType type;
   std::int64_t rows, outputs, columns;  // argmax of the first `columns`
   Special special;
@@ -53,7 +53,7 @@ struct Case {
 
 class Layer {
  public:
-  Layer(const Case& chosen, Random& random) : case_(chosen) {
+  Layer(const ArgmaxCase& chosen, Random& random) : case_(chosen) {
     x_ = random.uniform(Shape({case_.rows, inputs}, f32), -1, 1);
     weights_["w"] = random.uniform(Shape({case_.outputs, inputs}, f32), -1, 1)
                         .to(case_.type)
@@ -97,7 +97,7 @@ class Layer {
     return case_.has_residual ? sums + constant("residual") : sums;
   }
 
-  Case case_;
+  ArgmaxCase case_;
   HostBuffer x_;
   Weights weights_;
 };
@@ -143,9 +143,10 @@ TEST_CASE("linear and argmax: what a loop over the sums finds, of every type of 
            {std::int64_t{1}, random.integer(2, 33), random.integer(64, 65)}) {
         const std::int64_t sizes[] = {1, 16, 40, 333, 2065};
         const std::int64_t outputs = sizes[random.integer(0, rows < 33 ? 4 : 3)];
-        const Case chosen{type,    rows,
-                          outputs, random.integer(std::max<std::int64_t>(outputs - 40, 1), outputs),
-                          special, random.integer(0, 1) == 1};
+        const ArgmaxCase chosen{
+            type,    rows,
+            outputs, random.integer(std::max<std::int64_t>(outputs - 40, 1), outputs),
+            special, random.integer(0, 1) == 1};
         INFO(name(type) << ", rows " << rows << ", outputs " << outputs << ", of them "
                         << chosen.columns << ", special " << static_cast<int>(special)
                         << ", residual " << chosen.has_residual);

@@ -59,7 +59,7 @@ Session session_of(const Program& program, std::map<std::string, Buffer> weights
   return session;
 }
 
-std::vector<Buffer> input() {
+std::vector<Buffer> compared_input() {
   return {HostBuffer::of<float>(Shape({2, 4}, f32), {1, 2, 3, 4, -1, 0, 1, 0.5F})
               .to_device(cpu_device())};
 }
@@ -116,10 +116,11 @@ TEST_CASE("compare: the first layer that differs") {
   CHECK(constant_names(program) ==
         std::vector<std::string>{"blk.0.w", "blk.1.w", "blk.2.w", "blk.3.w", "blk.4.w", "blk.5.w"});
   const auto weights = weights_of(1);
-  const RecordedValues recorded = record_activations(session_of(program, weights), input());
+  const RecordedValues recorded =
+      record_activations(session_of(program, weights), compared_input());
   CHECK(recorded.size() == 2 + 6 * 2 + 1);  // the factor, its product, layers, softmax
-  const Comparison same =
-      compare_activations(session_of(program, weights), input(), recorded, {.relative = 0});
+  const Comparison same = compare_activations(session_of(program, weights), compared_input(),
+                                              recorded, {.relative = 0});
   CHECK(same.values.size() == recorded.size());
   CHECK(same.unknown.empty());
   CHECK(same.first() == nullptr);
@@ -127,9 +128,11 @@ TEST_CASE("compare: the first layer that differs") {
   auto other = weights;
   other.at("blk.3.w") = weights_of(2).at("blk.3.w");
   const std::vector<std::string> layers = {"layer[0]", "layer[3]", "layer[4]", "layer[5]"};
-  const RecordedValues outputs = record_activations(session_of(program, weights), input(), layers);
+  const RecordedValues outputs =
+      record_activations(session_of(program, weights), compared_input(), layers);
   REQUIRE(outputs.size() == 4);
-  const Comparison comparison = compare_activations(session_of(program, other), input(), outputs);
+  const Comparison comparison =
+      compare_activations(session_of(program, other), compared_input(), outputs);
   REQUIRE(comparison.values.size() == 4);
   REQUIRE(comparison.first() != nullptr);
   CHECK(comparison.first()->name == "layer[3]");
@@ -149,23 +152,24 @@ TEST_CASE("compare: names that a program has not") {
   const std::vector<std::string> wrong = {"layer[6]", "layer[0].1", "layer[x]", "nothing", "[0]"};
   for (const std::string& name : wrong) {
     const auto message = expect_error(Errc::bad_reference, [&] {
-      record_activations(session(), input(), std::span<const std::string>(&name, 1));
+      record_activations(session(), compared_input(), std::span<const std::string>(&name, 1));
     });
     CHECK(message.find(name) != std::string::npos);
   }
   RecordedValues recorded{{"nothing", row({1})}};
-  expect_error(Errc::bad_reference, [&] { compare_activations(session(), input(), recorded); });
+  expect_error(Errc::bad_reference,
+               [&] { compare_activations(session(), compared_input(), recorded); });
   recorded.emplace("layer[0]", HostBuffer::zeros(Shape({2, 4}, f32)));
-  const Comparison comparison = compare_activations(session(), input(), recorded);
+  const Comparison comparison = compare_activations(session(), compared_input(), recorded);
   CHECK(comparison.unknown == std::vector<std::string>{"nothing"});
   recorded.at("layer[0]") = row({1});
-  const auto message = expect_error(Errc::shape_mismatch,
-                                    [&] { compare_activations(session(), input(), recorded); });
+  const auto message = expect_error(
+      Errc::shape_mismatch, [&] { compare_activations(session(), compared_input(), recorded); });
   CHECK(message.find("layer[0]") != std::string::npos);
 
   Session used = session();
-  used.forward(input());
-  expect_error(Errc::call_order, [&] { record_activations(used, input()); });
+  used.forward(compared_input());
+  expect_error(Errc::call_order, [&] { record_activations(used, compared_input()); });
 }
 
 }  // namespace

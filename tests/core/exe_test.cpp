@@ -201,14 +201,6 @@ struct Splitter {
   }
 };
 
-void check_contains(const std::string& text, const std::vector<std::string>& parts) {
-  INFO(text);
-  for (const std::string& part : parts) {
-    INFO("should hold: " << part);
-    CHECK(text.find(part) != std::string::npos);
-  }
-}
-
 }  // namespace
 
 TEST_CASE("Exe: compiled, bound and called like a function") {

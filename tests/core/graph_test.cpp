@@ -19,15 +19,8 @@
 namespace tenon {
 namespace {
 
+using testing::check_contains;
 using testing::expect_error;
-
-void check_contains(const std::string& text, const std::vector<std::string>& parts) {
-  INFO(text);
-  for (const std::string& part : parts) {
-    INFO("should hold: " << part);
-    CHECK(text.find(part) != std::string::npos);
-  }
-}
 
 std::string here(int line) { return "graph_test.cpp:" + std::to_string(line); }
 

@@ -22,14 +22,6 @@ namespace {
 
 using namespace testing;
 
-void check_contains(const std::string& text, const std::vector<std::string>& parts) {
-  INFO(text);
-  for (const std::string& part : parts) {
-    INFO("should hold: " << part);
-    CHECK(text.find(part) != std::string::npos);
-  }
-}
-
 /// y = x w^T + x2, with x: f32[S, 4], w a constant.
 Program sample() {
   Graph graph;

@@ -68,13 +68,13 @@ bool says(const std::vector<std::string>& notes, const std::string& what) {
       notes, [&](const std::string& note) { return note.find(what) != std::string::npos; });
 }
 
-struct Types {
+struct LinearTypes {
   DType x, w;
 };
 
 TEST_CASE("cuda libraries: linear layers", "[gpu][libraries]") {
   for (const auto& [x_type, w_type] :
-       {Types{f32, f32}, {f16, f16}, {bf16, bf16}, {f32, bf16}, {f32, f16}}) {
+       {LinearTypes{f32, f32}, {f16, f16}, {bf16, bf16}, {f32, bf16}, {f32, f16}}) {
     CAPTURE(name(x_type), name(w_type));
     Network network;
     const Graph::Recording recording(network.graph);

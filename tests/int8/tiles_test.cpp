@@ -18,7 +18,7 @@ namespace {
 using cpu::Image;
 using cpu::WindowAxis;
 
-struct Sizes {
+struct TileSizes {
   std::int64_t channels, outputs;
   WindowAxis rows, columns;
   bool has_residual = false;
@@ -27,7 +27,7 @@ struct Sizes {
   bool has_limits = true;
 };
 
-std::string to_string(const Sizes& s) {
+std::string to_string(const TileSizes& s) {
   const auto axis = [](const WindowAxis& a) {
     return fmt::format("{} from {} with {} taps, stride {}, dilation {}, {} before", a.outputs,
                        a.inputs, a.taps, a.stride, a.dilation, a.before);
@@ -46,7 +46,7 @@ std::vector<T> numbers(Random& random, std::int64_t count, std::int64_t low, std
 }
 
 /// The codes that a kernel makes of random numbers, its results in two parts.
-std::vector<std::uint8_t> run(const Sizes& s, std::uint64_t seed,
+std::vector<std::uint8_t> run(const TileSizes& s, std::uint64_t seed,
                               void (*product)(const cpu::Int8ProductJob&,
                                               const cpu::Part&) noexcept) {
   Random random(seed);
@@ -94,7 +94,7 @@ std::vector<std::uint8_t> run(const Sizes& s, std::uint64_t seed,
   return y;
 }
 
-void check(Random& random, const Sizes& s) {
+void check(Random& random, const TileSizes& s) {
   INFO(to_string(s));
   const auto seed = static_cast<std::uint64_t>(random.integer(1, 1 << 30));
   const bool is_same =
@@ -138,7 +138,7 @@ TEST_CASE("int8 tiles: random sizes") {
   if (cpu::active_isa() != cpu::Isa::amx) return;
   Random random;
   for (int round = 0; round < 150; ++round) {
-    Sizes s{};
+    TileSizes s{};
     s.channels = 4 * random.integer(4, 40);
     s.outputs = random.integer(0, 2) == 0 ? random.integer(1, 90) : 32 * random.integer(1, 4);
     const std::int64_t taps = random.integer(1, 4), stride = random.integer(1, 3);

@@ -14,7 +14,7 @@
 namespace tenon::testing {
 namespace {
 
-constexpr std::size_t samples = 300;
+constexpr std::size_t most_failures = 300;
 
 template <class T = Tensor>
 struct Pair {
@@ -44,7 +44,7 @@ TEST_CASE("A03: memory runs out while a file is viewed") {
     static_cast<void>(weights["blk"][0].find("c"));
     static_cast<void>(weights["blk"].contains("0.b"));
   };
-  fail_allocations(samples, view, [&] { view(); });
+  fail_allocations(most_failures, view, [&] { view(); });
 }
 
 TEST_CASE("A03: memory runs out while weights are loaded") {
@@ -54,7 +54,7 @@ TEST_CASE("A03: memory runs out while weights are loaded") {
   const Pair<> model{weights["blk"][0].tensor("a"), weights["blk"][0].tensor("b")};
   const std::vector<std::string> names{"blk.0.a", "blk.0.b"};
   fail_allocations(
-      samples,
+      most_failures,
       [&] {
         static_cast<void>(io::load_buffers(file, names, cpu_device()));
         static_cast<void>(io::load(model, file, cpu_device()));

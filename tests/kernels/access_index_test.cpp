@@ -12,9 +12,7 @@
 namespace tenon::lowering {
 namespace {
 
-using testing::Random;
-
-Access random_access(Random& random) {
+Access random_access(testing::Random& random) {
   const std::int64_t sizes[] = {0, 1, 3, 64, 64, 1000, std::int64_t{1} << 62};
   const std::int64_t begin = random.integer(0, 2000);
   const std::int64_t size = sizes[random.integer(0, 6)];
@@ -33,7 +31,7 @@ Access widened(Access access) {
 TEST_CASE("AccessIndex: what overlaps, after insertions and removals") {
   for (const std::uint64_t seed : {1, 2, 3}) {
     CAPTURE(seed);
-    Random random(seed);
+    testing::Random random(seed);
     AccessIndex index;
     std::vector<Access> all;
     std::vector<bool> is_in;

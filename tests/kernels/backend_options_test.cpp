@@ -12,7 +12,8 @@
 #include <catch2/catch.hpp>
 
 using namespace tenon;
-using namespace tenon::testing;
+using tenon::testing::contains;
+using tenon::testing::expect_error;
 
 namespace {
 

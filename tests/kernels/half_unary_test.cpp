@@ -23,7 +23,7 @@ struct HalfFunction {
   double (*exact)(double);
 };
 
-const HalfFunction functions[] = {
+const HalfFunction half_functions[] = {
     {Unary::exp, "exp", [](double x) { return std::exp(x); }},
     {Unary::tanh, "tanh", [](double x) { return std::tanh(x); }},
     {Unary::sigmoid, "sigmoid", [](double x) { return 1 / (1 + std::exp(-x)); }},
@@ -46,14 +46,14 @@ double ulps_off(std::uint16_t got, double exact) {
 
 }  // namespace
 
-TEST_CASE("functions of f16 are within 0.75 ulp for every number", "[elementwise][avx2]") {
+TEST_CASE("half_functions of f16 are within 0.75 ulp for every number", "[elementwise][avx2]") {
   std::vector<std::uint16_t> x(65536), y(x.size());
   for (std::size_t i = 0; i < x.size(); ++i) x[i] = static_cast<std::uint16_t>(i);
   const Isa before = active_isa();
   int levels = 0;
   for (const Isa isa : test::supported_isas()) {
     set_active_isa(isa);
-    for (const HalfFunction& f : functions) {
+    for (const HalfFunction& f : half_functions) {
       const HalfUnaryKernel kernel = half_unary_kernel(f.op);
       if (kernel == nullptr) continue;
       ++levels;
@@ -88,5 +88,5 @@ TEST_CASE("functions of f16 are within 0.75 ulp for every number", "[elementwise
     }
   }
   set_active_isa(before);
-  if (levels == 0) WARN("SKIPPED: no level of this machine has functions of f16");
+  if (levels == 0) WARN("SKIPPED: no level of this machine has half_functions of f16");
 }

@@ -19,14 +19,14 @@ namespace {
 enum class Precision { int8, bf16, exact };
 
 // One layer with its inputs, and y by any route.
-struct Case {
+struct LinearCase {
   Weights weights;
   cpu::PackedWeights packed_weights;
   std::int64_t rows;
   std::vector<float> x, bias, residual;
   cpu::Activation activation{};
 
-  Case(Random& random, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k)
+  LinearCase(Random& random, DType dtype, std::int64_t m, std::int64_t n, std::int64_t k)
       : weights(random_weights(random, dtype, n, k)),
         packed_weights(packed(weights)),
         rows(m),
@@ -73,7 +73,7 @@ struct Case {
 //   exact, and rounding inside any kernel: 2^-20 of the sum of magnitudes
 //   int8: as accurate as the f64 result with the same int8 rows
 //   bf16: both factors rounded to 8 bits
-double worst(const Case& c, const std::vector<float>& y, Precision precision) {
+double worst(const LinearCase& c, const std::vector<float>& y, Precision precision) {
   const std::int64_t n = c.weights.outputs, k = c.weights.inputs;
   OwnedRows rows;
   if (precision == Precision::int8) {
@@ -171,7 +171,7 @@ TEST_CASE("linear: int8 rows against f64, every block type and level, odd sizes"
       const std::int64_t n = 1 + random.below(70);
       // Sometimes more than one range of unpacked weights.
       const int blocks = m == 7 && block_size(dtype) == 32 ? 37 : 1 + random.below(5);
-      Case c(random, dtype, m, n, some_inputs(dtype, blocks));
+      LinearCase c(random, dtype, m, n, some_inputs(dtype, blocks));
       c.add_outliers();
       for (const cpu::Isa isa : supported_isas()) {
         CAPTURE(name(dtype), name(isa), m, n, c.weights.inputs);
@@ -187,7 +187,8 @@ TEST_CASE("linear: exact against f64, every type and level, odd sizes", "[one_th
   for (const DType dtype : all_types()) {
     for (const std::int64_t m : {1, 2, 5, 14, 31}) {
       const std::int64_t n = 1 + random.below(70);
-      const Case c(random, dtype, m, n, some_inputs(dtype, m == 5 ? 18 : 1 + random.below(4)));
+      const LinearCase c(random, dtype, m, n,
+                         some_inputs(dtype, m == 5 ? 18 : 1 + random.below(4)));
       for (const cpu::Isa isa : supported_isas()) {
         CAPTURE(name(dtype), name(isa), m, n, c.weights.inputs);
         CHECK(worst(c, c.run(Precision::exact, isa), Precision::exact) < 1.0);
@@ -201,7 +202,7 @@ TEST_CASE("linear: an activation gives the bits that it gives on the sums") {
   CAPTURE(random.seed());
   const auto check = [&](DType dtype, Precision precision, cpu::Isa isa, std::int64_t m) {
     CAPTURE(name(dtype), name(isa), m);
-    Case c(random, dtype, m, 16 + random.below(70), 64);
+    LinearCase c(random, dtype, m, 16 + random.below(70), 64);
     std::vector<float> sums = c.run(precision, isa);
     c.activation = {cpu::unary_rows_kernel(), cpu::Unary::leaky_relu, {0.25f, 0}};
     cpu::unary(cpu::Unary::leaky_relu, sums.data(), sums.data(),
@@ -224,7 +225,7 @@ TEST_CASE("linear: exact with more elements than are copied at once, residual in
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
-    const Case c(random, dtype, 90, 40, 32 * 219);
+    const LinearCase c(random, dtype, 90, 40, 32 * 219);
     for (const cpu::Isa isa : supported_isas()) {
       const std::vector<float> apart = c.run(Precision::exact, isa);
       CAPTURE(name(dtype), name(isa));
@@ -261,7 +262,8 @@ TEST_CASE("linear: bf16 tiles against f64, every type that has them, odd sizes",
     for (const std::int64_t m : {1, 16, 17, 32, 77, 300}) {
       const std::int64_t n = 1 + random.below(70);
       const int blocks = m == 17 ? 18 : 1 + random.below(4);
-      const Case c(random, dtype, m, n, is_block(dtype) ? some_inputs(dtype, blocks) : 32 * blocks);
+      const LinearCase c(random, dtype, m, n,
+                         is_block(dtype) ? some_inputs(dtype, blocks) : 32 * blocks);
       CAPTURE(name(dtype), m, n, c.weights.inputs);
       CHECK(worst(c, c.run(Precision::bf16, cpu::Isa::amx), Precision::bf16) < 1.0);
     }
@@ -272,7 +274,7 @@ TEST_CASE("linear: int8 rows are close to the result of the unrounded rows") {
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : block_types()) {
-    const Case c(random, dtype, 6, 48, 512);
+    const LinearCase c(random, dtype, 6, 48, 512);
     const std::vector<float> fast = c.run(Precision::int8, cpu::active_isa());
     const std::vector<float> exact = c.run(Precision::exact, cpu::active_isa());
     double noise = 0.0, signal = 0.0;
@@ -294,7 +296,7 @@ TEST_CASE("linear: the same bits on any number of threads and for any number of 
   CAPTURE(random.seed());
   for (const DType dtype : all_types()) {
     const std::int64_t n = 100, k = some_inputs(dtype, 2);
-    Case c(random, dtype, 300, n, k);
+    LinearCase c(random, dtype, 300, n, k);
     c.add_outliers();
     for (const cpu::Isa isa : supported_isas()) {
       for (const Precision precision : {Precision::int8, Precision::exact, Precision::bf16}) {
@@ -325,7 +327,7 @@ TEST_CASE("linear: 16-bit weights by tiles, the same bits on any number of threa
   for (const DType dtype : {DType::f16, DType::bf16}) {
     // Few elements of k, and so many that rows are split into several ranges.
     for (const std::int64_t k : {96, 6176}) {
-      const Case c(random, dtype, 300, 72, k);
+      const LinearCase c(random, dtype, 300, 72, k);
       CAPTURE(name(dtype), k);
       const std::vector<float> all = c.run(Precision::bf16, cpu::Isa::amx);
       for (const int threads : {2, 7}) {
@@ -343,7 +345,7 @@ TEST_CASE("linear: levels with fused multiply-add agree bit for bit on int8 rows
   Random random;
   CAPTURE(random.seed());
   for (const DType dtype : block_types()) {
-    Case c(random, dtype, 9, 50, some_inputs(dtype, 3));
+    LinearCase c(random, dtype, 9, 50, some_inputs(dtype, 3));
     c.add_outliers();
     std::vector<float> first;
     for (const cpu::Isa isa : supported_isas()) {
@@ -362,7 +364,7 @@ TEST_CASE("linear: sums of the largest codes do not saturate") {
   CAPTURE(random.seed());
   for (const DType dtype : block_types()) {
     for (const int fill : {0x7F, 0xFF, 0x80, 0x81, 0x00}) {
-      Case c(random, dtype, 5, 16, block_size(dtype));
+      LinearCase c(random, dtype, 5, 16, block_size(dtype));
       c.weights = filled_weights(random, dtype, 16, block_size(dtype), fill);
       c.packed_weights = packed(c.weights);
       for (const float sign : {1.0f, -1.0f}) {
@@ -380,23 +382,23 @@ TEST_CASE("linear: empty sizes") {
   for (const cpu::Isa isa : supported_isas()) {
     CAPTURE(name(isa));
     Random random;
-    const Case no_inputs(random, DType::q4_1, 3, 20, 0);
+    const LinearCase no_inputs(random, DType::q4_1, 3, 20, 0);
     const std::vector<float> y = no_inputs.run(Precision::int8, isa);
     const std::vector<float> exact = no_inputs.run(Precision::exact, isa);
     for (std::size_t i = 0; i < y.size(); ++i) {
       CHECK(y[i] == no_inputs.bias[i % 20] + no_inputs.residual[i]);
       CHECK(exact[i] == y[i]);
     }
-    CHECK(Case(random, DType::q8_0, 0, 20, 32).run(Precision::int8, isa).empty());
-    CHECK(Case(random, DType::q8_0, 4, 0, 32).run(Precision::int8, isa, 3).empty());
-    CHECK(Case(random, DType::f32, 4, 0, 5).run(Precision::exact, isa).empty());
+    CHECK(LinearCase(random, DType::q8_0, 0, 20, 32).run(Precision::int8, isa).empty());
+    CHECK(LinearCase(random, DType::q8_0, 4, 0, 32).run(Precision::int8, isa, 3).empty());
+    CHECK(LinearCase(random, DType::f32, 4, 0, 5).run(Precision::exact, isa).empty());
   }
 }
 
 TEST_CASE("linear: a NaN in a row spoils that row only") {
   Random random;
   CAPTURE(random.seed());
-  Case c(random, DType::q5_0, 3, 20, 64);
+  LinearCase c(random, DType::q5_0, 3, 20, 64);
   c.x[64 + 7] = std::nanf("");
   for (const cpu::Isa isa : supported_isas()) {
     for (const Precision precision : {Precision::int8, Precision::exact}) {
@@ -414,8 +416,8 @@ TEST_CASE("linear: a NaN in a row spoils that row only") {
 TEST_CASE("linear: items in any order, several layers in one region") {
   Random random;
   CAPTURE(random.seed());
-  const Case a(random, DType::q4_1, 40, 90, 128);
-  Case b(random, DType::q8_0, 40, 70, 128);
+  const LinearCase a(random, DType::q4_1, 40, 90, 128);
+  LinearCase b(random, DType::q8_0, 40, 70, 128);
   b.x = a.x;
   cpu::ThreadPool pool(3);
   for (const cpu::Isa isa : supported_isas()) {

@@ -291,7 +291,8 @@ TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
       return std::vector<float>(logits.begin(), logits.end());
     };
     const auto whole = log_softmax(read(512));
-    for (const std::int64_t chunk : {1, 7, 16}) {
+    for (const std::int64_t chunk : {7, 1, 16}) {
+      if (seeks_bad_accesses && chunk != 7) continue;  // other tests read single tokens
       const auto pieces = log_softmax(read(chunk));
       for (std::size_t i = 0; i < whole.size(); ++i)
         CHECK(whole[i] == Approx(pieces[i]).margin(1e-4));
@@ -420,6 +421,7 @@ TEST_CASE("decoder: the greedy token is the one that the sampler draws from the 
       for (const int threads : {1, 2, 7}) {
         // More threads than processors wait for each other: a second for what takes others 50 ms.
         if (threads > 2 && architecture != architectures[0]) continue;
+        if (seeks_bad_accesses && threads == 1) continue;  // two threads make no other accesses
         INFO(architecture << ", exact " << exact << ", threads " << threads);
         const auto model = tiny(architecture, exact, threads, 7);
         auto by_logits = model.conversation(), by_token = model.conversation();

@@ -23,8 +23,8 @@ using namespace tenon::testing;
 
 namespace {
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
-constexpr double not_a_number = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinite_number = std::numeric_limits<double>::infinity();
+constexpr double no_number = std::numeric_limits<double>::quiet_NaN();
 
 /// A tiny model in memory, to be changed and written.
 struct TinyModel {
@@ -119,7 +119,7 @@ TEST_CASE("hostile models: heads that do not divide into groups") {
 }
 
 TEST_CASE("hostile models: numbers that are none, and scales out of range") {
-  for (const double value : {not_a_number, infinity, -1.0}) {
+  for (const double value : {no_number, infinite_number, -1.0}) {
     refuse(Errc::bad_hyperparameter, "llama.attention.layer_norm_rms_epsilon", value);
     refuse(Errc::bad_hyperparameter, "llama.rope.freq_base", value);
     refuse(Errc::bad_hyperparameter, "llama.rope.scaling.factor", value);
@@ -331,7 +331,7 @@ TEST_CASE("hostile models: limits of attention that are out of range") {
   for (const auto& [architecture, key] : {std::pair("bloom", "max_alibi_bias"),
                                           {"mpt", "clamp_kqv"},
                                           {"mistral3", "temperature_scale"}}) {
-    for (const double value : {-1.0, infinity, not_a_number}) {
+    for (const double value : {-1.0, infinite_number, no_number}) {
       TinyModel model(architecture);
       model.metadata.set(std::string(architecture) + ".attention." + key, value);
       CHECK(model.refused(Errc::bad_hyperparameter).find(key) != std::string::npos);

@@ -130,7 +130,7 @@ Quantised make_quantised(const Shape& input, const RecordCodes& record, std::uin
 }
 
 /// Residual blocks, a depthwise convolution, pools, a classifier.
-Tensor small_network(Recorder& network, const Tensor& input) {
+Tensor small_codes(Recorder& network, const Tensor& input) {
   const auto conv = [&](const Tensor& x, std::int64_t outputs, std::int64_t kernel,
                         std::int64_t groups = 1) {
     const std::int64_t depth = x.shape()[1] / groups;
@@ -191,7 +191,7 @@ TEST_CASE("npu: a network that comes quantised runs by its own scales") {
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     CAPTURE(seed);
     const Shape shape({2, 3, 16, 16}, f32);
-    const Quantised network = make_quantised(shape, small_network, seed);
+    const Quantised network = make_quantised(shape, small_codes, seed);
     const HostBuffer x = Random(seed + 100).uniform(shape);
     const OnDevice got = run_on_device(network.codes, network.weights, x);
     // The result is no codes, so that nothing says how the device could hold it.

@@ -28,14 +28,14 @@ TEST_CASE("cache_update: each row has its own position") {
   expect_equal(apply(op, {cache, longs({}, {0}), x, ints({2}, {2, 0})}), {0, 1, 20, 30, 4, 5});
 }
 
-const CacheUpdate paged{.has_table = true};
+const CacheUpdate paged_update{.has_table = true};
 
 TEST_CASE("cache_update: into the pages of a table") {
   // Three pages of two positions; rows have pages 2, 0 and page 1, from position 1 and 0 on.
   const HostBuffer pool = floats({1, 3, 1, 2, 1}, {0, 1, 2, 3, 4, 5});
   const HostBuffer x = floats({2, 2, 1, 1}, {20, 21, 30, 31});
   const HostBuffer table = ints({2, 2}, {2, 0, 1, -1});
-  expect_equal(apply(paged, {pool, longs({}, {0}), x, ints({2}, {1, 0}), table}),
+  expect_equal(apply(paged_update, {pool, longs({}, {0}), x, ints({2}, {1, 0}), table}),
                {21, 1, 30, 31, 4, 20});
 }
 
@@ -43,8 +43,9 @@ TEST_CASE("cache_update: pages and rows out of range, and then the pool is uncha
   HostBuffer pool = floats({1, 2, 1, 2, 1}, {0, 1, 2, 3});
   const HostBuffer layer = longs({}, {0}), x = floats({2, 1, 1, 1}, {20, 30});
   const auto update = [&](const HostBuffer& position, const HostBuffer& table) {
-    paged.reference(std::array{pool.view(), layer.view(), x.view(), position.view(), table.view()},
-                    pool.view());
+    paged_update.reference(
+        std::array{pool.view(), layer.view(), x.view(), position.view(), table.view()},
+        pool.view());
   };
   const HostBuffer table = ints({2, 1}, {0, 1});
   expect_error(Errc::out_of_range, [&] { update(ints({2}, {0, 2}), table); });
@@ -56,7 +57,7 @@ TEST_CASE("cache_update: pages and rows out of range, and then the pool is uncha
 
 TEST_CASE("cache_update: C5 number of inputs") {
   expect_error(Errc::bad_argument,
-               [] { infer(paged, {cache_type, layer_type, x_type, position_type}); });
+               [] { infer(paged_update, {cache_type, layer_type, x_type, position_type}); });
   expect_error(Errc::bad_argument, [] {
     infer(op, {cache_type, layer_type, x_type, position_type, Shape({1, 4}, i32)});
   });
@@ -64,7 +65,8 @@ TEST_CASE("cache_update: C5 number of inputs") {
 
 TEST_CASE("cache_update: C1 to C4 of tables and positions") {
   const auto refused = [](Errc code, const Shape& position, const Shape& table) {
-    expect_error(code, [&] { infer(paged, {cache_type, layer_type, x_type, position, table}); });
+    expect_error(code,
+                 [&] { infer(paged_update, {cache_type, layer_type, x_type, position, table}); });
   };
   refused(Errc::shape_mismatch, position_type, Shape({4}, i32));
   refused(Errc::shape_mismatch, Shape({1, 1}, i32), Shape({1, 4}, i32));

@@ -9,8 +9,8 @@ namespace {
 
 /// A naive numpy.einsum: sums over all indices of a and b that agree where their letters do. One
 /// letter per axis.
-HostBuffer einsum(const HostBuffer& a, const std::string& a_axes, const HostBuffer& b,
-                  const std::string& b_axes, const std::string& out_axes) {
+HostBuffer naive_einsum(const HostBuffer& a, const std::string& a_axes, const HostBuffer& b,
+                        const std::string& b_axes, const std::string& out_axes) {
   std::map<char, std::int64_t> size;
   for (std::size_t i = 0; i < a_axes.size(); ++i) size[a_axes[i]] = a.shape()[static_cast<int>(i)];
   for (std::size_t i = 0; i < b_axes.size(); ++i) size[b_axes[i]] = b.shape()[static_cast<int>(i)];
@@ -61,7 +61,7 @@ TEST_CASE("dot: batch axes first, then the rests, with their tags") {
   const HostBuffer k = random.uniform(Shape({{"b", 2}, {"t", 6}, {"h", 4}, {"d", 5}}, f32));
   const Tensor scores = dot(graph.input(q), graph.input(k), {"d"}, {"b", "h"});
   expect_type(scores.shape(), "f32[b=2, h=4, s=3, t=6]");
-  expect_einsum(graph.value(scores), einsum(q, "bshd", k, "bthd", "bhst"));
+  expect_einsum(graph.value(scores), naive_einsum(q, "bshd", k, "bthd", "bhst"));
 }
 
 TEST_CASE("dot: any number of axes in every role") {
@@ -124,7 +124,7 @@ TEST_CASE("dot: any number of axes in every role") {
     std::string tags;
     for (int i = 0; i < result.rank(); ++i) tags += result.shape().tag(i).text();
     CHECK(tags == c.out);
-    expect_einsum(graph.value(result), einsum(a, c.a, b, c.b, c.out));
+    expect_einsum(graph.value(result), naive_einsum(a, c.a, b, c.b, c.out));
   }
 }
 

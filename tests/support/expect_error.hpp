@@ -4,6 +4,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -30,6 +31,11 @@ inline bool contains(const std::string& text, std::string_view part) {
     UNSCOPED_INFO(text << "\n  should hold: " << part);
   }
   return found;
+}
+
+/// Checks that the text has each of these parts.
+inline void check_contains(const std::string& text, const std::vector<std::string>& parts) {
+  for (const std::string& part : parts) CHECK(contains(text, part));
 }
 
 }  // namespace tenon::testing

@@ -21,7 +21,7 @@ constexpr std::string_view bpe = R"({
 })";
 
 // With steps of many kinds.
-constexpr std::string_view unigram = R"({
+constexpr std::string_view unigram_json = R"({
   "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFKC"},
                  {"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": " "}]},
   "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "Whitespace"},
@@ -35,7 +35,7 @@ constexpr std::string_view unigram = R"({
 TEST_CASE("A03: memory runs out while a file with steps of its own is read and used") {
   const std::vector<std::int32_t> want{3, 2, 3, 2, 3, 0};
   const auto use = [] {
-    const Tokenizer tokenizer = Tokenizer::from_json_text(unigram);
+    const Tokenizer tokenizer = Tokenizer::from_json_text(unigram_json);
     const auto ids = tokenizer.encode("ab  ａb!");
     static_cast<void>(tokenizer.decode(ids));
     return ids;

@@ -8,6 +8,8 @@ so that it rounds no activation; needs `llama-cpp-python` beside numpy and gguf.
     OUT/tiny_NAME_logits.npy     f32 [16, 272], of the last of the 48 tokens 0, 7, 14, ... modulo 272;
                                  [48, 272] where they were written before 2026-11-27
 
+    OUT/tiny_llama4_far_logits.npy    of the last of 8200 tokens: chunks of its attention have 8192
+
     tiny_models_llama_cpp.py --out tests/models/data [NAME ...]
 """
 
@@ -101,7 +103,8 @@ class Writer:
 
     def write(self, layer, own_head=True, last_norm="output_norm"):
         self.matrix("token_embd", (VOCABULARY, self.width), Type.Q8_0, 0.5)
-        self.norm(last_norm, self.width)
+        if last_norm is not None:
+            self.norm(last_norm, self.width)
         if own_head:
             self.matrix("output", (VOCABULARY, self.width), Type.Q8_0, 0.5)
         for index in range(self.layers):
@@ -291,7 +294,7 @@ def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_no
                       head_bias=False, positions=False, experts=0, shared=False, heads=2, kv_heads=1, head_size=16,
                       dense_layers=None, rotated=None, layers=2, stated_hidden=32, embedding_norm=False,
                       more=lambda writer: None):
-    """A decoder of width 32. `norm`: "rms", or "layer", with bias or "bare"; `head_norms`: of "all" heads as one, one
+    """A decoder of width 32. `norm`: "rms", or "layer", with bias or "bare", or None; `head_norms`: of "all" heads as one, one
     "head" for all, or "each"; `biases`: of q, k and v ("qkv"), output ("o"), feed-forward ("f") and its gate ("g")."""
     width, hidden = 32, 32
     first_experts = int(shared) if dense_layers is None else dense_layers
@@ -314,6 +317,8 @@ def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_no
     queries, keys = heads * head_size, kv_heads * head_size
 
     def add_norm(name, size=width):
+        if norm is None:
+            return
         writer.norm(name, size)
         if norm == "layer":
             writer.vector(name + ".bias", size, 0.0, 0.2)
@@ -370,7 +375,7 @@ def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_no
         writer.matrix("position_embd", (1024, width), Type.Q4_0, 0.5)
     if head_bias:
         writer.vector("output.bias", VOCABULARY, 0.0, 1.0)
-    writer.write(layer, has_head)
+    writer.write(layer, has_head, None if norm is None else "output_norm")
 
 
 def write_lfm2(path, has_experts):
@@ -525,6 +530,35 @@ def write_jamba(path):
             for part, size in (("dt", rank), ("b", states), ("c", states)):
                 writer.norm(f"{prefix}ssm_{part}_norm", size)
             writer.dense(prefix, 32)
+
+    writer.write(layer)
+
+
+def write_llama4(path):
+    """A rotation in three of four layers, of chunks of 8192 positions; experts in every second layer."""
+    width, heads, head_size = 32, 2, 16
+    writer = Writer(path, "llama4", 4, width, 212)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv(1)
+    file.add_rope_dimension_count(head_size)
+    file.add_rope_freq_base(500000.0)
+    file.add_feed_forward_length(64)
+    file.add_expert_count(5)
+    file.add_expert_used_count(2)
+    file.add_expert_feed_forward_length(32)
+    file.add_interleave_moe_layer_step(2)
+    file.kv_data[0]["llama4.context_length"].value = 16384
+
+    def layer(prefix, index):
+        writer.norm(prefix + "attn_norm", width)
+        writer.norm(prefix + "ffn_norm", width)
+        writer.attention(prefix, heads, 1, head_size)
+        if index % 2 == 1:
+            writer.experts(prefix, 5, 32)
+            writer.dense(prefix, 32, "_shexp")
+        else:
+            writer.dense(prefix, 64)
 
     writer.write(layer)
 
@@ -765,6 +799,7 @@ TRANSFORMERS = {  # further ones at the end: a model's seed is its place
     "dbrx": dict(norm="bare", second_norm="attn_output_norm", fused_qkv=True, experts=5, more=clip),
     "codeshell": dict(**PLAIN, biases="qkvof"),
     "mistral3": dict(has_head=False, more=temperature),
+    "olmo": dict(norm=None, has_head=False, more=clip),
 }
 
 MODELS = {
@@ -785,6 +820,7 @@ MODELS = {
     "nemotron_h": lambda path: write_nemotron_h(path, False),
     "nemotron_h_moe": lambda path: write_nemotron_h(path, True),
     "jamba": write_jamba,
+    "llama4": write_llama4,
     **{
         name: functools.partial(write_transformer, seed=100 + number, **{"arch": name, **options})
         for number, (name, options) in enumerate(TRANSFORMERS.items())
@@ -814,7 +850,7 @@ def llama_cpp_logits(path, tokens):
     with tempfile.TemporaryDirectory() as folder:
         wide = pathlib.Path(folder) / "wide.gguf"
         write_widened(path, wide)
-        model = llama_cpp.Llama(str(wide), n_ctx=1024, n_batch=512, n_threads=1, logits_all=True,
+        model = llama_cpp.Llama(str(wide), n_ctx=max(1024, len(tokens)), n_batch=512, n_threads=1, logits_all=True,
                                 type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32,
                                 verbose=False)
         model.eval([int(token) for token in tokens])
@@ -830,6 +866,9 @@ def main():
         path = arguments.out / f"tiny_{name}.gguf"
         MODELS[name](path)
         np.save(arguments.out / f"tiny_{name}_logits.npy", llama_cpp_logits(path, TOKENS)[-16:])
+        if name == "llama4":
+            far = 7 * np.arange(8200) % VOCABULARY
+            np.save(arguments.out / "tiny_llama4_far_logits.npy", llama_cpp_logits(path, far)[-16:])
 
 
 if __name__ == "__main__":

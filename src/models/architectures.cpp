@@ -11,6 +11,12 @@ using Positions = Architecture::Positions;
 using State = Architecture::State;
 constexpr Architecture known_architectures[] = {
     {.name = "llama", .is_reordered = true},
+    {.name = "llama4",
+     .is_interleaved = true,
+     .router_scores = "sigmoid",
+     .has_normalized_router = false,
+     .global_every = 4,
+     .unrotated_every = 4},
     {.name = "mistral3", .is_reordered = true},
     {.name = "qwen"},
     {.name = "qwen2"},
@@ -20,6 +26,7 @@ constexpr Architecture known_architectures[] = {
     {.name = "qwen3moe"},
     {.name = "qwen3vl"},
     {.name = "qwen3vlmoe"},
+    {.name = "olmo", .is_reordered = true, .has_bare_norms = true},
     {.name = "olmoe", .has_normalized_router = false},
     {.name = "olmo2",
      .has_first_norms = false,

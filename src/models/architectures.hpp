@@ -25,6 +25,7 @@ struct Architecture {
   Positions positions = Positions::rotary;
   bool has_embedding_norm = false;
   bool has_mean_norms = false;
+  bool has_bare_norms = false;  ///< without weights, of mean and variance
   bool has_first_norms = true;  ///< before each part of a layer
   bool has_last_norms = false;  ///< behind each part of a layer
   bool is_parallel = false;

@@ -15,7 +15,9 @@ using Positions = Architecture::Positions;
 
 DecoderNorm<> norm_part(const WeightsView& view, const DecoderConfig& config) {
   DecoderNorm<> made;
-  if (config.has_mean_norms) {
+  if (find_architecture(config.architecture)->has_bare_norms) {
+    made.eps = config.norm_eps;
+  } else if (config.has_mean_norms) {
     made.layer = nn::LayerNorm<>::init(view, config.norm_eps);
   } else {
     made.rms = nn::RmsNorm<>::init(view, config.norm_eps);
@@ -75,7 +77,12 @@ nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderCo
   nn::MultiHeadAttention<> made = projections(view, config);
   made.sinks = view["attn_sinks"].find("weight");
   made.has_rotated_norms = find_architecture(config.architecture)->has_rotated_norms;
-  made.temperature = config.temperature;
+  // Llama 4's layers have one of both: the rotation or the temperature.
+  if (config.architecture != "llama4" || !config.is_rotated(layer)) {
+    made.temperature = config.temperature;
+  }
+  if (is_local) made.chunk = config.attention_chunk;
+  if (config.has_rotated_unit_norms && config.is_rotated(layer)) made.rotated_eps = config.norm_eps;
   made.max_alibi_bias = config.max_alibi_bias;
   made.clip = config.attention_clip;
   made.options.causal = true;
@@ -239,6 +246,7 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   made.down_bias = view["ffn_down_exps"].find("bias");
   made.activation = config.activation;
   made.options = config.router;
+  made.has_weighted_inputs = config.architecture == "llama4";
   if (view.contains("ffn_up_shexp.weight")) {
     made.shared = dense_part(view, "_shexp", config.activation, gate);
   }

@@ -412,6 +412,29 @@ void set_expert_layers(const io::File& file, DecoderConfig& config) {
   }
 }
 
+/// Llama 4's: in the last of every so many layers.
+void set_interleaved_experts(const Hyperparameters& values, DecoderConfig& config) {
+  const std::int64_t every = values.integer("interleave_moe_layer_step", 1, max_layers);
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    config.expert_layers.push_back((i + 1) % every == 0);
+  }
+}
+
+/// Chunks and temperature of Llama 4, of which files say nothing.
+void set_llama4(const Hyperparameters& values, const Architecture& architecture,
+                DecoderConfig& config) {
+  constexpr std::int64_t chunk = 8192;
+  constexpr std::int64_t experts_without_norms = 128;  // Maverick's
+  require_number(values, "attention.sliding_window", chunk);
+  if (config.experts == 0) {
+    throw Error(Errc::unsupported, values.file(), "llama4 without experts");
+  }
+  config.attention_chunk = chunk;
+  config.global_every = global_every(values, architecture, config.layers);
+  config.temperature = {.scale = 0.1, .length = chunk, .offset = 1};
+  config.has_rotated_unit_norms = config.experts != experts_without_norms;
+}
+
 /// How the model knows of positions.
 void set_positions(const Hyperparameters& values, const Architecture& architecture,
                    DecoderConfig& config) {
@@ -449,7 +472,11 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
     config.router = router_of(values, architecture, config);
     config.dense_layers = values.integer_or("leading_dense_block_count", 0, 0, config.layers);
     if (arch == "jamba") set_expert_layers(file, config);
-    require_number(values, "interleave_moe_layer_step", 1);
+    if (arch == "llama4") {
+      set_interleaved_experts(values, config);
+    } else {
+      require_number(values, "interleave_moe_layer_step", 1);
+    }
     require_number(values, "moe_latent_size", 0);
   }
   if (!config.has_experts(0) || architecture.has_single_parts) {
@@ -466,10 +493,14 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
   config.local_rope = config.rope;
   config.activation = Name(architecture.activation);
   set_scales(values, architecture, config);
-  if (architecture.global_every > 0) set_windows(values, architecture, config);
+  if (arch == "llama4") {
+    set_llama4(values, architecture, config);
+  } else if (architecture.global_every > 0) {
+    set_windows(values, architecture, config);
+  }
   set_positions(values, architecture, config);
   // Layers that see everything, of those that have windows, or every fourth.
-  const bool follows_windows = architecture.global_every > 0;
+  const bool follows_windows = architecture.global_every > 0 && arch != "llama4";
   if (!follows_windows || config.window > 0) {
     config.unrotated_every = follows_windows && architecture.unrotated_every > 0
                                  ? config.global_every
@@ -533,9 +564,9 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   config.width = values.integer("embedding_length", 1, max_width);
   config.context_length = values.integer("context_length", 1, max_context);
   config.has_mean_norms = architecture.has_mean_norms;
+  const bool has_means = architecture.has_mean_norms || architecture.has_bare_norms;
   config.norm_eps = values.real_or(
-      config.has_mean_norms ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon",
-      1e-5, 0, 1);
+      has_means ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5, 0, 1);
   config.vocabulary = file.at("token_embd.weight").shape.dim(0);
   config.tokens = config.vocabulary;
   if (architecture.has_attention) set_transformer(file, values, architecture, config);

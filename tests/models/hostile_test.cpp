@@ -168,6 +168,7 @@ TEST_CASE("hostile models: experts, groups of them, and latent attention") {
       {"mamba2", "mamba2.ssm.group_count", {0, -1, 3, 5, huge}},      // of 4 heads
       {"gemma2", "gemma2.attention.sliding_window", {-1, huge + 1}},
       {"lfm2", "lfm2.shortconv.l_cache", {0, -1, 1, huge}},
+      {"llama4", "llama4.interleave_moe_layer_step", {0, -1, huge}},
   };
   for (const auto& c : cases) {
     for (const std::int64_t value : c.values) {
@@ -227,6 +228,8 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
       {"nemotron_h_moe", "blk.1.ffn_down_shexp.weight"},
       {"jamba", "blk.0.ssm_b_norm.weight"},
       {"jamba", "blk.1.ffn_up_exps.weight"},
+      {"llama4", "blk.3.ffn_up_exps.weight"},
+      {"llama4", "blk.0.attn_norm.weight"},
   };
   for (const auto& c : cases) {
     INFO(c.tensor);
@@ -299,6 +302,12 @@ TEST_CASE("hostile models: what no build of this library reads") {
     TinyModel model(architecture);
     model.metadata.set(std::string(architecture) + "." + key, 2);
     CHECK(model.refused(Errc::unsupported).find(key) != std::string::npos);
+  }
+  for (const auto& [key, value] :
+       {std::pair("attention.sliding_window", 4096), {"expert_count", 0}}) {
+    TinyModel model("llama4");
+    model.metadata.set(std::string("llama4.") + key, value);
+    CHECK(model.refused(Errc::unsupported).find("llama4") != std::string::npos);
   }
   TinyModel stretched("hunyuan-dense");
   stretched.metadata.set("hunyuan-dense.rope.scaling.alpha", 50.0);

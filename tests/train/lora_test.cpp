@@ -66,10 +66,11 @@ double value_of(const Buffer& scalar) { return scalar.to_host().at({}); }
 
 TEST_CASE("decoder: scores of whole sequences are those of the cache's way") {
   for (const std::string architecture :
-       {"llama",     "gemma3",    "qwen3",         "olmoe",   "gpt-oss",      "deepseek2",
-        "mamba",     "mamba2",    "rwkv7",         "chatglm", "cohere2",      "stablelm",
-        "smollm3",   "lfm2",      "granitehybrid", "qwen35",  "refact",       "stablelm_12b",
-        "qwen3next", "falcon-h1", "nemotron_h",    "jamba",   "hunyuan-dense"}) {
+       {"llama",      "gemma3",   "qwen3",         "olmoe",     "gpt-oss",
+        "deepseek2",  "mamba",    "mamba2",        "rwkv7",     "chatglm",
+        "cohere2",    "stablelm", "smollm3",       "lfm2",      "granitehybrid",
+        "qwen35",     "refact",   "stablelm_12b",  "qwen3next", "falcon-h1",
+        "nemotron_h", "jamba",    "hunyuan-dense", "llama4",    "olmo"}) {
     const io::File file = io::open("tests/models/data/tiny_" + architecture + ".gguf");
     const WeightsView view = file.view();
     const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));

@@ -82,8 +82,11 @@ struct DecoderConfig {
   bool has_rope = true;
   nn::AttentionTemperature temperature;
   double max_alibi_bias = 0;         ///< see alibi_slopes; 0: no ALiBi
+  std::int64_t attention_chunk = 0;  ///< of layers that have no full attention; 0: none
   double attention_clip = 0;         ///< limit of queries, keys and values; 0: none
   bool has_gated_attention = false;  ///< see nn::MultiHeadAttention
+  /// Rotated queries and keys are normalised, without weights: nn::MultiHeadAttention::rotated_eps.
+  bool has_rotated_unit_norms = false;
   std::int64_t unrotated_every =
       0;  ///< layer i has no rotary embedding when (i + 1) % this == 0; 0: all have one
   bool has_long_context = false;  ///< of LongRoPE's two sets of frequencies, the one for more
@@ -109,7 +112,8 @@ struct DecoderConfig {
     return has_parallel_states || !(keeps_state(layer) || is_feed_forward(layer));
   }
   bool is_local(std::int64_t layer) const noexcept {
-    return window > 0 && global_every > 0 && (layer + 1) % global_every != 0;
+    return (window > 0 || attention_chunk > 0) && global_every > 0 &&
+           (layer + 1) % global_every != 0;
   }
   bool is_rotated(std::int64_t layer) const noexcept {
     return has_rope && (unrotated_every == 0 || (layer + 1) % unrotated_every != 0);
@@ -132,17 +136,19 @@ struct DecoderConfig {
 /// interleaved rotation, so that they are not in that of Hugging Face's weights.
 bool has_reordered_heads(const DecoderConfig& config);
 
-/// A norm of the root mean square, or of mean and variance.
+/// A norm of the root mean square, or of mean and variance; without either's weights one of mean and variance (OLMo).
 template <class T = Tensor>
 struct DecoderNorm {
   std::optional<nn::RmsNorm<T>> rms;
   std::optional<nn::LayerNorm<T>> layer;
-  TENON_FIELDS(rms, layer)
+  double eps = 0;  ///< of the norm without weights
+  TENON_FIELDS(rms, layer, eps)
 
   Tensor forward(const Tensor& x) const
     requires std::same_as<T, Tensor>
   {
-    return rms ? rms->forward(x) : layer->forward(x);
+    if (rms) return rms->forward(x);
+    return layer ? layer->forward(x) : layer_norm(x, eps);
   }
 };
 

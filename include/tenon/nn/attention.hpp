@@ -12,15 +12,18 @@
 #include <tenon/ops/cache_update.hpp>
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/clamp.hpp>
+#include <tenon/ops/compare.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/rope.hpp>
 #include <tenon/ops/select.hpp>
 #include <tenon/ops/slice.hpp>
 #include <tenon/ops/unary.hpp>
+#include <tenon/ops/where.hpp>
 #include <tenon/weights_view.hpp>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <source_location>
 #include <string_view>
@@ -71,11 +74,12 @@ struct AttentionNames {
   std::string_view key_norm = "k_norm";
 };
 
-/// What multiplies queries far into a text, at position p: 1 + scale log(1 + floor(p / length)). As Llama 4 and Ministral 3
-/// have it (Nakanishi, Scalable-Softmax Is Superior for Attention, arXiv:2501.19399).
+/// What multiplies queries far into a text, at position p: 1 + scale log(1 + floor((p + offset) / length)). As Llama 4 and
+/// Ministral 3 have it (Nakanishi, Scalable-Softmax Is Superior for Attention, arXiv:2501.19399).
 struct AttentionTemperature {
   double scale = 0;  ///< 0: 1 at all positions
   std::int64_t length = 1;
+  std::int64_t offset = 0;
 };
 
 /// Multi-head attention with projections, grouped key-value heads, optional normalisation of
@@ -95,7 +99,8 @@ struct MultiHeadAttention {
   std::optional<T> sinks;         ///< f32[heads], see `attention`
   TENON_FIELDS(query, key, value, output, query_norm, key_norm, query_layer_norm, key_layer_norm,
                rope_factors, sinks, heads, kv_heads, head_dim, options, rope, has_rotated_norms,
-               temperature, max_alibi_bias, clip, has_gate)
+               rotated_eps, value_eps, temperature, chunk, shared_layer, max_alibi_bias, clip,
+               has_gate)
 
   std::int64_t heads = 1;
   std::int64_t kv_heads = 1;
@@ -103,7 +108,15 @@ struct MultiHeadAttention {
   Attention options;  ///< causal, window, scale, softcap
   std::optional<Rope> rope;
   bool has_rotated_norms = false;  ///< query_norm and key_norm are of heads, behind their rotation
-  AttentionTemperature temperature;  ///< where there is a rotary embedding
+  /// Of norms without weights: of the rotated queries and keys (Llama 4), and of the values (Gemma 3n); 0: there is none.
+  double rotated_eps = 0;
+  double value_eps = 0;
+  AttentionTemperature temperature;
+  /// Positions are in chunks of so many, and a query sees the keys of its own only (Llama 4); 0: of all. Where there are
+  /// positions.
+  std::int64_t chunk = 0;
+  /// Where there is a cache: the layer whose keys and values are attended to, in place of this layer's own (Gemma 3n).
+  std::optional<std::int64_t> shared_layer;
   /// Of ALiBi's slopes, see alibi_slopes; 0: no ALiBi. Where there is a cache, of causal attention only.
   double max_alibi_bias = 0;
   /// Queries, keys and values are clamped to [-clip, clip] (MPT); 0: they are not.
@@ -140,24 +153,32 @@ struct MultiHeadAttention {
   };
 
   /// Self-attention over x [B, S, width] and the keys and values that the cache has for `layer`
-  /// (i64[]); appends those of x, each row's behind its own past. -> y [B, S, width].
+  /// (i64[]); appends those of x, each row's behind its own past, unless it shares another layer's. -> y [B, S, width].
   Cached forward(const Tensor& x, const Position& position, const Tensor& layer,
                  const KvCache<Tensor>& cache,
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v, gate] = project(x, position.positions, where);
-    const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, {}, where),
-                               cache_update(cache.values, layer, v, position.past, {}, where)};
-    // [batch, kv_heads, capacity, head_dim] of this layer, seen as [batch, capacity, kv_heads,
-    // ...].
-    const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
-    const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
+    KvCache<Tensor> next = cache;
+    if (!shared_layer) {
+      next = {cache_update(cache.keys, layer, k, position.past, {}, where),
+              cache_update(cache.values, layer, v, position.past, {}, where)};
+    }
+    // [batch, kv_heads, capacity, head_dim] of the layer, seen as [batch, capacity, kv_heads, ...].
+    const auto of_layer = [&, &shared = shared_layer](const Tensor& all) {
+      const Tensor one = shared ? squeeze(slice(all, 0, *shared, *shared + 1, 1, where), 0, where)
+                                : select(all, layer, where);
+      return permute(one, {0, 2, 1, 3}, where);
+    };
+    const Tensor keys = of_layer(next.keys);
+    const Tensor values = of_layer(next.values);
     Tensor biases;
     if (max_alibi_bias != 0) {
       const Tensor last = squeeze(slice(position.positions, -1, -1, to_end, 1, where), -1, where);
       biases = last_biases(keys.dim(1, where), last, where);
     }
+    biases = with_chunks(biases, position.positions, keys, where);
     const Tensor mixed = tenon::attention(q, keys, values, options, position.past, biases,
                                           sinks.value_or(Tensor()), {}, where);
     return {finish(mixed, gate, where), next};
@@ -188,13 +209,14 @@ struct MultiHeadAttention {
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v, gate] = project(x, positions, where);
-    return mix(q, k, v, mask, gate, where);
+    return mix(q, k, v, with_chunks(mask, positions, k, where), gate, where);
   }
 
  private:
   struct Projected {
-    Tensor q, k, v;  // [B, S, heads, head_dim]
-    Tensor gate;     // as q; empty without one
+    Tensor q;     // [B, S, heads, head_dim]
+    Tensor k, v;  // [B, S, kv_heads, head_dim]; empty where another layer's serve
+    Tensor gate;  // as q; empty without one
   };
   struct Queries {
     Tensor q, gate;
@@ -218,34 +240,71 @@ struct MultiHeadAttention {
   Tensor values_of(const Tensor& x, const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
-    return split_axis(clipped(value.forward(x, where), where), -1, {kv_heads, head_dim}, where);
+    const Tensor v =
+        split_axis(clipped(value.forward(x, where), where), -1, {kv_heads, head_dim}, where);
+    return value_eps == 0 ? v : rms_norm(v, value_eps, where);
   }
+
   Projected project(const Tensor& x, const Tensor& positions,
                     const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
     auto [q, gate] = queries(x, where);
-    Tensor k = keys_of(x, where);
-    const Tensor v = values_of(x, where);
-    if (rope) {
-      const Tensor factors = rope_factors.value_or(Tensor());
-      q = tenon::rope(q, positions, *rope, factors, where);
-      k = tenon::rope(k, positions, *rope, factors, where);
-      if (temperature.scale != 0) q = mul(q, growth_at(positions, where), where);
+    Tensor k, v;
+    if (!shared_layer) {
+      k = keys_of(x, where);
+      v = values_of(x, where);
     }
-    if (has_rotated_norms) {
-      q = query_norm->forward(q, where);
-      k = key_norm->forward(k, where);
-    }
+    q = placed(q, positions, query_norm, where);
+    if (!shared_layer) k = placed(k, positions, key_norm, where);
+    if (temperature.scale != 0) q = mul(q, growth_at(positions, where), where);
     return {q, k, v, gate};
+  }
+
+  /// Queries or keys [B, S, count, head_dim], rotated by their positions and normalised behind that.
+  Tensor placed(const Tensor& x, const Tensor& positions, const std::optional<RmsNorm<T>>& norm,
+                const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    Tensor turned = x;
+    if (rope) {
+      turned = tenon::rope(x, positions, *rope, rope_factors.value_or(Tensor()), where);
+    }
+    if (has_rotated_norms) return norm->forward(turned, where);
+    return rotated_eps == 0 ? turned : rms_norm(turned, rotated_eps, where);
+  }
+
+  /// `mask`, which may be empty, and -inf where a query at one of `positions` [S] or [B, S] stands in another chunk than a
+  /// key; keys [B, T, ...] stand at 0, 1, ...
+  Tensor with_chunks(const Tensor& mask, const Tensor& positions, const Tensor& keys,
+                     const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    const std::int64_t count = chunk == 0 ? 0 : keys.dim(1, where);
+    if (chunk == 0 || (is_static(count) && count <= chunk)) return mask;
+    const auto chunk_of = [&](const Tensor& at) {
+      const Tensor place = cast(at.with_tags({}), f32, where);
+      return floor(div(place, scalar_like(place, static_cast<double>(chunk), where), where), where);
+    };
+    const Tensor own = unsqueeze(chunk_of(positions), -1, {}, where);  // [..., S, 1]
+    const Tensor others = chunk_of(iota(keys, 1, i32, 0, 1, where));   // [T]
+    const Tensor is_other = ne(own, others, where);
+    const Tensor zero = scalar_like(own, 0, where);
+    const Tensor hidden = scalar_like(own, -std::numeric_limits<double>::infinity(), where);
+    Tensor hiding = tenon::where(is_other, hidden, zero, where);
+    if (positions.rank() == 2) hiding = unsqueeze(hiding, 1, {}, where);
+    return mask.is_empty() ? hiding : add(mask, hiding, where);
   }
 
   /// The factors of queries at positions [S] or [B, S], [..., S, 1, 1].
   Tensor growth_at(const Tensor& positions, const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor place = cast(positions, f32, where);
+    Tensor place = cast(positions, f32, where);
     const auto number = [&](double x) { return scalar_like(place, x, where); };
+    if (temperature.offset != 0) {
+      place = add(place, number(static_cast<double>(temperature.offset)), where);
+    }
     const Tensor spans =
         floor(div(place, number(static_cast<double>(temperature.length)), where), where);
     const Tensor growth =

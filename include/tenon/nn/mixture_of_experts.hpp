@@ -56,8 +56,10 @@ struct MixtureOfExperts {
   std::optional<FeedForward<T>> shared;
   std::optional<T> shared_gate;  ///< [width] or [1, width]: sigmoid of w x scales the shared part
   Name activation = "silu";      ///< see gated(), or without gates activate()
+  bool has_weighted_inputs =
+      false;  ///< weights multiply what experts read, not their results (Llama 4)
   TENON_FIELDS(router, router_bias, gate, up, down, gate_bias, up_bias, down_bias, shared,
-               shared_gate, activation, options)
+               shared_gate, activation, has_weighted_inputs, options)
   RouterOptions options;
 
   /// x [..., width] -> [..., width].
@@ -67,7 +69,9 @@ struct MixtureOfExperts {
   {
     const auto [experts, weights] =
         route(router.forward(x, where), options, router_bias.value_or(Tensor()), where);
-    const Tensor rows = unsqueeze(x, -2, {}, where);
+    const Tensor shares = unsqueeze(weights, -1, {}, where);
+    Tensor rows = unsqueeze(x, -2, {}, where);
+    if (has_weighted_inputs) rows = mul(rows, shares, where);
     const auto of_experts = [&, &chosen = experts](const Tensor& in, const T& weight,
                                                    const std::optional<T>& bias) {
       return grouped_linear(in, weight, chosen, bias.value_or(Tensor()), where);
@@ -75,9 +79,9 @@ struct MixtureOfExperts {
     const Tensor wide = of_experts(rows, up, up_bias);
     const Tensor hidden = gate ? gated(of_experts(rows, *gate, gate_bias), wide, activation, where)
                                : activate(wide, activation, where);
-    const Tensor results = of_experts(hidden, down, down_bias);
-    const Tensor y =
-        sum(mul(results, unsqueeze(weights, -1, {}, where), where), {-2}, false, where);
+    Tensor results = of_experts(hidden, down, down_bias);
+    if (!has_weighted_inputs) results = mul(results, shares, where);
+    const Tensor y = sum(results, {-2}, false, where);
     if (!shared) return y;
     Tensor common = shared->forward(x, where);
     if (shared_gate) {

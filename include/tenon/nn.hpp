@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tenon/nn/alt_up.hpp>
 #include <tenon/nn/attention.hpp>
 #include <tenon/nn/conv.hpp>
 #include <tenon/nn/embedding.hpp>

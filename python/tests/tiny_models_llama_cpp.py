@@ -563,6 +563,52 @@ def write_llama4(path):
     writer.write(layer)
 
 
+def write_gemma3n(path):
+    """22 layers, as llama.cpp (0.3.36) has sizes for Gemma 3n's own models: the first 20 have keys and values, the first
+    10 sparse activations, streams are 4, the rank is 64, and each layer's embeddings are 256 wide."""
+    width, heads, head_size, layers, own, streams, rank = 32, 2, 16, 22, 256, 4, 64
+    writer = Writer(path, "gemma3n", layers, width, 213)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv(1)
+    file.add_key_length(head_size)
+    file.add_value_length(head_size)
+    file.add_rope_freq_base(1e6)
+    file.add_feed_forward_length([32] * layers)
+    file.add_sliding_window(8)
+    file.add_sliding_window_pattern([index % 2 == 0 for index in range(layers)])
+    file.add_shared_kv_layers(layers - 20)
+    file.add_altup_active_idx(0)
+    file.add_altup_num_inputs(streams)
+    file.add_embedding_length_per_layer_input(own)
+    file.add_activation_sparsity_scale([1.6448533535003662] * 10 + [float("-inf")] * (layers - 10))
+    writer.matrix("altup_proj", (streams - 1, width, width), Type.F16)
+    writer.matrix("altup_unembd_proj", (streams - 1, width, width), Type.Q8_0)
+    writer.matrix("per_layer_token_embd", (VOCABULARY, layers * own), Type.TQ1_0, 0.5)
+    writer.matrix("per_layer_model_proj", (layers * own, width), Type.Q4_0)
+    writer.norm("per_layer_proj_norm", own)
+
+    def layer(prefix, _):
+        for name in ("attn_norm", "ffn_norm", "altup_router_norm", "altup_correct_scale"):
+            writer.norm(prefix + name, width)
+        # What parts add is small beside the stream: many layers do not amplify llama.cpp's table of GELU.
+        for name in ("post_attention_norm", "post_ffw_norm", "post_norm", "laurel_post_norm"):
+            writer.vector(f"{prefix}{name}.weight", width, 0.3, 0.1)
+        for part in "qk":
+            writer.norm(f"{prefix}attn_{part}_norm", head_size)
+        writer.attention(prefix, heads, 1, head_size)
+        writer.dense(prefix, 32)
+        writer.matrix(prefix + "altup_router", (streams, width), scale=4.0)
+        writer.matrix(prefix + "altup_predict_coef", (streams * streams, streams), scale=0.1)
+        writer.matrix(prefix + "altup_correct_coef", (streams, streams), scale=0.1)
+        writer.matrix(prefix + "laurel_l", (rank, width), Type.Q4_1)
+        writer.matrix(prefix + "laurel_r", (width, rank), Type.Q5_0)
+        writer.matrix(prefix + "inp_gate", (own, width), Type.Q4_0)
+        writer.matrix(prefix + "proj", (width, own), Type.Q4_0)
+
+    writer.write(layer, own_head=False)
+
+
 def write_qwen35(path, arch, seed):
     """Gated delta nets, and gated attention in the last of four layers."""
     has_experts, has_one_step = arch != "qwen35", arch == "qwen3next"
@@ -644,6 +690,13 @@ def alibi(writer):
 
 def clip(writer):
     writer.file.add_clamp_kqv(1.0)
+
+
+def xielu(writer):
+    writer.file.add_xielu_alpha_n([0.3, 1.2])
+    writer.file.add_xielu_alpha_p([0.7, 0.2])
+    writer.file.add_xielu_beta([0.5, 0.6])
+    writer.file.add_xielu_eps([-1e-6, -1e-6])
 
 
 def sections(writer):
@@ -800,6 +853,7 @@ TRANSFORMERS = {  # further ones at the end: a model's seed is its place
     "codeshell": dict(**PLAIN, biases="qkvof"),
     "mistral3": dict(has_head=False, more=temperature),
     "olmo": dict(norm=None, has_head=False, more=clip),
+    "apertus": dict(gate="none", head_norms="head", more=xielu),
 }
 
 MODELS = {
@@ -821,6 +875,7 @@ MODELS = {
     "nemotron_h_moe": lambda path: write_nemotron_h(path, True),
     "jamba": write_jamba,
     "llama4": write_llama4,
+    "gemma3n": write_gemma3n,
     **{
         name: functools.partial(write_transformer, seed=100 + number, **{"arch": name, **options})
         for number, (name, options) in enumerate(TRANSFORMERS.items())

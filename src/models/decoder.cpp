@@ -89,6 +89,12 @@ nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderCo
   made.options.scale = config.attention_scale;
   made.options.softcap = config.attention_softcap;
   made.options.window = is_local ? config.window : 0;
+  if (config.alt_up) {
+    made.value_eps = config.norm_eps;
+    if (const std::int64_t with = config.alt_up->with_values; layer >= with) {
+      made.shared_layer = with - (is_local ? 2 : 1);
+    }
+  }
   if (config.is_rotated(layer)) made.rope = is_local ? config.local_rope : config.rope;
   return made;
 }
@@ -103,8 +109,15 @@ nn::LatentAttention<> latent_part(const WeightsView& view, const DecoderConfig& 
   made.query = nn::Linear<>::init(view[has_low_queries ? "attn_q_b" : "attn_q"]);
   made.latent = nn::Linear<>::init(view["attn_kv_a_mqa"]);
   made.latent_norm = nn::RmsNorm<>::init(view["attn_kv_a_norm"], config.norm_eps);
-  made.key_up = view["attn_k_b"].tensor("weight");
-  made.value_up = view["attn_v_b"].tensor("weight");
+  if (config.latent->is_expanded) {
+    const std::int64_t dims[] = {config.heads * (config.latent->plain + config.value_dim),
+                                 config.latent->rank};
+    made.expansion = nn::Linear<>::init(view["attn_kv_b"]);
+    static_cast<void>(view["attn_kv_b"].tensor("weight", dims));
+  } else {
+    made.key_up = view["attn_k_b"].tensor("weight");
+    made.value_up = view["attn_v_b"].tensor("weight");
+  }
   made.output = nn::Linear<>::init(view["attn_output"]);
   made.heads = config.heads;
   made.rank = config.latent->rank;
@@ -210,6 +223,43 @@ nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
   return made;
 }
 
+nn::AltUpLayer<> alt_up_part(const WeightsView& view, const DecoderConfig& config) {
+  const auto norm = [&](const char* name) {
+    return nn::RmsNorm<>::init(view[name], config.norm_eps);
+  };
+  const auto linear = [&](const char* name) { return nn::Linear<>::init(view[name]); };
+  nn::AltUpLayer<> made;
+  made.router_norm = norm("altup_router_norm");
+  made.router = linear("altup_router");
+  made.prediction = linear("altup_predict_coef");
+  made.correction = linear("altup_correct_coef");
+  made.correction_scale = view["altup_correct_scale"].tensor("weight");
+  made.detour_down = linear("laurel_l");
+  made.detour_up = linear("laurel_r");
+  made.detour_norm = norm("laurel_post_norm");
+  made.own_gate = linear("inp_gate");
+  made.own_projection = linear("proj");
+  made.own_norm = norm("post_norm");
+  made.active = config.alt_up->active;
+  return made;
+}
+
+nn::AltUp<> alt_up_ends(const WeightsView& view, const DecoderConfig& config) {
+  const AltUpSizes& sizes = *config.alt_up;
+  const std::int64_t square[] = {sizes.streams - 1, config.width, config.width};
+  const std::int64_t own[] = {sizes.own};
+  nn::AltUp<> made;
+  made.widening = view["altup_proj"].tensor("weight", square);
+  made.merging = view["altup_unembd_proj"].tensor("weight", square);
+  made.tokens = nn::Embedding<>::init(view["per_layer_token_embd"]);
+  made.own = nn::Linear<>::init(view["per_layer_model_proj"]);
+  made.own_norm = nn::RmsNorm<>::init(view["per_layer_proj_norm"], config.norm_eps);
+  static_cast<void>(view["per_layer_proj_norm"].tensor("weight", own));
+  made.layers = config.layers;
+  made.active = sizes.active;
+  return made;
+}
+
 /// Declares the weights that a dense layer, or with `suffix` the shared part of experts, has.
 nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix, Name activation,
                              Gate gate = Gate::own) {
@@ -286,6 +336,7 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
       layer.attention = attention_part(view, config, index);
     }
   }
+  if (config.alt_up) layer.alt_up = alt_up_part(view, config);
   if (!config.has_feed_forward(index)) return layer;
   const std::string_view second = architecture.feed_forward_norm;
   if (architecture.has_last_norms) {
@@ -306,6 +357,11 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
     layer.experts = expert_part(view, config);
   } else {
     layer.feed_forward = dense_part(view, "", config.activation, architecture.gate);
+    const auto at = static_cast<std::size_t>(index);
+    if (!config.cutoffs.empty()) layer.feed_forward->cutoff = config.cutoffs[at];
+    if (!config.own_activations.empty()) {
+      layer.feed_forward->own_activation = config.own_activations[at];
+    }
   }
   return layer;
 }
@@ -321,6 +377,7 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
       (architecture.positions == Positions::alibi && view.contains("position_embd.weight"))) {
     decoder.positions = nn::Embedding<>::init(view["position_embd"]);
   }
+  if (config.alt_up) decoder.alt_up = alt_up_ends(view, config);
   std::optional<Tensor> factors = view["rope_freqs"].find("weight");
   if (!factors) {
     factors =
@@ -328,7 +385,9 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   }
   for (std::int64_t i = 0; i < config.layers; ++i) {
     decoder.layers.push_back(DecoderLayer<>::init(view["blk"][i], config, i));
-    if (auto& attention = decoder.layers.back().attention) attention->rope_factors = factors;
+    DecoderLayer<>& layer = decoder.layers.back();
+    if (layer.attention) layer.attention->rope_factors = factors;
+    if (layer.latent_attention) layer.latent_attention->rope_factors = factors;
   }
   if (architecture.has_embedding_norm) {
     decoder.embedding_norm = nn::LayerNorm<>::init(view["token_embd_norm"], config.norm_eps);
@@ -344,8 +403,9 @@ DecoderCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capaci
                                 std::int64_t batch) {
   DecoderCache<Shape> shapes;
   if (config.has_attention()) {
-    shapes.attention = nn::kv_cache_shape(config.layers, batch, config.kv_heads, capacity,
-                                          config.head_dim, dtype, config.value_dim);
+    const std::int64_t layers = config.alt_up ? config.alt_up->with_values : config.layers;
+    shapes.attention = nn::kv_cache_shape(layers, batch, config.kv_heads, capacity, config.head_dim,
+                                          dtype, config.value_dim);
   }
   if (config.rwkv) {
     const std::int64_t size = config.rwkv->head_size;

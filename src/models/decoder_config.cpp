@@ -48,6 +48,12 @@ class Hyperparameters {
     if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
     return metadata_.get<std::vector<std::int32_t>>(full(key));
   }
+  /// The same of numbers.
+  std::optional<std::vector<float>> reals(std::string_view key) const {
+    const io::MetaValue* const value = metadata_.find(full(key));
+    if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
+    return metadata_.get<std::vector<float>>(full(key));
+  }
   bool boolean_or(std::string_view key, bool fallback) const {
     return metadata_.get_or<bool>(full(key), fallback);
   }
@@ -355,12 +361,13 @@ std::int64_t global_every(const Hyperparameters& values, const Architecture& arc
 void set_windows(const Hyperparameters& values, const Architecture& architecture,
                  DecoderConfig& config) {
   const std::string& arch = config.architecture;
+  const bool has_own_theta = arch == "gemma3" || arch == "gemma3n";
   const bool is_assumed = arch == "gemma2" || (arch == "exaone4" && config.layers == 64);
   config.window =
       values.integer_or("attention.sliding_window", is_assumed ? 4096 : 0, 0, max_context);
   config.global_every = global_every(values, architecture, config.layers);
   config.local_rope.theta =
-      values.real_or("rope.freq_base_swa", arch == "gemma3" ? 10000 : config.rope.theta, 1, 1e30);
+      values.real_or("rope.freq_base_swa", has_own_theta ? 10000 : config.rope.theta, 1, 1e30);
   if (!architecture.has_plain_local_rope) return;
   config.local_rope.scaling = "none";
   config.local_rope.factor = 1;
@@ -373,6 +380,10 @@ void set_scales(const Hyperparameters& values, const Architecture& architecture,
   constexpr double largest = 1e6;
   if (config.architecture == "jais") {
     config.attention_scale = 1 / static_cast<double>(config.head_dim);
+  }
+  if (config.architecture == "gemma3n") {
+    config.attention_scale = 1;
+    config.logit_softcap = values.real_or("final_logit_softcapping", 30, 0, largest);
   }
   config.attention_scale = values.real_or("attention.scale", config.attention_scale, 0, largest);
   if (architecture.has_scaled_embedding) {
@@ -433,6 +444,64 @@ void set_llama4(const Hyperparameters& values, const Architecture& architecture,
   config.global_every = global_every(values, architecture, config.layers);
   config.temperature = {.scale = 0.1, .length = chunk, .offset = 1};
   config.has_rotated_unit_norms = config.experts != experts_without_norms;
+}
+
+/// Streams, shared keys and values, and sparse activations of Gemma 3n.
+void set_gemma3n(const Hyperparameters& values, DecoderConfig& config) {
+  AltUpSizes sizes;
+  sizes.streams = values.integer_or("altup.num_inputs", sizes.streams, 2, 64);
+  sizes.active = values.integer_or("altup.active_idx", 0, 0, sizes.streams - 1);
+  sizes.own = values.integer_or("embedding_length_per_layer_input", sizes.own, 1, max_width);
+  constexpr std::int64_t usual = 20;  // with keys and values, in both sizes of the model
+  const std::int64_t shared =
+      values.integer_or("attention.shared_kv_layers",
+                        std::max<std::int64_t>(config.layers - usual, 0), 0, config.layers - 1);
+  sizes.with_values = config.layers - shared;
+  if (shared > 0 && (sizes.with_values < 2 || !config.is_local(sizes.with_values - 2) ||
+                     config.is_local(sizes.with_values - 1))) {
+    values.refuse("attention.shared_kv_layers", std::to_string(shared),
+                  "those behind a layer with a window and one without");
+  }
+  config.alt_up = sizes;
+  const double of_the_largest_twentieth = 1.6448533535003662;
+  const auto listed = values.reals("activation_sparsity_scale");
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    constexpr std::int64_t sparse_layers = 10;
+    std::optional<double> cutoff;
+    if (!listed && i < sparse_layers) cutoff = of_the_largest_twentieth;
+    const auto at = static_cast<std::size_t>(i);
+    if (listed && at < listed->size() && std::isfinite((*listed)[at])) cutoff = (*listed)[at];
+    config.cutoffs.push_back(cutoff);
+  }
+}
+
+/// Parameters of Apertus' activation, which the file has as the numbers that were trained.
+void set_xielu(const io::File& file, DecoderConfig& config) {
+  const Hyperparameters values(file, "xielu");
+  const auto of_layer = [&](std::string_view key, double fallback) {
+    std::vector<double> numbers;
+    if (const auto listed = values.reals(key)) {
+      numbers.assign(listed->begin(), listed->end());
+      if (std::ssize(numbers) < config.layers ||
+          !std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); })) {
+        throw Error(Errc::unsupported, values.file(),
+                    fmt::format("{} has no number for each layer", values.full(key)));
+      }
+    } else {
+      numbers.assign(static_cast<std::size_t>(config.layers),
+                     values.real_or(key, fallback, -1e3, 1e3));
+    }
+    return numbers;
+  };
+  const auto negative = of_layer("alpha_n", 0), positive = of_layer("alpha_p", 0);
+  const auto beta = of_layer("beta", 0.5), eps = of_layer("eps", -1e-6);
+  const auto softplus = [](double x) { return x > 20 ? x : std::log1p(std::exp(x)); };
+  for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
+    config.own_activations.push_back({.positive = softplus(positive[i]),
+                                      .negative = beta[i] + softplus(negative[i]),
+                                      .beta = beta[i],
+                                      .eps = eps[i]});
+  }
 }
 
 /// How the model knows of positions.
@@ -498,6 +567,8 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
   } else if (architecture.global_every > 0) {
     set_windows(values, architecture, config);
   }
+  if (arch == "gemma3n") set_gemma3n(values, config);
+  if (arch == "apertus") set_xielu(file, config);
   set_positions(values, architecture, config);
   // Layers that see everything, of those that have windows, or every fourth.
   const bool follows_windows = architecture.global_every > 0 && arch != "llama4";

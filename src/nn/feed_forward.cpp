@@ -2,7 +2,12 @@
 #include <tenon/nn/feed_forward.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/clamp.hpp>
+#include <tenon/ops/compare.hpp>
 #include <tenon/ops/fill.hpp>
+#include <tenon/ops/reduce.hpp>
+#include <tenon/ops/statistics.hpp>
+#include <tenon/ops/unary.hpp>
+#include <tenon/ops/where.hpp>
 
 #include <limits>
 
@@ -23,6 +28,22 @@ Tensor activate(const Tensor& x, Name activation, const std::source_location& wh
       fmt::format(
           "no activation '{}'; there are silu, gelu, gelu_tanh, relu, relu_squared, sigmoid",
           word));
+}
+
+Tensor xielu(const Tensor& x, const Xielu& options, const std::source_location& where) {
+  const auto number = [&](double value) { return scalar_like(x, value, where); };
+  const Tensor low = expm1(minimum(x, number(options.eps), where), where);
+  const Tensor curved =
+      tenon::where(gt(x, number(0), where), mul(square(x, where), number(options.positive), where),
+                   mul(sub(low, x, where), number(options.negative), where), where);
+  return add(curved, mul(x, number(options.beta), where), where);
+}
+
+Tensor above_cutoff(const Tensor& x, double cutoff, const std::source_location& where) {
+  const Tensor deviation = standard_deviation(x, {-1}, 1, true, where);
+  const Tensor edge =
+      add(mean(x, {-1}, true, where), mul(deviation, scalar_like(x, cutoff, where), where), where);
+  return relu(sub(x, edge, where), where);
 }
 
 Tensor gated(const Tensor& gate, const Tensor& up, Name activation,

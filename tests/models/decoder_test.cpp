@@ -54,14 +54,15 @@ const char* const further_architectures[] = {"qwen",          "olmo2",          
                                              "bailingmoe",    "bailingmoe2",    "minimax-m2",
                                              "mellum",        "pangu-embedded", "jais2",
                                              "dbrx",          "codeshell",      "nemotron_h_moe",
-                                             "mistral3",      "olmo",           "llama4"};
+                                             "mistral3",      "olmo",           "llama4",
+                                             "gemma3n",       "apertus"};
 
 /// How far a logarithm of a probability may be from llama.cpp's, which reads tanh's GELU from a table of f16
 /// values, also for models whose own GELU is that of erf.
 double margin_of(std::string_view architecture) {
-  constexpr std::string_view by_table[] = {"gemma",  "gemma2",  "phi2",     "starcoder2",
-                                           "falcon", "gptneox", "gpt2",     "starcoder",
-                                           "bloom",  "mpt",     "codeshell"};
+  constexpr std::string_view by_table[] = {"gemma3n",    "gemma",  "gemma2",  "phi2",
+                                           "starcoder2", "falcon", "gptneox", "gpt2",
+                                           "starcoder",  "bloom",  "mpt",     "codeshell"};
   return std::ranges::find(by_table, architecture) == std::end(by_table) ? 1e-4 : 2e-2;
 }
 
@@ -296,7 +297,7 @@ TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
   std::vector<const char*> models(std::begin(architectures), std::end(architectures));
   for (const char* more : {"phi3", "gpt2", "cohere2", "lfm2", "granitehybrid", "qwen35", "bloom",
                            "refact", "stablelm_12b", "qwen3next", "falcon-h1", "nemotron_h",
-                           "jamba", "hunyuan-dense", "mistral3", "llama4"}) {
+                           "jamba", "hunyuan-dense", "mistral3", "llama4", "gemma3n"}) {
     models.push_back(more);
   }
   for (const char* architecture : models) {

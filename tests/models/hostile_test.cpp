@@ -169,6 +169,10 @@ TEST_CASE("hostile models: experts, groups of them, and latent attention") {
       {"gemma2", "gemma2.attention.sliding_window", {-1, huge + 1}},
       {"lfm2", "lfm2.shortconv.l_cache", {0, -1, 1, huge}},
       {"llama4", "llama4.interleave_moe_layer_step", {0, -1, huge}},
+      {"gemma3n", "gemma3n.attention.shared_kv_layers", {-1, 1, 3, 21, 22, huge}},
+      {"gemma3n", "gemma3n.altup.active_idx", {-1, 4, huge}},
+      {"gemma3n", "gemma3n.altup.num_inputs", {0, 1, huge}},
+      {"gemma3n", "gemma3n.embedding_length_per_layer_input", {0, -1, huge}},
   };
   for (const auto& c : cases) {
     for (const std::int64_t value : c.values) {
@@ -229,6 +233,11 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
       {"jamba", "blk.0.ssm_b_norm.weight"},
       {"jamba", "blk.1.ffn_up_exps.weight"},
       {"llama4", "blk.3.ffn_up_exps.weight"},
+      {"gemma3n", "altup_proj.weight"},
+      {"gemma3n", "per_layer_token_embd.weight"},
+      {"gemma3n", "blk.21.laurel_r.weight"},
+      {"gemma3n", "blk.0.altup_correct_scale.weight"},
+      {"apertus", "blk.1.ffn_up.weight"},
       {"llama4", "blk.0.attn_norm.weight"},
   };
   for (const auto& c : cases) {
@@ -308,6 +317,11 @@ TEST_CASE("hostile models: what no build of this library reads") {
     TinyModel model("llama4");
     model.metadata.set(std::string("llama4.") + key, value);
     CHECK(model.refused(Errc::unsupported).find("llama4") != std::string::npos);
+  }
+  for (const std::vector<float>& numbers : {std::vector<float>{0.3F}, {0.3F, INFINITY}}) {
+    TinyModel model("apertus");
+    model.metadata.set_array<float>("xielu.alpha_p", numbers);
+    CHECK(model.refused(Errc::unsupported).find("xielu.alpha_p") != std::string::npos);
   }
   TinyModel stretched("hunyuan-dense");
   stretched.metadata.set("hunyuan-dense.rope.scaling.alpha", 50.0);

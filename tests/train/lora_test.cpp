@@ -66,11 +66,11 @@ double value_of(const Buffer& scalar) { return scalar.to_host().at({}); }
 
 TEST_CASE("decoder: scores of whole sequences are those of the cache's way") {
   for (const std::string architecture :
-       {"llama",      "gemma3",   "qwen3",         "olmoe",     "gpt-oss",
-        "deepseek2",  "mamba",    "mamba2",        "rwkv7",     "chatglm",
-        "cohere2",    "stablelm", "smollm3",       "lfm2",      "granitehybrid",
-        "qwen35",     "refact",   "stablelm_12b",  "qwen3next", "falcon-h1",
-        "nemotron_h", "jamba",    "hunyuan-dense", "llama4",    "olmo"}) {
+       {"llama",     "gemma3",    "qwen3",         "olmoe",   "gpt-oss",       "deepseek2",
+        "mamba",     "mamba2",    "rwkv7",         "chatglm", "cohere2",       "stablelm",
+        "smollm3",   "lfm2",      "granitehybrid", "qwen35",  "refact",        "stablelm_12b",
+        "qwen3next", "falcon-h1", "nemotron_h",    "jamba",   "hunyuan-dense", "llama4",
+        "olmo",      "apertus"}) {
     const io::File file = io::open("tests/models/data/tiny_" + architecture + ".gguf");
     const WeightsView view = file.view();
     const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));
@@ -91,6 +91,15 @@ TEST_CASE("decoder: scores of whole sequences are those of the cache's way") {
     INFO(architecture);
     CHECK(worst < 2e-3);
   }
+}
+
+TEST_CASE("decoder: layers that share keys and values have no scores without a cache") {
+  const io::File file = io::open("tests/models/data/tiny_gemma3n.gguf");
+  const WeightsView view = file.view();
+  const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));
+  CHECK(expect_error(Errc::unsupported, [&] {
+          compile<&models::Decoder<>::scores>(decoder, {Shape({1, 8}, i32)}, cpu_device());
+        }).find("gemma3n") != std::string::npos);
 }
 
 TEST_CASE("lora: gradients are finite differences, and the first change is none") {

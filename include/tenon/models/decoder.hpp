@@ -1,5 +1,6 @@
 #pragma once
 
+#include <tenon/error.hpp>
 #include <tenon/fields.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/nn.hpp>
@@ -18,6 +19,7 @@ struct LatentSizes {
   std::int64_t rank = 0;     ///< of the latent vectors
   std::int64_t plain = 0;    ///< numbers of a query or key that are not rotated
   std::int64_t rotated = 0;  ///< and those that are
+  bool is_expanded = false;  ///< see nn::LatentAttention::expansion
 };
 
 /// Sizes of Mamba layers, see nn::Mamba, or of nn::GatedDeltaNet.
@@ -31,6 +33,16 @@ struct MambaSizes {
   std::int64_t convolved() const noexcept {
     return heads == 0 ? inner : inner + 2 * groups * states;
   }
+};
+
+/// Sizes of Gemma 3n's layers, see nn::AltUp.
+struct AltUpSizes {
+  std::int64_t streams = 4;
+  std::int64_t active = 0;
+  std::int64_t own = 256;  ///< numbers of each layer's embeddings
+  std::int64_t with_values =
+      0;  ///< layers at the beginning that have keys and values; others share those of the last
+          ///< two of them, of which one has a window
 };
 
 /// Sizes of RWKV-7's layers.
@@ -51,12 +63,17 @@ struct DecoderConfig {
   nn::RouterOptions router;  ///< where there are experts
   std::int64_t heads = 0;
   std::int64_t kv_heads = 0;
-  std::int64_t head_dim = 0;          ///< of queries and keys, as the cache has them
-  std::int64_t value_dim = 0;         ///< of values there
-  std::optional<LatentSizes> latent;  ///< where attention is latent; kv_heads is 1 then
-  std::optional<MambaSizes> mamba;    ///< of a model with such layers
-  std::optional<RwkvSizes> rwkv;      ///< the same
-  std::int64_t short_conv_taps = 0;   ///< the same of nn::ShortConv; 0: none
+  std::int64_t head_dim = 0;   ///< of queries and keys, as the cache has them
+  std::int64_t value_dim = 0;  ///< of values there
+  std::optional<LatentSizes>
+      latent;  ///< where attention is latent; kv_heads is 1 then, unless it is expanded
+  std::optional<MambaSizes> mamba;   ///< of a model with such layers
+  std::optional<RwkvSizes> rwkv;     ///< the same
+  std::optional<AltUpSizes> alt_up;  ///< the same
+  /// By layer, see nn::FeedForward::cutoff, and nn::FeedForward::own_activation; empty: none has one.
+  std::vector<std::optional<double>> cutoffs;
+  std::vector<nn::Xielu> own_activations;
+  std::int64_t short_conv_taps = 0;  ///< the same of nn::ShortConv; 0: none
   /// Of a model that has attention, too: by layer, whether it keeps states; empty: all do, or none.
   std::vector<std::uint8_t> state_layers;
   /// Layers that keep states have attention, too, and the results of both are added.
@@ -167,13 +184,14 @@ struct DecoderLayer {
   std::optional<nn::GatedDeltaNet<T>> delta_net;
   std::optional<nn::ShortConv<T>> short_conv;
   std::optional<nn::Rwkv7Layer<T>> rwkv;  ///< the whole layer
+  std::optional<nn::AltUpLayer<T>> alt_up;
   std::optional<DecoderNorm<T>> post_attention_norm;
   std::optional<DecoderNorm<T>> feed_forward_norm;
   std::optional<nn::FeedForward<T>> feed_forward;
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   std::optional<DecoderNorm<T>> post_feed_forward_norm;
   TENON_FIELDS(attention_norm, attention, latent_attention, mamba, delta_net, short_conv, rwkv,
-               post_attention_norm, feed_forward_norm, feed_forward, experts,
+               alt_up, post_attention_norm, feed_forward_norm, feed_forward, experts,
                post_feed_forward_norm)
 
   static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
@@ -233,10 +251,11 @@ struct Decoder {
   nn::Embedding<T> tokens;
   std::optional<nn::Embedding<T>> positions;  ///< added to those of the tokens (GPT-2)
   std::optional<nn::LayerNorm<T>> embedding_norm;
+  std::optional<nn::AltUp<T>> alt_up;
   std::vector<DecoderLayer<T>> layers;
   DecoderNorm<T> norm;
   std::optional<nn::Linear<T>> head;  ///< none: tied to the embedding
-  TENON_FIELDS(tokens, positions, embedding_norm, layers, norm, head, config)
+  TENON_FIELDS(tokens, positions, embedding_norm, alt_up, layers, norm, head, config)
   DecoderConfig config;
 
   /// Declares the weights by their GGUF names.
@@ -305,13 +324,18 @@ struct Decoder {
   }
 
   /// Logits of every position of whole sequences [B, S], without a cache: f32 [B, S, vocabulary].
-  /// For training, since it has a gradient, and for scoring.
+  /// For training, since it has a gradient, and for scoring. Errc::unsupported where layers share keys and values
+  /// (gemma3n).
   Tensor scores(const Tensor& ids) const
     requires std::same_as<T, Tensor>
   {
+    if (alt_up) {
+      throw Error(Errc::unsupported, config.architecture,
+                  "scores without a cache of keys and values");
+    }
     const Tensor place = iota(ids, 1, i32);
     const Tensor x =
-        repeat(layers, first_hidden(ids, place, {}),
+        repeat(layers, first_hidden(embed(ids, place), {}),
                [&](const DecoderLayer<Tensor>& layer, const Tensor&, const Hidden& carry) {
                  if (layer.rwkv) {
                    const auto next =
@@ -352,14 +376,11 @@ struct Decoder {
     void add(const Tensor& part) { y = y.is_empty() ? part : y + part; }
   };
 
-  /// Before the first layer, whose values nothing stands for yet. `place`, i32 [S] or [B, S]: the
-  /// positions of the ids.
-  Hidden first_hidden(const Tensor& ids, const Tensor& place,
-                      const DecoderCache<Tensor>& cache) const
+  /// Before the first layer, whose values nothing stands for yet. `x`: the embeddings.
+  Hidden first_hidden(const Tensor& x, const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor x = embed(ids, place);
-    return {x, config.rwkv ? std::optional(x) : std::nullopt, cache};
+    return {alt_up ? alt_up->widened(x) : x, config.rwkv ? std::optional(x) : std::nullopt, cache};
   }
 
   /// `lengths`, i32 [B] or empty: of rows that are padded behind so many steps.
@@ -368,8 +389,10 @@ struct Decoder {
     requires std::same_as<T, Tensor>
   {
     const nn::Position position = nn::Position::after(past, ids.dim(1));
-    return repeat(
-        layers, first_hidden(ids, position.positions, cache),
+    const Tensor embedded = embed(ids, position.positions);
+    const Tensor own = alt_up ? alt_up->own_inputs(ids, embedded) : Tensor();
+    Hidden result = repeat(
+        layers, first_hidden(embedded, cache),
         [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
           Hidden next = carry;
           if (layer.rwkv) {
@@ -381,7 +404,10 @@ struct Decoder {
             next.first_value = step.first_value;
             return next;
           }
-          const Tensor normed = before_attention(layer, carry.x);
+          const auto& streams = layer.alt_up;
+          const Tensor predicted = streams ? streams->predicted(carry.x) : Tensor();
+          const Tensor x = streams ? streams->active_of(predicted) : carry.x;
+          const Tensor normed = before_attention(layer, x);
           Sum mixed;
           const auto scan = [&](const auto& part) {
             nn::MambaState<Tensor>& states = *next.cache.mamba;
@@ -404,9 +430,12 @@ struct Decoder {
           }
           if (layer.attention) attend(*layer.attention);
           if (layer.latent_attention) attend(*layer.latent_attention);
-          next.x = after_attention(layer, mixed.y, normed, carry.x);
+          next.x = after_attention(layer, mixed.y, normed, x);
+          if (streams) next.x = streams->corrected(predicted, next.x, select(own, index));
           return next;
         });
+    if (alt_up) result.x = alt_up->merged(result.x);
+    return result;
   }
 
   /// The states of one layer.
@@ -479,7 +508,8 @@ struct Decoder {
     requires std::same_as<T, Tensor>
   {
     if (layer.post_attention_norm) mixed = layer.post_attention_norm->forward(mixed);
-    const Tensor middle = mixed.is_empty() ? x : scaled(mixed, config.residual_scale) + x;
+    Tensor middle = mixed.is_empty() ? x : scaled(mixed, config.residual_scale) + x;
+    if (layer.alt_up) middle = layer.alt_up->joined(middle, normed);
     if (!layer.feed_forward && !layer.experts) return middle;
     Tensor in = config.is_parallel ? normed : middle;
     if (layer.feed_forward_norm) {

@@ -23,6 +23,22 @@ Tensor activate(const Tensor& x, Name activation,
 Tensor gated(const Tensor& gate, const Tensor& up, Name activation,
              const std::source_location& where = std::source_location::current());
 
+/// The activation xIELU (Huang and Schlag, Deriving Activation Functions Using Integration, arXiv:2411.13010), as Apertus has it:
+/// positive x^2 + beta x where x > 0, else negative (e^min(x, eps) - 1 - x) + beta x.
+struct Xielu {
+  double positive = 1;
+  double negative = 1;
+  double beta = 0.5;
+  double eps = -1e-6;  ///< at most 0
+};
+Tensor xielu(const Tensor& x, const Xielu& options,
+             const std::source_location& where = std::source_location::current());
+
+/// relu(x - (mean + cutoff * deviation)), with mean and standard deviation of the last axis: what lies above, of a normal
+/// distribution a share that the cutoff tells (Gemma 3n).
+Tensor above_cutoff(const Tensor& x, double cutoff,
+                    const std::source_location& where = std::source_location::current());
+
 /// Names of a feed-forward layer's parts below its view, by default those of Hugging Face's Llama, Qwen and Gemma. A file
 /// may have no gate.
 struct FeedForwardNames {
@@ -38,7 +54,9 @@ struct FeedForward {
   Linear<T> up;
   Linear<T> down;
   Name activation = "silu";
-  TENON_FIELDS(gate, up, down, activation)
+  std::optional<Xielu> own_activation;  ///< in place of `activation`, where there is no gate
+  std::optional<double> cutoff;         ///< of what the gate gives, see above_cutoff()
+  TENON_FIELDS(gate, up, down, activation, own_activation, cutoff)
 
   static FeedForward init(const WeightsView& view, Name activation = "silu",
                           const FeedForwardNames& names = {},
@@ -56,9 +74,20 @@ struct FeedForward {
     requires std::same_as<T, Tensor>
   {
     const Tensor wide = up.forward(x, where);
-    const Tensor hidden = gate ? gated(gate->forward(x, where), wide, activation, where)
-                               : activate(wide, activation, where);
-    return down.forward(hidden, where);
+    return down.forward(gate ? opened(gate->forward(x, where), wide, where) : active(wide, where),
+                        where);
+  }
+
+ private:
+  Tensor opened(const Tensor& open, const Tensor& wide, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    return gated(cutoff ? above_cutoff(open, *cutoff, where) : open, wide, activation, where);
+  }
+  Tensor active(const Tensor& wide, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    return own_activation ? xielu(wide, *own_activation, where) : activate(wide, activation, where);
   }
 };
 

@@ -29,7 +29,9 @@ namespace tenon::nn {
 /// that the heads attend to the latent vectors themselves.
 ///
 /// A position takes 2 * rank + rotated numbers of the cache in each layer: its key, which is the
-/// latent vector and the rotated part, and the latent vector again as its value.
+/// latent vector and the rotated part, and the latent vector again as its value. With `expansion`,
+/// the one weight of both projections, nothing is absorbed: each head has keys of plain + rotated
+/// numbers and values of its own.
 template <class T = Tensor>
 struct LatentAttention {
   std::optional<Linear<T>> query_down;   ///< [query rank, width]
@@ -37,11 +39,13 @@ struct LatentAttention {
   Linear<T> query;                       ///< [heads * (plain + rotated), query rank or width]
   Linear<T> latent;                      ///< [rank + rotated, width]
   RmsNorm<T> latent_norm;                ///< of the first `rank`
-  T key_up;                              ///< [heads, rank, plain]
-  T value_up;                            ///< [heads, value, rank]
+  std::optional<T> key_up;               ///< [heads, rank, plain]
+  std::optional<T> value_up;             ///< [heads, value, rank]
+  std::optional<Linear<T>> expansion;    ///< [heads * (plain + value), rank], in place of both
   Linear<T> output;
-  TENON_FIELDS(query_down, query_norm, query, latent, latent_norm, key_up, value_up, output, heads,
-               rank, plain, rotated, options, rope)
+  std::optional<T> rope_factors;  ///< f32[rotated / 2]
+  TENON_FIELDS(query_down, query_norm, query, latent, latent_norm, key_up, value_up, expansion,
+               output, rope_factors, heads, rank, plain, rotated, options, rope)
 
   std::int64_t heads = 1;
   std::int64_t rank = 1;
@@ -56,7 +60,7 @@ struct LatentAttention {
   };
 
   /// As MultiHeadAttention's; the cache has one head, of keys of rank + rotated numbers and values
-  /// of `rank`.
+  /// of `rank`, or with `expansion` all heads.
   Cached forward(const Tensor& x, const Position& position, const Tensor& layer,
                  const KvCache<Tensor>& cache,
                  const std::source_location& where = std::source_location::current()) const
@@ -83,8 +87,8 @@ struct LatentAttention {
 
  private:
   struct Projected {
-    Tensor q;     // [B, S, heads, rank + rotated]
-    Tensor k, v;  // [B, S, 1, rank + rotated], [B, S, 1, rank]
+    // [B, S, heads, rank + rotated], [B, S, 1, rank + rotated] and [B, S, 1, rank], or with `expansion` [B, S, heads, ...]
+    Tensor q, k, v;
   };
   Projected project(const Tensor& x, const Tensor& positions,
                     const std::source_location& where) const
@@ -93,14 +97,26 @@ struct LatentAttention {
     Tensor low = query_down ? query_down->forward(x, where) : x;
     if (query_norm) low = query_norm->forward(low, where);
     const Tensor q = split_axis(query.forward(low, where), -1, {heads, plain + rotated}, where);
-    const Tensor absorbed = by_head(slice(q, -1, 0, plain, 1, where), key_up, where);
+    const Tensor unturned = slice(q, -1, 0, plain, 1, where);
+    const Tensor factors = rope_factors.value_or(Tensor());
     const Tensor turned =
-        tenon::rope(slice(q, -1, plain, to_end, 1, where), positions, rope, {}, where);
+        tenon::rope(slice(q, -1, plain, to_end, 1, where), positions, rope, factors, where);
     const Tensor both = unsqueeze(latent.forward(x, where), 2, {}, where);
     const Tensor v = latent_norm.forward(slice(both, -1, 0, rank, 1, where), where);
     const Tensor shared =
-        tenon::rope(slice(both, -1, rank, to_end, 1, where), positions, rope, {}, where);
-    return {concat({absorbed, turned}, -1, where), concat({v, shared}, -1, where), v};
+        tenon::rope(slice(both, -1, rank, to_end, 1, where), positions, rope, factors, where);
+    if (expansion) {
+      const std::int64_t value = expansion->weight.dim(0, where) / heads - plain;
+      const Tensor all = split_axis(expansion->forward(squeeze(v, 2, where), where), -1,
+                                    {heads, plain + value}, where);
+      const Tensor of_all =
+          broadcast_to(shared, {shared.dim(0, where), shared.dim(1, where), heads, rotated}, where);
+      return {concat({unturned, turned}, -1, where),
+              concat({slice(all, -1, 0, plain, 1, where), of_all}, -1, where),
+              slice(all, -1, plain, to_end, 1, where)};
+    }
+    return {concat({by_head(unturned, *key_up, where), turned}, -1, where),
+            concat({v, shared}, -1, where), v};
   }
 
   /// x [B, S, heads, in] by each head's own weight, [heads, out, in].
@@ -112,11 +128,12 @@ struct LatentAttention {
     return grouped_linear(x, weight, index, {}, where);
   }
 
-  /// y from what the heads have mixed, [B, S, heads, rank].
+  /// y from what the heads have mixed, [B, S, heads, rank or value].
   Tensor results(const Tensor& mixed, const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
-    return output.forward(merge_axes(by_head(mixed, value_up, where), 2, 3, {}, where), where);
+    const Tensor values = expansion ? mixed : by_head(mixed, *value_up, where);
+    return output.forward(merge_axes(values, 2, 3, {}, where), where);
   }
 };
 

@@ -609,6 +609,77 @@ def write_gemma3n(path):
     writer.write(layer, own_head=False)
 
 
+def write_expanded(path, arch, seed):
+    """Latent attention whose heads have keys and values of their own: projections are one tensor."""
+    width, rank, plain, rotated, value, heads = 32, 32, 16, 8, 16, 2
+    is_plm = arch == "plm"
+    writer = Writer(path, arch, 2, width, seed)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv(heads)
+    file.add_key_length(plain + rotated)
+    file.add_kv_lora_rank(rank)
+    file.add_rope_dimension_count(rotated)
+    file.add_feed_forward_length(64)
+    if is_plm:
+        file.add_value_length(value)
+    else:
+        file.add_q_lora_rank(32)
+        for part, last in (("long", 6), ("short", 2)):
+            writer.tensor(f"rope_factors_{part}.weight", np.linspace(1, last, rotated // 2).astype(np.float32))
+        file.add_rope_scaling_type(gguf.RopeScalingType.LONGROPE)
+        file.add_rope_scaling_orig_ctx_len(32)
+
+    def layer(prefix, _):
+        writer.norm(prefix + "attn_norm", width)
+        writer.norm(prefix + "ffn_norm", width)
+        queries = heads * (plain + rotated)
+        if is_plm:
+            writer.matrix(prefix + "attn_q", (queries, width), Type.Q4_0)
+        else:
+            writer.matrix(prefix + "attn_q_a", (32, width), Type.Q8_0)
+            writer.norm(prefix + "attn_q_a_norm", 32)
+            writer.matrix(prefix + "attn_q_b", (queries, 32), Type.Q4_0)
+        writer.matrix(prefix + "attn_kv_a_mqa", (rank + rotated, width), Type.F16)
+        writer.norm(prefix + "attn_kv_a_norm", rank)
+        writer.matrix(prefix + "attn_kv_b", (heads * (plain + value), rank), Type.Q8_0)
+        writer.matrix(prefix + "attn_output", (width, heads * value), Type.Q5_1)
+        if is_plm:
+            writer.matrix(prefix + "ffn_up", (64, width), Type.Q4_1)
+            writer.matrix(prefix + "ffn_down", (width, 64), Type.F16)
+        else:
+            writer.dense(prefix, 64)
+
+    writer.write(layer, own_head=False)
+
+
+def write_deci(path):
+    """Layers of both parts, of no attention, of one projection in its place, of nothing, and again of both."""
+    width, heads, head_size = 32, 2, 16
+    hidden = [64, 32, 32, 0, 96]
+    writer = Writer(path, "deci", 5, width, 216)
+    file = writer.file
+    file.add_head_count([2, 0, 2, 0, 2])
+    file.add_head_count_kv([1, 0, 0, 0, 1])
+    file.add_feed_forward_length(hidden)
+    file.add_key_length(head_size)
+    file.add_value_length(head_size)
+    file.add_rope_dimension_count(head_size)
+
+    def layer(prefix, index):
+        if index in (0, 4):
+            writer.attention(prefix, heads, 1, head_size)
+        if index == 2:
+            writer.matrix(prefix + "attn_output", (width, width), Type.Q5_1)
+        if index in (0, 2, 4):
+            writer.norm(prefix + "attn_norm", width)
+        if hidden[index]:
+            writer.norm(prefix + "ffn_norm", width)
+            writer.dense(prefix, hidden[index])
+
+    writer.write(layer)
+
+
 def write_qwen35(path, arch, seed):
     """Gated delta nets, and gated attention in the last of four layers."""
     has_experts, has_one_step = arch != "qwen35", arch == "qwen3next"
@@ -785,6 +856,13 @@ def minimax_experts(writer):
     router_bias(writer, 0)
 
 
+def exaone_experts(writer):
+    windows(writer)
+    sigmoid_experts(writer)
+    writer.file.add_expert_shared_feed_forward_length(32)
+    router_bias(writer, 1)
+
+
 def bailing_experts(writer):
     shared_expert(writer)
     writer.file.add_expert_weights_norm(True)
@@ -854,6 +932,7 @@ TRANSFORMERS = {  # further ones at the end: a model's seed is its place
     "mistral3": dict(has_head=False, more=temperature),
     "olmo": dict(norm=None, has_head=False, more=clip),
     "apertus": dict(gate="none", head_norms="head", more=xielu),
+    "exaone-moe": dict(head_norms="head", experts=5, shared=True, layers=4, more=exaone_experts),
 }
 
 MODELS = {
@@ -876,6 +955,9 @@ MODELS = {
     "jamba": write_jamba,
     "llama4": write_llama4,
     "gemma3n": write_gemma3n,
+    "minicpm3": lambda path: write_expanded(path, "minicpm3", 214),
+    "plm": lambda path: write_expanded(path, "plm", 215),
+    "deci": write_deci,
     **{
         name: functools.partial(write_transformer, seed=100 + number, **{"arch": name, **options})
         for number, (name, options) in enumerate(TRANSFORMERS.items())

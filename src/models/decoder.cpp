@@ -315,7 +315,7 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
     layer.rwkv = rwkv_part(view, config, index);
     return layer;
   }
-  if (architecture.has_first_norms) {
+  if (architecture.has_first_norms && config.mixing(index) != Mixing::none) {
     const bool has_two = view["attn_norm_2"].contains("weight");  // Falcon 40B
     layer.attention_norm = norm_part(view[has_two ? "attn_norm_2" : "attn_norm"], config);
     if (has_two) layer.feed_forward_norm = norm_part(view["attn_norm"], config);
@@ -335,6 +335,9 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
     } else {
       layer.attention = attention_part(view, config, index);
     }
+  }
+  if (config.mixing(index) == Mixing::projection) {
+    layer.projection = nn::Linear<>::init(view["attn_output"]);
   }
   if (config.alt_up) layer.alt_up = alt_up_part(view, config);
   if (!config.has_feed_forward(index)) return layer;

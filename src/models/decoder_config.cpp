@@ -272,6 +272,73 @@ void set_latent_heads(const Hyperparameters& values, DecoderConfig& config) {
   config.value_dim = sizes.rank;
 }
 
+/// The same of latent attention whose projections are one tensor, "attn_kv_b": each head has keys and values.
+void set_expanded_heads(const Hyperparameters& values, DecoderConfig& config) {
+  LatentSizes sizes;
+  sizes.is_expanded = true;
+  sizes.rank = values.integer("attention.kv_lora_rank", 1, max_width);
+  sizes.rotated = values.integer("rope.dimension_count", 2, max_width);
+  const std::int64_t key = values.integer("attention.key_length", sizes.rotated + 1, 2 * max_width);
+  sizes.plain = key - sizes.rotated;
+  config.latent = sizes;
+  config.kv_heads = config.heads;
+  config.head_dim = key;
+  config.value_dim =
+      values.integer_or("attention.value_length", config.width / config.heads, 1, max_width);
+  config.attention_scale = 1 / std::sqrt(static_cast<double>(key));
+}
+
+/// Which parts the layers of Llama-Nemotron have (deci): heads of keys and values, heads of queries only, which stand for one
+/// projection, or neither, and a feed-forward part or none.
+void set_deci(const Hyperparameters& values, DecoderConfig& config) {
+  const auto of = [&](std::string_view key) {
+    std::vector<std::int64_t> numbers;
+    if (const auto listed = values.integers(key)) {
+      numbers.assign(listed->begin(), listed->end());
+    } else {
+      numbers.assign(static_cast<std::size_t>(config.layers), values.integer(key, 1, max_width));
+    }
+    if (std::ssize(numbers) < config.layers || std::ranges::min(numbers) < 0 ||
+        std::ranges::max(numbers) > max_width) {
+      throw Error(Errc::unsupported, values.file(),
+                  fmt::format("{} has no number for each layer", values.full(key)));
+    }
+    return numbers;
+  };
+  const auto heads = of("attention.head_count"), kv_heads = of("attention.head_count_kv");
+  const auto widths = of("feed_forward_length");
+  const auto one_of = [&](std::string_view key, const std::vector<std::int64_t>& numbers) {
+    const std::int64_t most = std::ranges::max(numbers);
+    if (most > max_heads || !std::ranges::all_of(numbers, [&](std::int64_t number) {
+          return number == 0 || number == most;
+        })) {
+      throw Error(Errc::unsupported, values.file(),
+                  fmt::format("{} is not one number or 0 for each layer", values.full(key)));
+    }
+    return most;
+  };
+  config.heads = one_of("attention.head_count", heads);
+  config.kv_heads = one_of("attention.head_count_kv", kv_heads);
+  if (config.kv_heads == 0 || config.heads % config.kv_heads != 0) {
+    values.refuse("attention.head_count_kv", std::to_string(config.kv_heads),
+                  fmt::format("divisors of {} heads", config.heads));
+  }
+  config.head_dim =
+      values.integer_or("attention.key_length", config.width / config.heads, 1, max_width);
+  config.value_dim = config.head_dim;
+  config.intermediate_size = std::ranges::max(widths);
+  for (std::size_t i = 0; i < static_cast<std::size_t>(config.layers); ++i) {
+    LayerParts parts;
+    if (kv_heads[i] == 0) parts.mixing = heads[i] > 0 ? Mixing::projection : Mixing::none;
+    parts.has_feed_forward = widths[i] > 0;
+    if (parts.mixing != Mixing::none && !parts.has_feed_forward) {
+      throw Error(Errc::unsupported, values.file(),
+                  fmt::format("layer {} with attention and without a feed-forward part", i));
+    }
+    config.parts.push_back(parts);
+  }
+}
+
 void set_mamba(const Hyperparameters& values, const Architecture& architecture,
                DecoderConfig& config) {
   MambaSizes sizes;
@@ -404,7 +471,7 @@ void set_scales(const Hyperparameters& values, const Architecture& architecture,
   }
   if (!architecture.has_scales) return;
   // Files of MiniCPM from before these keys were written: of its paper (arXiv:2404.06395), section 4.
-  const bool is_minicpm = config.architecture == "minicpm";
+  const bool is_minicpm = config.architecture == "minicpm" || config.architecture == "minicpm3";
   const double depth = 1.4 / std::sqrt(static_cast<double>(config.layers));
   config.embedding_scale = values.real_or("embedding_scale", is_minicpm ? 12 : 1, 0, largest);
   config.residual_scale = values.real_or("residual_scale", is_minicpm ? depth : 1, 0, largest);
@@ -548,14 +615,25 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
     }
     require_number(values, "moe_latent_size", 0);
   }
-  if (!config.has_experts(0) || architecture.has_single_parts) {
-    set_feed_forward(values, architecture, config);
-  }
-  config.heads = values.integer("attention.head_count", 1, max_heads);
   const bool is_latent = arch == "deepseek2";
-  is_latent ? set_latent_heads(values, config) : set_heads(values, config);
+  const bool is_expanded = arch == "minicpm3" || arch == "plm";
+  if (arch == "deci") {
+    set_deci(values, config);
+  } else {
+    if (!config.has_experts(0) || architecture.has_single_parts) {
+      set_feed_forward(values, architecture, config);
+    }
+    config.heads = values.integer("attention.head_count", 1, max_heads);
+    if (is_latent) {
+      set_latent_heads(values, config);
+    } else if (is_expanded) {
+      set_expanded_heads(values, config);
+    } else {
+      set_heads(values, config);
+    }
+  }
   config.attention_clip = values.real_or("attention.clamp_kqv", 0, 0, 1e6);
-  if (is_latent) require_default(values, "attention.clamp_kqv", 0);
+  if (is_latent || is_expanded) require_default(values, "attention.clamp_kqv", 0);
   config.rope = rope_of(values, architecture, config);
   if (is_latent) set_latent_scale(values, config);
   if (arch == "mistral3") set_mistral3(values, config);

@@ -170,6 +170,9 @@ TEST_CASE("hostile models: experts, groups of them, and latent attention") {
       {"lfm2", "lfm2.shortconv.l_cache", {0, -1, 1, huge}},
       {"llama4", "llama4.interleave_moe_layer_step", {0, -1, huge}},
       {"gemma3n", "gemma3n.attention.shared_kv_layers", {-1, 1, 3, 21, 22, huge}},
+      {"minicpm3", "minicpm3.attention.kv_lora_rank", {0, -1, huge}},
+      {"plm", "plm.attention.key_length", {0, -1, 8, huge}},  // 8 are rotated
+      {"plm", "plm.attention.value_length", {0, -1, huge}},
       {"gemma3n", "gemma3n.altup.active_idx", {-1, 4, huge}},
       {"gemma3n", "gemma3n.altup.num_inputs", {0, 1, huge}},
       {"gemma3n", "gemma3n.embedding_length_per_layer_input", {0, -1, huge}},
@@ -238,6 +241,11 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
       {"gemma3n", "blk.21.laurel_r.weight"},
       {"gemma3n", "blk.0.altup_correct_scale.weight"},
       {"apertus", "blk.1.ffn_up.weight"},
+      {"minicpm3", "blk.1.attn_kv_b.weight"},
+      {"plm", "blk.0.attn_q.weight"},
+      {"deci", "blk.2.attn_output.weight"},
+      {"deci", "blk.1.ffn_norm.weight"},
+      {"exaone-moe", "blk.1.ffn_up_exps.weight"},
       {"llama4", "blk.0.attn_norm.weight"},
   };
   for (const auto& c : cases) {
@@ -348,6 +356,13 @@ TEST_CASE("hostile models: layers that are one part each where they are not expe
   refused("nemotron_h", "feed_forward_length", List{0, 32});
   refused("nemotron_h", "feed_forward_length", List{0, 32, 0, 0, 64});
   refused("nemotron_h", "attention.head_count_kv", 1);
+  refused("deci", "attention.head_count_kv", List{1, 0, 0, 0, 2});
+  refused("deci", "attention.head_count", List{2, 0, 2, 0});
+  refused("deci", "attention.head_count", List{2, 0, 4, 0, 2});
+  refused("deci", "feed_forward_length", List{64, 32, -32, 0, 96});
+  TinyModel bare("deci");  // attention alone
+  bare.metadata.set_array<std::int32_t>("deci.feed_forward_length", List{64, 32, 32, 0, 0});
+  CHECK(bare.refused(Errc::unsupported).find("layer 4") != std::string::npos);
 }
 
 TEST_CASE("hostile models: limits of attention that are out of range") {

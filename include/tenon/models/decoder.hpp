@@ -50,6 +50,15 @@ struct RwkvSizes {
   std::int64_t head_size = 64;
 };
 
+/// What a layer has in the place of attention.
+enum class Mixing : std::uint8_t { attention, projection, none };
+
+/// The parts of a layer of a model whose layers differ in them.
+struct LayerParts {
+  Mixing mixing = Mixing::attention;
+  bool has_feed_forward = true;
+};
+
 /// Hyperparameters of a decoder-only language model, from GGUF metadata.
 struct DecoderConfig {
   std::string architecture;  ///< one of those that the README lists
@@ -81,8 +90,9 @@ struct DecoderConfig {
   /// Of a model whose layers are one part each: by layer, whether it is a feed-forward part; empty:
   /// layers have one behind another part.
   std::vector<std::uint8_t> feed_forward_layers;
-  std::int64_t vocabulary = 0;  ///< rows of the embedding, including padding rows at the end
-  std::int64_t tokens = 0;      ///< rows without padding: the size of the tokenizer's vocabulary
+  std::vector<LayerParts> parts;  ///< by layer; empty: all have both
+  std::int64_t vocabulary = 0;    ///< rows of the embedding, including padding rows at the end
+  std::int64_t tokens = 0;        ///< rows without padding: the size of the tokenizer's vocabulary
   std::int64_t context_length = 0;  ///< positions the model was trained for
   double norm_eps = 1e-5;
   bool has_mean_norms = false;  ///< norms subtract the mean (nn::LayerNorm)
@@ -125,8 +135,12 @@ struct DecoderConfig {
     return !feed_forward_layers.empty() &&
            feed_forward_layers[static_cast<std::size_t>(layer)] != 0;
   }
+  Mixing mixing(std::int64_t layer) const noexcept {
+    return parts.empty() ? Mixing::attention : parts[static_cast<std::size_t>(layer)].mixing;
+  }
   bool attends(std::int64_t layer) const noexcept {
-    return has_parallel_states || !(keeps_state(layer) || is_feed_forward(layer));
+    return mixing(layer) == Mixing::attention &&
+           (has_parallel_states || !(keeps_state(layer) || is_feed_forward(layer)));
   }
   bool is_local(std::int64_t layer) const noexcept {
     return (window > 0 || attention_chunk > 0) && global_every > 0 &&
@@ -137,6 +151,7 @@ struct DecoderConfig {
   }
   bool has_feed_forward(std::int64_t layer) const noexcept {
     return (intermediate_size > 0 || experts > 0) &&
+           (parts.empty() || parts[static_cast<std::size_t>(layer)].has_feed_forward) &&
            (feed_forward_layers.empty() || is_feed_forward(layer));
   }
   bool has_experts(std::int64_t layer) const noexcept {
@@ -180,6 +195,7 @@ struct DecoderLayer {
   std::optional<DecoderNorm<T>> attention_norm;
   std::optional<nn::MultiHeadAttention<T>> attention;
   std::optional<nn::LatentAttention<T>> latent_attention;
+  std::optional<nn::Linear<T>> projection;  ///< in place of attention (Llama-Nemotron)
   std::optional<nn::Mamba<T>> mamba;
   std::optional<nn::GatedDeltaNet<T>> delta_net;
   std::optional<nn::ShortConv<T>> short_conv;
@@ -190,9 +206,9 @@ struct DecoderLayer {
   std::optional<nn::FeedForward<T>> feed_forward;
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   std::optional<DecoderNorm<T>> post_feed_forward_norm;
-  TENON_FIELDS(attention_norm, attention, latent_attention, mamba, delta_net, short_conv, rwkv,
-               alt_up, post_attention_norm, feed_forward_norm, feed_forward, experts,
-               post_feed_forward_norm)
+  TENON_FIELDS(attention_norm, attention, latent_attention, projection, mamba, delta_net,
+               short_conv, rwkv, alt_up, post_attention_norm, feed_forward_norm, feed_forward,
+               experts, post_feed_forward_norm)
 
   static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
                            std::int64_t index);
@@ -356,6 +372,7 @@ struct Decoder {
                  if (layer.latent_attention) {
                    mixed.add(layer.latent_attention->forward(normed, place));
                  }
+                 if (layer.projection) mixed.add(layer.projection->forward(normed));
                  return Hidden{after_attention(layer, mixed.y, normed, carry.x), {}, {}};
                })
             .x;
@@ -430,6 +447,7 @@ struct Decoder {
           }
           if (layer.attention) attend(*layer.attention);
           if (layer.latent_attention) attend(*layer.latent_attention);
+          if (layer.projection) mixed.add(layer.projection->forward(normed));
           next.x = after_attention(layer, mixed.y, normed, x);
           if (streams) next.x = streams->corrected(predicted, next.x, select(own, index));
           return next;

@@ -289,6 +289,49 @@ def write_rwkv7(path):
     writer.write(layer)
 
 
+def write_rwkv6(path):
+    """One head: llama.cpp computes heads of multiples of 64 numbers only. What the second of three layers gives is halved."""
+    width, head_size, rank, low = 64, 64, 8, 16
+    writer = Writer(path, "rwkv6", 3, width, 217)
+    file = writer.file
+    file.add_layer_norm_eps(1e-5)
+    file.add_head_count(0)
+    file.add_feed_forward_length(96)
+    file.add_wkv_head_size(head_size)
+    file.add_time_mix_extra_dim(rank)
+    file.add_time_decay_extra_dim(low)
+    file.add_rescale_every_n_layers(2)
+
+    def layer_norm(name):
+        writer.norm(name, width)
+        writer.vector(name + ".bias", width, 0.0, 0.2)
+
+    layer_norm("token_embd_norm")
+    writer.vector("output_norm.bias", width, 0.0, 0.2)
+
+    def layer(prefix, _):
+        for norm in ("attn_norm", "attn_norm_2", "time_mix_ln"):
+            layer_norm(prefix + norm)
+        writer.matrix(prefix + "time_mix_w1", (5 * rank, width), Type.F16)
+        writer.matrix(prefix + "time_mix_w2", (5, width, rank), Type.F16)
+        writer.vector(prefix + "time_mix_lerp_x.weight", (1, 1, width), 0.5, 0.3)
+        writer.vector(prefix + "time_mix_lerp_fused.weight", (5, 1, 1, width), 0.5, 0.3)
+        writer.vector(prefix + "time_mix_first.weight", (width // head_size, head_size), 0.3, 0.5)
+        writer.vector(prefix + "time_mix_decay.weight", width, -2.0, 1.5)
+        writer.matrix(prefix + "time_mix_decay_w1", (low, width))
+        writer.matrix(prefix + "time_mix_decay_w2", (width, low))
+        for name, kind in (("key", Type.Q5_1), ("value", Type.Q5_0), ("receptance", Type.Q4_1), ("gate", Type.Q8_0),
+                           ("output", Type.Q4_0)):
+            writer.matrix(f"{prefix}time_mix_{name}", (width, width), kind)
+        for part in "kr":
+            writer.vector(f"{prefix}channel_mix_lerp_{part}.weight", (1, 1, width), 0.5, 0.3)
+        writer.matrix(prefix + "channel_mix_key", (96, width), Type.Q4_0)
+        writer.matrix(prefix + "channel_mix_value", (width, 96), Type.Q8_0)
+        writer.matrix(prefix + "channel_mix_receptance", (width, width), Type.Q5_1)
+
+    writer.write(layer)
+
+
 def write_transformer(path, seed, arch, *, norm="rms", first_norms=True, last_norms=False, one_norm=False,
                       second_norm="ffn_norm", head_norms=None, fused_qkv=False, biases="", gate="own", has_head=True,
                       head_bias=False, positions=False, experts=0, shared=False, heads=2, kv_heads=1, head_size=16,
@@ -958,6 +1001,7 @@ MODELS = {
     "minicpm3": lambda path: write_expanded(path, "minicpm3", 214),
     "plm": lambda path: write_expanded(path, "plm", 215),
     "deci": write_deci,
+    "rwkv6": write_rwkv6,
     **{
         name: functools.partial(write_transformer, seed=100 + number, **{"arch": name, **options})
         for number, (name, options) in enumerate(TRANSFORMERS.items())

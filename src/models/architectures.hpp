@@ -14,7 +14,7 @@ struct Architecture {
   /// How a model knows of positions: by a rotary embedding, embeddings that are added to those of tokens, linear biases of
   /// the scores (ALiBi), or not at all.
   enum class Positions : std::uint8_t { rotary, added, alibi, none };
-  /// What layers without keys and values keep: nn::Mamba, Mamba-2, nn::GatedDeltaNet, nn::ShortConv, nn::Rwkv7Layer.
+  /// What layers without keys and values keep: nn::Mamba, Mamba-2, nn::GatedDeltaNet, nn::ShortConv, nn::Rwkv6Layer or nn::Rwkv7Layer.
   enum class State : std::uint8_t { none, mamba, mamba2, delta_net, short_conv, rwkv };
 
   std::string_view name;

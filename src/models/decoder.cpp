@@ -260,6 +260,41 @@ nn::AltUp<> alt_up_ends(const WeightsView& view, const DecoderConfig& config) {
   return made;
 }
 
+nn::Rwkv6Layer<> rwkv6_part(const WeightsView& view, const DecoderConfig& config,
+                            std::int64_t layer) {
+  const auto norm = [&](const char* name, double eps) {
+    return nn::LayerNorm<>::init(view[name], eps);
+  };
+  const auto linear = [&](const char* name) { return nn::Linear<>::init(view[name]); };
+  const auto weight = [&](const char* name) { return view[name].tensor("weight"); };
+  constexpr double head_eps = 64e-5;
+  nn::Rwkv6Layer<> made;
+  made.time_norm = norm("attn_norm", config.norm_eps);
+  made.channel_norm = norm("attn_norm_2", config.norm_eps);
+  made.first_mix = weight("time_mix_lerp_x");
+  made.time_mix = weight("time_mix_lerp_fused");
+  made.mix_down = linear("time_mix_w1");
+  made.mix_up = weight("time_mix_w2");
+  made.decay = {linear("time_mix_decay_w1"), linear("time_mix_decay_w2")};
+  made.decay.up.bias = weight("time_mix_decay");
+  made.bonus = weight("time_mix_first");
+  made.receptance = linear("time_mix_receptance");
+  made.key = linear("time_mix_key");
+  made.value = linear("time_mix_value");
+  made.gate = linear("time_mix_gate");
+  made.output = linear("time_mix_output");
+  made.head_norm = norm("time_mix_ln", head_eps);
+  made.channel_key_mix = weight("channel_mix_lerp_k");
+  made.channel_receptance_mix = weight("channel_mix_lerp_r");
+  made.channel_key = linear("channel_mix_key");
+  made.channel_value = linear("channel_mix_value");
+  made.channel_receptance = linear("channel_mix_receptance");
+  made.head_size = config.rwkv->head_size;
+  const std::int64_t every = config.rwkv->halved_every;
+  if (every > 0 && (layer + 1) % every == 0) made.scale = 0.5;
+  return made;
+}
+
 /// Declares the weights that a dense layer, or with `suffix` the shared part of experts, has.
 nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix, Name activation,
                              Gate gate = Gate::own) {
@@ -312,7 +347,11 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   const Architecture& architecture = *find_architecture(config.architecture);
   DecoderLayer layer;
   if (config.rwkv) {
-    layer.rwkv = rwkv_part(view, config, index);
+    if (config.architecture == "rwkv6") {
+      layer.rwkv6 = rwkv6_part(view, config, index);
+    } else {
+      layer.rwkv = rwkv_part(view, config, index);
+    }
     return layer;
   }
   if (architecture.has_first_norms && config.mixing(index) != Mixing::none) {

@@ -388,6 +388,9 @@ void set_rwkv(const Hyperparameters& values, DecoderConfig& config) {
     values.refuse("wkv.head_size", std::to_string(sizes.head_size),
                   fmt::format("divisors of the width {}", config.width));
   }
+  if (config.architecture == "rwkv6") {
+    sizes.halved_every = values.integer_or("rescale_every_n_layers", 0, 0, max_layers);
+  }
   config.rwkv = sizes;
 }
 

@@ -75,8 +75,7 @@ TimeMixInputs time_mix_inputs(const Rwkv7Layer<>& layer, const Shifted& x, const
 }
 
 /// The norm of each head, with a factor and a shift of each number.
-Tensor head_normed(const Rwkv7Layer<>& layer, const Tensor& y, const std::source_location& where) {
-  const LayerNorm<>& norm = layer.head_norm;
+Tensor head_normed(const LayerNorm<>& norm, const Tensor& y, const std::source_location& where) {
   const std::int64_t rows = y.dim(0, where), heads = y.dim(2, where);
   const Tensor flat = merge_axes(merge_axes(y, 2, 3, {}, where), 0, 1, {}, where);
   const Tensor normed =
@@ -84,7 +83,77 @@ Tensor head_normed(const Rwkv7Layer<>& layer, const Tensor& y, const std::source
   return split_axis(normed, 0, {rows, y.dim(1, where)}, where);
 }
 
+/// RWKV-6's recurrence by that of RWKV-7: nothing is removed, and keys, values and decays come one step late, so that each step
+/// reads the state before it. k, v, w and r: [B, S, heads, head size].
+Wkv7Result late_wkv(const Wkv7Inputs& in, const Tensor& state, const Tensor& lengths,
+                    const std::source_location& where) {
+  const Tensor first = slice(in.k, 1, 0, 1, 1, where);
+  const Tensor nothing = full_like(first, 0, where);
+  const auto late = [&](const Tensor& x, double before) {
+    return concat({full_like(first, before, where), x}, 1, where);
+  };
+  const Tensor k = late(in.k, 0);
+  const Tensor zeros = full_like(k, 0, where);
+  const Tensor steps =
+      lengths.is_empty() ? lengths : add(lengths, scalar_like(lengths, 1, where), where);
+  const auto [y, after] =
+      wkv7({concat({in.r, nothing}, 1, where), late(in.w, 1), k, late(in.v, 0), zeros, zeros},
+           state, steps, where);
+  return {slice(y, 1, 0, -1, 1, where), after};
+}
+
 }  // namespace
+
+Rwkv7Step detail::rwkv6_layer(const Rwkv6Layer<>& layer, const Rwkv7Step& in, const Tensor& lengths,
+                              const std::source_location& where) {
+  const auto of_state = [&](std::int64_t i) {
+    return slice(in.state.shift, 1, i, i + 1, 1, where);
+  };
+  const Shifted time = shifted(layer.time_norm.forward(in.x, where), of_state(0), lengths, where);
+  constexpr std::int64_t inputs = 5;
+  const Tensor low =
+      tanh(layer.mix_down.forward(mixed(time, layer.first_mix, where), where), where);
+  const Tensor split =
+      split_axis(low, -1, {inputs, low.dim(-1, where) / inputs}, where);  // [B, S, 5, rank]
+  const Tensor index = broadcast_to(iota(inputs, i32, 0, 1, where),
+                                    {low.dim(0, where), low.dim(1, where), inputs}, where);
+  const Tensor made = grouped_linear(split, layer.mix_up, index, {}, where);
+  const Tensor difference = sub(time.before, time.x, where);
+  const auto input = [&](std::int64_t i) {
+    const Tensor fixed = of_type(
+        flatten(slice(layer.time_mix, 0, i, i + 1, 1, where), 0, -1, where), in.x.dtype(), where);
+    const Tensor share = add(squeeze(slice(made, 2, i, i + 1, 1, where), 2, where), fixed, where);
+    return add(time.x, mul(difference, share, where), where);
+  };
+  const auto heads = [&](const Tensor& all) {
+    const std::int64_t size = layer.head_size;
+    return split_axis(all, -1, {all.dim(-1, where) / size, size}, where);
+  };
+  const Tensor low_decay = tanh(layer.decay.down.forward(input(0), where), where);
+  const Tensor w =
+      heads(exp(neg(exp(layer.decay.up.forward(low_decay, where), where), where), where));
+  const Tensor k = heads(layer.key.forward(input(1), where));
+  const Tensor v = heads(layer.value.forward(input(2), where));
+  const Tensor r = heads(layer.receptance.forward(input(3), where));
+  const Tensor gate = silu(layer.gate.forward(input(4), where), where);
+  const auto [recalled, wkv] = late_wkv({r, w, k, v, {}, {}}, in.state.wkv, lengths, where);
+  const Tensor bonus = mul(mul(k, r, where), of_type(layer.bonus, in.x.dtype(), where), where);
+  const Tensor with_own = add(recalled, mul(v, sum(bonus, {-1}, true, where), where), where);
+  const Tensor y = mul(head_normed(layer.head_norm, with_own, where), gate, where);
+  const Tensor x = add(layer.output.forward(y, where), in.x, where);
+
+  const Shifted channel =
+      shifted(layer.channel_norm.forward(x, where), of_state(1), lengths, where);
+  const Tensor key = square(
+      relu(layer.channel_key.forward(mixed(channel, layer.channel_key_mix, where), where), where),
+      where);
+  const Tensor open = sigmoid(
+      layer.channel_receptance.forward(mixed(channel, layer.channel_receptance_mix, where), where),
+      where);
+  Tensor next = add(mul(open, layer.channel_value.forward(key, where), where), x, where);
+  if (layer.scale != 1) next = mul(next, scalar_like(next, layer.scale, where), where);
+  return {next, in.first_value, {concat({time.last, channel.last}, 1, where), wkv}};
+}
 
 Rwkv7Step detail::rwkv7_layer(const Rwkv7Layer<>& layer, const Rwkv7Step& in, const Tensor& lengths,
                               const std::source_location& where) {
@@ -99,7 +168,8 @@ Rwkv7Step detail::rwkv7_layer(const Rwkv7Layer<>& layer, const Rwkv7Step& in, co
                                    0, {heads, layer.head_size}, where);
   const Tensor product = mul(mul(mix.in.k, mix.in.r, where), weight, where);
   const Tensor bonus = mul(mix.in.v, sum(product, {-1}, true, where), where);
-  Tensor y = add(head_normed(layer, recalled, where), merge_axes(bonus, 2, 3, {}, where), where);
+  Tensor y =
+      add(head_normed(layer.head_norm, recalled, where), merge_axes(bonus, 2, 3, {}, where), where);
   if (!mix.gate.is_empty()) y = mul(y, mix.gate, where);
   const Tensor x = add(layer.output.forward(y, where), in.x, where);
 

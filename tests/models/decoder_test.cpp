@@ -56,7 +56,8 @@ const char* const further_architectures[] = {"qwen",          "olmo2",          
                                              "dbrx",          "codeshell",      "nemotron_h_moe",
                                              "mistral3",      "olmo",           "llama4",
                                              "gemma3n",       "apertus",        "minicpm3",
-                                             "plm",           "exaone-moe",     "deci"};
+                                             "plm",           "exaone-moe",     "deci",
+                                             "rwkv6"};
 
 /// How far a logarithm of a probability may be from llama.cpp's, which reads tanh's GELU from a table of f16
 /// values, also for models whose own GELU is that of erf.
@@ -296,10 +297,10 @@ TEST_CASE("decoder: caches that cannot hold keys are refused") {
 TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
   const auto tokens = tiny_tokens();
   std::vector<const char*> models(std::begin(architectures), std::end(architectures));
-  for (const char* more :
-       {"phi3", "gpt2", "cohere2", "lfm2", "granitehybrid", "qwen35", "bloom", "refact",
-        "stablelm_12b", "qwen3next", "falcon-h1", "nemotron_h", "jamba", "hunyuan-dense",
-        "mistral3", "llama4", "gemma3n", "minicpm3", "deci"}) {
+  for (const char* more : {"phi3",      "gpt2",       "cohere2",  "lfm2",          "granitehybrid",
+                           "qwen35",    "bloom",      "refact",   "stablelm_12b",  "qwen3next",
+                           "falcon-h1", "nemotron_h", "jamba",    "hunyuan-dense", "mistral3",
+                           "llama4",    "gemma3n",    "minicpm3", "deci",          "rwkv6"}) {
     models.push_back(more);
   }
   for (const char* architecture : models) {
@@ -348,7 +349,7 @@ TEST_CASE("decoder: rewinding reads on as if the rest had never been") {
 
 TEST_CASE("decoder: states that only move on go back to their beginning") {
   for (const char* architecture : {"mamba", "mamba2", "rwkv7", "lfm2", "granitehybrid", "qwen35",
-                                   "falcon-h1", "nemotron_h", "jamba"}) {
+                                   "falcon-h1", "nemotron_h", "jamba", "rwkv6"}) {
     INFO(architecture);
     const auto model = tiny(architecture, true);
     const auto tokens = tiny_tokens();

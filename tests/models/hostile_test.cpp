@@ -161,6 +161,8 @@ TEST_CASE("hostile models: experts, groups of them, and latent attention") {
       {"deepseek2", "deepseek2.attention.key_length_mla", {0, -1, 16, huge}},
       {"deepseek2", "deepseek2.rope.dimension_count", {0, 15, 48, huge}},
       {"rwkv7", "rwkv7.wkv.head_size", {0, -1, 3, 65, huge}},  // of 64 numbers
+      {"rwkv6", "rwkv6.wkv.head_size", {0, -1, 3, 65, huge}},
+      {"rwkv6", "rwkv6.rescale_every_n_layers", {-1, huge}},
       {"mamba", "mamba.ssm.conv_kernel", {0, -1, 1, huge}},
       {"mamba", "mamba.ssm.inner_size", {0, -1, huge}},
       {"mamba", "mamba.ssm.state_size", {0, -1, huge}},
@@ -204,6 +206,9 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
       {"rwkv7", "blk.1.time_mix_v1.weight"},
       {"rwkv7", "blk.1.attn_norm_2.weight"},
       {"rwkv7", "token_embd_norm.weight"},
+      {"rwkv6", "blk.1.time_mix_lerp_fused.weight"},
+      {"rwkv6", "blk.2.time_mix_w2.weight"},
+      {"rwkv6", "blk.0.channel_mix_receptance.weight"},
       {"mamba", "blk.0.ssm_in.weight"},
       {"mamba", "blk.1.ssm_x.weight"},
       {"mamba", "blk.1.ssm_a"},

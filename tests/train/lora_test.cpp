@@ -70,7 +70,7 @@ TEST_CASE("decoder: scores of whole sequences are those of the cache's way") {
         "mamba",     "mamba2",    "rwkv7",         "chatglm", "cohere2",       "stablelm",
         "smollm3",   "lfm2",      "granitehybrid", "qwen35",  "refact",        "stablelm_12b",
         "qwen3next", "falcon-h1", "nemotron_h",    "jamba",   "hunyuan-dense", "llama4",
-        "olmo",      "apertus",   "minicpm3",      "plm",     "deci"}) {
+        "olmo",      "apertus",   "plm",           "deci",    "rwkv6"}) {
     const io::File file = io::open("tests/models/data/tiny_" + architecture + ".gguf");
     const WeightsView view = file.view();
     const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));

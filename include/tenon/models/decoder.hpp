@@ -45,9 +45,11 @@ struct AltUpSizes {
           ///< two of them, of which one has a window
 };
 
-/// Sizes of RWKV-7's layers.
+/// Sizes of RWKV-6's or RWKV-7's layers.
 struct RwkvSizes {
   std::int64_t head_size = 64;
+  std::int64_t halved_every =
+      0;  ///< what layer i gives is halved when (i + 1) % this == 0; 0: never
 };
 
 /// What a layer has in the place of attention.
@@ -199,7 +201,8 @@ struct DecoderLayer {
   std::optional<nn::Mamba<T>> mamba;
   std::optional<nn::GatedDeltaNet<T>> delta_net;
   std::optional<nn::ShortConv<T>> short_conv;
-  std::optional<nn::Rwkv7Layer<T>> rwkv;  ///< the whole layer
+  std::optional<nn::Rwkv7Layer<T>> rwkv;   ///< the whole layer
+  std::optional<nn::Rwkv6Layer<T>> rwkv6;  ///< the same
   std::optional<nn::AltUpLayer<T>> alt_up;
   std::optional<DecoderNorm<T>> post_attention_norm;
   std::optional<DecoderNorm<T>> feed_forward_norm;
@@ -207,8 +210,8 @@ struct DecoderLayer {
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   std::optional<DecoderNorm<T>> post_feed_forward_norm;
   TENON_FIELDS(attention_norm, attention, latent_attention, projection, mamba, delta_net,
-               short_conv, rwkv, alt_up, post_attention_norm, feed_forward_norm, feed_forward,
-               experts, post_feed_forward_norm)
+               short_conv, rwkv, rwkv6, alt_up, post_attention_norm, feed_forward_norm,
+               feed_forward, experts, post_feed_forward_norm)
 
   static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
                            std::int64_t index);
@@ -353,9 +356,9 @@ struct Decoder {
     const Tensor x =
         repeat(layers, first_hidden(embed(ids, place), {}),
                [&](const DecoderLayer<Tensor>& layer, const Tensor&, const Hidden& carry) {
-                 if (layer.rwkv) {
+                 if (layer.rwkv || layer.rwkv6) {
                    const auto next =
-                       layer.rwkv->forward({carry.x, *carry.first_value, *first_states(ids).rwkv});
+                       rwkv_step(layer, {carry.x, *carry.first_value, *first_states(ids).rwkv}, {});
                    return Hidden{next.x, next.first_value, {}};
                  }
                  const Tensor normed = before_attention(layer, carry.x);
@@ -412,10 +415,10 @@ struct Decoder {
         layers, first_hidden(embedded, cache),
         [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
           Hidden next = carry;
-          if (layer.rwkv) {
+          if (layer.rwkv || layer.rwkv6) {
             nn::Rwkv7State<Tensor>& states = *next.cache.rwkv;
-            const auto step = layer.rwkv->forward(
-                {carry.x, *carry.first_value, of_layer(states, index)}, lengths);
+            const auto step =
+                rwkv_step(layer, {carry.x, *carry.first_value, of_layer(states, index)}, lengths);
             states = with_layer(states, index, step.state);
             next.x = step.x;
             next.first_value = step.first_value;
@@ -454,6 +457,13 @@ struct Decoder {
         });
     if (alt_up) result.x = alt_up->merged(result.x);
     return result;
+  }
+
+  static nn::Rwkv7Step rwkv_step(const DecoderLayer<Tensor>& layer, const nn::Rwkv7Step& in,
+                                 const Tensor& lengths)
+    requires std::same_as<T, Tensor>
+  {
+    return layer.rwkv ? layer.rwkv->forward(in, lengths) : layer.rwkv6->forward(in, lengths);
   }
 
   /// The states of one layer.

@@ -13,7 +13,7 @@
 
 namespace tenon::nn {
 
-/// What RWKV-7's layers keep between inputs, of all layers: the last inputs of their two parts,
+/// What layers of RWKV-6 and RWKV-7 keep between inputs, of all layers: the last inputs of their two parts,
 /// [layers, batch, 2, width], and the state of the recurrence, [layers, batch, head size, heads, head
 /// size]. Begins as zeros, as a MambaState does.
 template <class T = Tensor>
@@ -32,6 +32,8 @@ struct LowRank {
 };
 
 template <class T = Tensor>
+struct Rwkv6Layer;
+template <class T = Tensor>
 struct Rwkv7Layer;
 
 struct Rwkv7Step {
@@ -41,9 +43,44 @@ struct Rwkv7Step {
 };
 
 namespace detail {
+Rwkv7Step rwkv6_layer(const Rwkv6Layer<Tensor>& layer, const Rwkv7Step& in, const Tensor& lengths,
+                      const std::source_location& where);
 Rwkv7Step rwkv7_layer(const Rwkv7Layer<Tensor>& layer, const Rwkv7Step& in, const Tensor& lengths,
                       const std::source_location& where);
-}
+}  // namespace detail
+
+/// A layer of RWKV-6 (Peng et al., Eagle and Finch, arXiv:2404.05892): x + time_mix(norm(x)), then x + channel_mix(norm(x)).
+/// Each part mixes its input with that of the step before, time_mix by shares that it computes. The state is read before the
+/// step's key and value are in it, which `bonus` adds: y = r (h + bonus k v), h = w h + k v.
+template <class T>
+struct Rwkv6Layer {
+  LayerNorm<T> time_norm, channel_norm;
+  T first_mix;  ///< [..., width]: shares of the step before in what the other shares are made of
+  T time_mix;  ///< [5, ..., width]: those in the inputs of w, k, v, r and the gate, to which are added
+  Linear<T> mix_down;  ///< [5 rank, width]
+  T mix_up;            ///< [5, width, rank]
+  LowRank<T> decay;    ///< of w
+  T bonus;             ///< [heads, head size]
+  Linear<T> receptance, key, value, gate, output;
+  LayerNorm<T> head_norm;                     ///< of each head, its weight and bias [width]
+  T channel_key_mix, channel_receptance_mix;  ///< [..., width]
+  Linear<T> channel_key, channel_value, channel_receptance;
+  TENON_FIELDS(time_norm, channel_norm, first_mix, time_mix, mix_down, mix_up, decay, bonus,
+               receptance, key, value, gate, output, head_norm, channel_key_mix,
+               channel_receptance_mix, channel_key, channel_value, channel_receptance, head_size,
+               scale)
+
+  std::int64_t head_size = 64;
+  double scale = 1;  ///< multiplies what the layer gives
+
+  /// As Rwkv7Layer's; the first layer's values go through.
+  Rwkv7Step forward(const Rwkv7Step& in, const Tensor& lengths = {},
+                    const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    return detail::rwkv6_layer(*this, in, lengths, where);
+  }
+};
 
 /// A layer of RWKV-7 (Peng et al., arXiv:2503.14456): x + time_mix(norm(x)), then x +
 /// channel_mix(norm(x)). Each part mixes its input with that of the step before.

@@ -164,17 +164,22 @@ def write_gpt_oss(path):
     writer.write(layer)
 
 
-def write_deepseek2(path, is_lite):
-    """Lite as DeepSeek-V2-Lite: queries without a latent vector, softmax, no groups."""
+def write_deepseek2(path, is_lite, is_split=True):
+    """Lite as DeepSeek-V2-Lite: queries without a latent vector, softmax, no groups. Not split: as files before 2025."""
     rank, plain, rotated, value, heads = 32, 32, 16, 16, 2
-    writer = Writer(path, "deepseek2", 2, 32, 15 + is_lite)
+    writer = Writer(path, "deepseek2", 2, 32, 15 + is_lite if is_split else 218)
     file = writer.file
     file.add_head_count(heads)
-    file.add_head_count_kv(1)
-    file.add_key_length(rank + rotated)
-    file.add_value_length(rank)
-    file.add_key_length_mla(plain + rotated)
-    file.add_value_length_mla(value)
+    if is_split:
+        file.add_head_count_kv(1)
+        file.add_key_length(rank + rotated)
+        file.add_value_length(rank)
+        file.add_key_length_mla(plain + rotated)
+        file.add_value_length_mla(value)
+    else:
+        file.add_head_count_kv(heads)
+        file.add_key_length(plain + rotated)
+        file.add_value_length(value)
     file.add_kv_lora_rank(rank)
     file.add_q_lora_rank(0 if is_lite else 32)
     file.add_rope_dimension_count(rotated)
@@ -208,8 +213,11 @@ def write_deepseek2(path, is_lite):
             writer.matrix(prefix + "attn_q_b", (queries, 32), Type.Q4_0)
         writer.matrix(prefix + "attn_kv_a_mqa", (rank + rotated, 32), Type.F16)
         writer.norm(prefix + "attn_kv_a_norm", rank)
-        writer.matrix(prefix + "attn_k_b", (heads, rank, plain), Type.Q8_0)
-        writer.matrix(prefix + "attn_v_b", (heads, value, rank), Type.Q4_0)
+        if is_split:
+            writer.matrix(prefix + "attn_k_b", (heads, rank, plain), Type.Q8_0)
+            writer.matrix(prefix + "attn_v_b", (heads, value, rank), Type.Q4_0)
+        else:
+            writer.matrix(prefix + "attn_kv_b", (heads * (plain + value), rank), Type.Q8_0)
         writer.matrix(prefix + "attn_output", (32, heads * value), Type.Q5_1)
         if index == 0:
             writer.dense(prefix, 64)
@@ -983,6 +991,7 @@ MODELS = {
     "gpt-oss": write_gpt_oss,
     "deepseek2": lambda path: write_deepseek2(path, False),
     "deepseek2_lite": lambda path: write_deepseek2(path, True),
+    "deepseek2_unsplit": lambda path: write_deepseek2(path, True, False),
     "mamba": lambda path: write_mamba(path, False),
     "mamba2": lambda path: write_mamba(path, True),
     "rwkv7": write_rwkv7,

@@ -251,15 +251,8 @@ void set_heads(const Hyperparameters& values, DecoderConfig& config) {
   config.value_dim = config.head_dim;
 }
 
-/// The same of latent attention. Files from before 2025 have one tensor, "attn_kv_b", in place of
-/// its two halves, and not the key that is asked for.
+/// The same of latent attention.
 void set_latent_heads(const Hyperparameters& values, DecoderConfig& config) {
-  if (!values.contains("attention.key_length_mla")) {
-    throw Error(
-        Errc::unsupported, values.file(),
-        fmt::format("without {}, which files of the split attn_kv_b have; convert the model again",
-                    values.full("attention.key_length_mla")));
-  }
   LatentSizes sizes;
   sizes.rank = values.integer("attention.kv_lora_rank", 1, max_width);
   sizes.rotated = values.integer("rope.dimension_count", 2, max_width);
@@ -618,8 +611,10 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
     }
     require_number(values, "moe_latent_size", 0);
   }
-  const bool is_latent = arch == "deepseek2";
-  const bool is_expanded = arch == "minicpm3" || arch == "plm";
+  // Files of DeepSeek from before 2025 have "attn_kv_b" in one, and not the key that is asked for.
+  const bool is_deepseek = arch == "deepseek2";
+  const bool is_latent = is_deepseek && values.contains("attention.key_length_mla");
+  const bool is_expanded = (is_deepseek && !is_latent) || arch == "minicpm3" || arch == "plm";
   if (arch == "deci") {
     set_deci(values, config);
   } else {
@@ -638,7 +633,7 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
   config.attention_clip = values.real_or("attention.clamp_kqv", 0, 0, 1e6);
   if (is_latent || is_expanded) require_default(values, "attention.clamp_kqv", 0);
   config.rope = rope_of(values, architecture, config);
-  if (is_latent) set_latent_scale(values, config);
+  if (is_deepseek) set_latent_scale(values, config);
   if (arch == "mistral3") set_mistral3(values, config);
   config.local_rope = config.rope;
   config.activation = Name(architecture.activation);

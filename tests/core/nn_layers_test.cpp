@@ -70,6 +70,20 @@ struct BiasedLayer {
   }
 };
 
+/// Self-attention in chunks, and the same with a mask of them.
+template <class T = Tensor>
+struct ChunkedLayer {
+  nn::MultiHeadAttention<T> self;
+  TENON_FIELDS(self)
+
+  std::pair<Tensor, Tensor> forward(const Tensor& x, const Tensor& mask) const {
+    nn::MultiHeadAttention<T> plain = self;
+    plain.chunk = 0;
+    const Tensor positions = iota(x, 1, i32);
+    return {self.forward(x, positions, Tensor()), plain.forward(x, positions, mask)};
+  }
+};
+
 Declared attention_weights(const std::string& name, std::int64_t width, std::int64_t from,
                            std::int64_t queries, std::int64_t keys) {
   return {{name + ".q_proj.weight", Shape({queries, width}, f32)},
@@ -162,6 +176,56 @@ TEST_CASE("nn: a cache is filled in pieces of any length") {
                          after(static_cast<std::int32_t>(past)), std::move(cache));
     cache = std::move(next);
     expect_close(y.to_host(), whole.slice(1, past, past + length).contiguous(), 1e-5, 1e-5);
+    past += length;
+  }
+}
+
+TEST_CASE("nn: queries see the keys of their own chunk only, with a cache and without") {
+  register_cpu_backend();
+  const Declared declared = attention_weights("self", 6, 6, 8, 4);
+  const WeightsView view("model.safetensors", declared);
+  ChunkedLayer<> model{nn::MultiHeadAttention<>::init(view["self"], 2)};
+  model.self.options.causal = true;
+  model.self.rope = Rope{};
+  model.self.chunk = 4;
+  model.self.rotated_eps = 1e-5;
+  model.self.temperature = {.scale = 0.5, .length = 3, .offset = 1};
+  Random random;  // prints its seed
+  const auto weights = map_fields<Buffer>(model, [&](const std::string&, const Tensor& t) {
+    return device(random.uniform(t.shape()));
+  });
+  constexpr std::int64_t steps = 10, chunk = 4;
+  HostBuffer mask = HostBuffer::zeros(Shape({steps, steps}, f32));
+  const auto places = mask.mutable_values<float>();
+  for (std::int64_t i = 0; i < steps; ++i) {
+    for (std::int64_t j = 0; j < steps; ++j) {
+      if (i / chunk != j / chunk) places[static_cast<std::size_t>(i * steps + j)] = -INFINITY;
+    }
+  }
+  const HostBuffer x = random.uniform(Shape({2, steps, 6}, f32));
+  auto at_once =
+      compile<&ChunkedLayer<>::forward>(model, {x.shape(), mask.shape()}, CompileOptions{})
+          .bind(weights);
+  const auto [chunked, masked] = at_once(device(x), device(mask));
+  expect_close(chunked.to_host(), masked.to_host(), 1e-5, 1e-5);
+
+  const auto shapes = nn::kv_cache_shape(1, 2, 1, steps, 4, f32);
+  CachedLayer<> cached{model.self};
+  auto run =
+      compile<&CachedLayer<>::forward>(
+          cached, {Shape({2, symbol("S"), 6}, f32), Shape({2}, i32), shapes}, CompileOptions{})
+          .bind(CachedLayer<Buffer>{weights.self});
+  nn::KvCache<Buffer> cache = map_fields<Buffer>(
+      shapes, [](const std::string&, const Shape& s) { return device(HostBuffer::zeros(s)); });
+  std::int64_t past = 0;
+  for (const std::int64_t length : {3, 1, 5, 1}) {
+    const auto first = static_cast<std::int32_t>(past);
+    auto [y, next] = run(device(x.slice(1, past, past + length).contiguous()),
+                         device(HostBuffer::of<std::int32_t>(Shape({2}, i32), {first, first})),
+                         std::move(cache));
+    cache = std::move(next);
+    expect_close(y.to_host(), masked.to_host().slice(1, past, past + length).contiguous(), 1e-5,
+                 1e-5);
     past += length;
   }
 }

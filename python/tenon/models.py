@@ -109,7 +109,8 @@ class LanguageModel:
 
     def chat(self, messages, **options):
         """As generate(), for messages (dicts of role and content, or one user's text)."""
-        stop = [*options.pop("stop", ()), *self._model.chat_stop_tokens]
+        stop = options.pop("stop", ())
+        stop = [*([stop] if isinstance(stop, str) else stop), *self._model.chat_stop_tokens]
         return self.generate(self.chat_tokens(messages), stop=stop, **options)
 
     def stream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,

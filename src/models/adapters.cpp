@@ -152,6 +152,13 @@ LoraConfig read_config(const std::filesystem::path& path) {
   if (text_of(json, "bias", "none") != "none") {
     refuse(Errc::unsupported, where, "adapters with biases");
   }
+  // These take a part out of the weights before the training, which the file does not have.
+  const std::string begin = text_of(json, "init_lora_weights", "");
+  for (const char* other : {"pissa", "olora", "loftq", "corda"}) {
+    if (!begin.starts_with(other)) continue;
+    refuse(Errc::unsupported, where,
+           fmt::format("init_lora_weights is '{}': it changes the model's weights, too", begin));
+  }
   LoraConfig config;
   const auto rank = json.find("r"), alpha = json.find("lora_alpha"),
              modules = json.find("target_modules");
@@ -299,10 +306,13 @@ DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const Lora
 
 namespace {
 
-template <class T>
-Decoder<T> with(Decoder<T> decoder, const DecoderAdapters<T>& adapters) {
+/// Calls take(linear, adapter) for each adapter and what it changes. Errc::bad_argument,
+/// Errc::shape_mismatch, which name the layer and the target.
+template <class T, class Take>
+void for_each_adapter(Decoder<T>& decoder, const DecoderAdapters<T>& adapters,
+                      std::string_view where, const Take& take) {
   if (decoder.layers.size() != adapters.layers.size()) {
-    refuse(Errc::bad_argument, "with_adapters",
+    refuse(Errc::bad_argument, where,
            fmt::format("adapters for {} layers, the decoder has {}", adapters.layers.size(),
                        decoder.layers.size()));
   }
@@ -310,9 +320,30 @@ Decoder<T> with(Decoder<T> decoder, const DecoderAdapters<T>& adapters) {
     const auto linears = linears_of(decoder.layers[layer]);
     const auto slots = slots_of(adapters.layers[layer]);
     for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (*slots[i] && linears[i] != nullptr) linears[i]->lora = **slots[i];
+      if (!*slots[i]) continue;
+      const nn::Lora<T>& lora = **slots[i];
+      const auto name = [&] { return fmt::format("{} of layer {}", targets[i].name, layer); };
+      if (linears[i] == nullptr) {
+        refuse(Errc::bad_argument, where, fmt::format("the decoder has no {}", name()));
+      }
+      const Shape &w = linears[i]->weight.shape(), &a = lora.a.shape(), &b = lora.b.shape();
+      if (a.rank() != 2 || b.rank() != 2 || a[1] != w[1] || b[0] != w[0] || a[0] != b[1]) {
+        refuse(Errc::shape_mismatch, where,
+               fmt::format("{}: {} with factors {} and {}", name(), to_string(w), to_string(a),
+                           to_string(b)));
+      }
+      if (!std::isfinite(lora.scale)) {
+        refuse(Errc::bad_argument, where, fmt::format("{}: scale {}", name(), lora.scale));
+      }
+      take(*linears[i], lora);
     }
   }
+}
+
+template <class T>
+Decoder<T> with(Decoder<T> decoder, const DecoderAdapters<T>& adapters) {
+  for_each_adapter(decoder, adapters, "with_adapters",
+                   [](nn::Linear<T>& linear, const nn::Lora<T>& lora) { linear.lora = lora; });
   return decoder;
 }
 
@@ -334,66 +365,135 @@ train::Initial lora_initial(std::string_view path, const Shape& shape) {
 
 namespace {
 
-/// The factors as f32, with the names that `name` gives and b as `b_of` makes it.
-template <class Name, class BOf>
-std::vector<io::NamedTensor> named_factors(const DecoderAdapters<Buffer>& adapters,
-                                           const Name& name, const BOf& b_of) {
-  std::vector<io::NamedTensor> tensors;
+/// An adapter as a file has it.
+struct SavedAdapter {
+  std::size_t layer = 0, target = 0;
+  HostBuffer a, b;  // f32
+  double scale = 1;
+  std::int64_t rank() const { return a.shape()[0]; }
+};
+
+std::vector<SavedAdapter> saved_adapters(const DecoderAdapters<Buffer>& adapters) {
+  std::vector<SavedAdapter> all;
   for (std::size_t layer = 0; layer < adapters.layers.size(); ++layer) {
     const auto slots = slots_of(adapters.layers[layer]);
     for (std::size_t i = 0; i < targets.size(); ++i) {
       if (!*slots[i]) continue;
       const nn::Lora<Buffer>& lora = **slots[i];
-      tensors.push_back({name(layer, i, false), lora.a.to_host().to(f32)});
-      tensors.push_back({name(layer, i, true), b_of(lora.b.to_host().to(f32), i)});
+      const Shape &a = lora.a.shape(), &b = lora.b.shape();
+      const std::string name = fmt::format("{} of layer {}", targets[i].name, layer);
+      if (a.rank() != 2 || b.rank() != 2 || a[0] < 1 || a[0] != b[1]) {
+        refuse(Errc::shape_mismatch, "save_adapters",
+               fmt::format("{}: factors {} and {}", name, to_string(a), to_string(b)));
+      }
+      if (!std::isfinite(lora.scale)) {
+        refuse(Errc::bad_argument, "save_adapters", fmt::format("{}: scale {}", name, lora.scale));
+      }
+      all.push_back({layer, i, lora.a.to_host().to(f32), lora.b.to_host().to(f32), lora.scale});
     }
   }
-  return tensors;
+  if (all.empty()) refuse(Errc::bad_argument, "save_adapters", "there are none");
+  return all;
 }
 
-void write_gguf(const std::filesystem::path& path, const DecoderAdapters<Buffer>& adapters,
+std::int64_t largest_rank(const std::vector<SavedAdapter>& all) {
+  return std::ranges::max(all, {}, &SavedAdapter::rank).rank();
+}
+
+/// An alpha of 0 is the rank in GGUF files and nothing in PEFT's: neither is written.
+double written_alpha(const LoraConfig& config, const std::vector<SavedAdapter>& all) {
+  return config.alpha != 0 ? config.alpha : static_cast<double>(largest_rank(all));
+}
+
+/// The factors, of this rank (0: each of its own), in a file whose scale is alpha / rank: what an
+/// adapter's scale differs from it goes into b.
+void fit_to_file(SavedAdapter& adapter, double alpha, std::int64_t rank) {
+  const std::int64_t own = adapter.rank(), in = adapter.a.shape()[1], out = adapter.b.shape()[0];
+  if (rank == 0) rank = own;
+  const auto factor = static_cast<float>(adapter.scale / (alpha / static_cast<double>(rank)));
+  if (rank == own && factor == 1) return;
+  HostBuffer a = HostBuffer::zeros(Shape({rank, in}, f32));
+  HostBuffer b = HostBuffer::zeros(Shape({out, rank}, f32));
+  std::ranges::copy(adapter.a.values<float>(), a.mutable_values<float>().begin());
+  const auto from = adapter.b.values<float>();
+  const auto to = b.mutable_values<float>();
+  for (std::int64_t row = 0; row < out; ++row) {
+    for (std::int64_t i = 0; i < own; ++i) {
+      to[static_cast<std::size_t>(row * rank + i)] =
+          factor * from[static_cast<std::size_t>(row * own + i)];
+    }
+  }
+  adapter.a = a;
+  adapter.b = b;
+}
+
+void write_gguf(const std::filesystem::path& path, std::vector<SavedAdapter> all,
                 const LoraConfig& config, const DecoderConfig& decoder) {
   using namespace std::string_view_literals;
+  const auto alpha = static_cast<float>(written_alpha(config, all));
   const io::Metadata metadata({{"general.architecture", std::string_view(decoder.architecture)},
                                {"general.type", "adapter"sv},
                                {"adapter.type", "lora"sv},
-                               {"adapter.lora.alpha", static_cast<float>(config.alpha)}},
+                               {"adapter.lora.alpha", alpha}},
                               nullptr, path.filename().string());
-  io::save_gguf(path, metadata,
-                named_factors(
-                    adapters,
-                    [](std::size_t layer, std::size_t target, bool is_b) {
-                      return gguf_name(layer, targets[target], is_b ? 'b' : 'a');
-                    },
-                    [](const HostBuffer& b, std::size_t) { return b; }));
+  std::vector<io::NamedTensor> tensors;
+  for (SavedAdapter& adapter : all) {
+    fit_to_file(adapter, alpha, 0);
+    const Target& target = targets[adapter.target];
+    tensors.push_back({gguf_name(adapter.layer, target, 'a'), adapter.a});
+    tensors.push_back({gguf_name(adapter.layer, target, 'b'), adapter.b});
+  }
+  io::save_gguf(path, metadata, tensors);
 }
 
-void write_peft(const std::filesystem::path& folder, const DecoderAdapters<Buffer>& adapters,
-                const LoraConfig& config, const DecoderConfig& decoder) {
+/// The targets that are there; Errc::bad_argument for one that not every layer has, which PEFT's
+/// configuration cannot say.
+std::vector<std::string_view> whole_targets(const std::vector<SavedAdapter>& all,
+                                            std::size_t layers) {
+  std::vector<std::string_view> names;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto count = static_cast<std::size_t>(std::ranges::count(all, i, &SavedAdapter::target));
+    if (count == 0) continue;
+    if (count != layers) {
+      refuse(Errc::bad_argument, "save_adapters",
+             fmt::format("{} of {} layers have a {}; PEFT's folder has a target in all of them, a "
+                         "file named .gguf need not",
+                         count, layers, targets[i].name));
+    }
+    names.push_back(targets[i].name);
+  }
+  return names;
+}
+
+void write_peft(const std::filesystem::path& folder, std::vector<SavedAdapter> all,
+                std::size_t layers, const LoraConfig& config, const DecoderConfig& decoder) {
+  const std::vector<std::string_view> names = whole_targets(all, layers);
+  const std::int64_t rank = largest_rank(all);  // one for all: those of others end in zeros
+  const double alpha = written_alpha(config, all);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) refuse(Errc::io_error, folder.string(), error.message());
-  const auto tensors = named_factors(
-      adapters,
-      [](std::size_t layer, std::size_t target, bool is_b) {
-        return peft_name(layer, targets[target], is_b ? 'B' : 'A');
-      },
-      [&](const HostBuffer& b, std::size_t target) {
-        const std::int64_t heads = reordered_heads(decoder, target);
-        return heads > 0 ? reordered(b, heads, false) : b;
-      });
+  std::vector<io::NamedTensor> tensors;
+  for (SavedAdapter& adapter : all) {
+    fit_to_file(adapter, alpha, rank);
+    const Target& target = targets[adapter.target];
+    const std::int64_t heads = reordered_heads(decoder, adapter.target);
+    tensors.push_back({peft_name(adapter.layer, target, 'A'), adapter.a});
+    tensors.push_back({peft_name(adapter.layer, target, 'B'),
+                       heads > 0 ? reordered(adapter.b, heads, false) : adapter.b});
+  }
   io::save_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
   JsonWriter json;
   json.begin_object()
       .member("peft_type", "LORA")
       .member("task_type", "CAUSAL_LM")
-      .member("r", config.rank)
-      .member("lora_alpha", config.alpha)
+      .member("r", rank)
+      .member("lora_alpha", alpha)
       .member("lora_dropout", 0.0)
       .member("bias", "none")
       .key("target_modules")
       .begin_array();
-  for (const std::string& name : config.targets) json.value(name);
+  for (const std::string_view name : names) json.value(name);
   json.end_array().end_object();
   io::AtomicFile file(folder / "adapter_config.json");
   file.write(json.text());
@@ -405,8 +505,9 @@ void write_peft(const std::filesystem::path& folder, const DecoderAdapters<Buffe
 void save_adapters(const std::filesystem::path& path, const DecoderAdapters<Buffer>& adapters,
                    const LoraConfig& config, const DecoderConfig& decoder) {
   check(config);
-  is_gguf(path) ? write_gguf(path, adapters, config, decoder)
-                : write_peft(path, adapters, config, decoder);
+  std::vector<SavedAdapter> all = saved_adapters(adapters);
+  is_gguf(path) ? write_gguf(path, std::move(all), config, decoder)
+                : write_peft(path, std::move(all), adapters.layers.size(), config, decoder);
 }
 
 LoadedAdapters load_adapters(const std::filesystem::path& path, const Decoder<Tensor>& decoder) {
@@ -490,20 +591,12 @@ HostBuffer merged(const HostBuffer& weight, const nn::Lora<HostBuffer>& factors)
 Bufferized<Decoder<Tensor>> merge_adapters(Bufferized<Decoder<Tensor>> weights,
                                            const DecoderAdapters<Buffer>& adapters,
                                            const DevicePtr& device) {
-  if (weights.layers.size() != adapters.layers.size()) {
-    refuse(Errc::bad_argument, "merge_adapters", "the numbers of layers differ");
-  }
-  for (std::size_t layer = 0; layer < weights.layers.size(); ++layer) {
-    const auto linears = linears_of(weights.layers[layer]);
-    const auto slots = slots_of(adapters.layers[layer]);
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (!*slots[i] || linears[i] == nullptr) continue;
-      const nn::Lora<Buffer>& lora = **slots[i];
-      Buffer& weight = linears[i]->weight;
-      weight = merged(weight.to_host(), {lora.a.to_host(), lora.b.to_host(), lora.scale})
-                   .to_device(device);
-    }
-  }
+  for_each_adapter(weights, adapters, "merge_adapters",
+                   [&](nn::Linear<Buffer>& linear, const nn::Lora<Buffer>& lora) {
+                     linear.weight = merged(linear.weight.to_host(),
+                                            {lora.a.to_host(), lora.b.to_host(), lora.scale})
+                                         .to_device(device);
+                   });
   return weights;
 }
 

@@ -300,6 +300,98 @@ TEST_CASE("lora: a language model runs with the adapters of a folder and of a GG
   }
 }
 
+TEST_CASE("lora: what is saved makes the same change, whatever its ranks and scales") {
+  const Rig rig;
+  const TempFolder folder;
+  const auto largest = [](const std::vector<float>& a, const std::vector<float>& b) {
+    double value = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      value = std::max(value, std::fabs(double{a[i]} - double{b[i]}));
+    }
+    return value;
+  };
+  const models::LoraConfig more{.rank = 5, .alpha = 20, .targets = {"q_proj", "down_proj"}};
+  const auto wide = train::initialize(models::adapter_shapes(rig.decoder, more), 8, rig.device,
+                                      [](std::string_view, const Shape&) {
+                                        return train::Initial{train::Initial::Kind::uniform, 0.3};
+                                      });
+  models::save_adapters(folder / "a.gguf", strong_adapters(rig, 5), lora, rig.config);
+  models::save_adapters(folder / "b.gguf", wide, more, rig.config);
+  const std::vector<models::AdapterSource> sources{{folder / "a.gguf", 0.5}, {folder / "b.gguf"}};
+  const std::vector<float> both = logits_of({.adapters = sources}), plain = logits_of({});
+  const double change = largest(both, plain);
+  REQUIRE(change > 0.1);
+
+  // Two added up: of other ranks and scales than any configuration says.
+  const Adapters sum = map_fields<Buffer>(
+      models::load_adapters(sources, rig.decoder),
+      [&](const std::string&, const HostBuffer& factor) { return factor.to_device(rig.device); });
+  for (const models::LoraConfig& config : {lora, more, models::LoraConfig{.alpha = 0}}) {
+    for (const char* name : {"sum.gguf", "sum"}) {
+      models::save_adapters(folder / name, sum, config, rig.config);
+      INFO(name << ", alpha " << config.alpha);
+      CHECK(largest(logits_of({.adapters = {{folder / name}}}), both) < 1e-4 * change);
+    }
+  }
+  // An adapter that changes nothing, not one of which the file's alpha of 0 means the rank.
+  models::LoraConfig none = lora;
+  none.alpha = 0;
+  Adapters still = strong_adapters(rig, 5);
+  for (auto& layer : still.layers) {
+    for (auto* slot : {&layer.query, &layer.key, &layer.value, &layer.output, &layer.up}) {
+      (*slot)->scale = none.scale();
+    }
+  }
+  for (const char* name : {"still.gguf", "still"}) {
+    models::save_adapters(folder / name, still, none, rig.config);
+    CHECK(logits_of({.adapters = {{folder / name}}}) == plain);
+  }
+  // A folder of PEFT's has a target in every layer; a GGUF file need not.
+  Adapters part = wide;
+  part.layers[0].down.reset();
+  expect_error(Errc::bad_argument,
+               [&] { models::save_adapters(folder / "part", part, more, rig.config); });
+  models::save_adapters(folder / "part.gguf", part, more, rig.config);
+  CHECK_FALSE(models::load_adapters(folder / "part.gguf", rig.decoder).first.layers[0].down);
+  expect_error(Errc::bad_argument,
+               [&] { models::save_adapters(folder / "none.gguf", {}, more, rig.config); });
+  part.layers[1].query->a = part.layers[1].query->b;
+  expect_error(Errc::shape_mismatch,
+               [&] { models::save_adapters(folder / "part.gguf", part, more, rig.config); });
+}
+
+TEST_CASE("lora: adapters that do not fit the decoder are named") {
+  const Rig rig;
+  const auto weights = io::load(rig.decoder, rig.file, rig.device);
+  const auto refused = [&](Errc code, std::string_view name, const auto& change) {
+    Adapters adapters = strong_adapters(rig, 5);
+    change(adapters.layers);
+    try {
+      models::merge_adapters(weights, adapters, rig.device);
+      FAIL("merged");
+    } catch (const Error& error) {
+      CHECK(error.code() == code);
+      CHECK(std::string_view(error.what()).find(name) != std::string_view::npos);
+    }
+    expect_error(code, [&] { models::with_adapters(weights, adapters); });
+  };
+  refused(Errc::bad_argument, "1 layers", [](auto& layers) { layers.pop_back(); });
+  refused(Errc::shape_mismatch, "up_proj of layer 1",
+          [](auto& layers) { layers[1].up->a = layers[1].up->b; });
+  refused(Errc::shape_mismatch, "up_proj of layer 1",
+          [](auto& layers) { layers[1].up->a = Buffer(); });
+  refused(Errc::bad_argument, "k_proj of layer 0",
+          [](auto& layers) { layers[0].key->scale = INFINITY; });
+  // Of a decoder whose layers have no such parts.
+  const io::File file = io::open("tests/models/data/tiny_mamba.gguf");
+  const auto mamba = models::Decoder<>::init(file.view(), models::DecoderConfig::from(file));
+  Adapters adapters = strong_adapters(rig, 5);
+  adapters.layers.resize(mamba.layers.size());
+  const auto states = io::load(mamba, file, rig.device);
+  expect_error(Errc::bad_argument, [&] { models::merge_adapters(states, adapters, rig.device); });
+  expect_error(Errc::bad_argument, [&] { models::with_adapters(states, adapters); });
+}
+
 TEST_CASE("lora: GGUF files of adapters") {
   using namespace std::string_view_literals;
   const Rig rig;
@@ -393,6 +485,9 @@ TEST_CASE("lora: what is refused") {
   refused(Errc::unsupported, R"({"r": 3, "lora_alpha": 6, "target_modules": [], "bias": "all"})");
   refused(Errc::unsupported,
           R"({"r": 3, "lora_alpha": 6, "target_modules": [], "alpha_pattern": {"q_proj": 9}})");
+  refused(
+      Errc::unsupported,
+      R"({"r": 3, "lora_alpha": 6, "target_modules": [], "init_lora_weights": "pissa_niter_4"})");
   refused(Errc::bad_key, R"({"r": 3, "lora_alpha": 6, "target_modules": "all-linear"})");
   refused(Errc::bad_argument, R"({"r": 3, "lora_alpha": 6, "target_modules": ["lm_head"]})");
   refused(Errc::not_found, R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"]})");

@@ -53,8 +53,9 @@ struct DecoderAdapters {
 /// target, and one that the decoder has not.
 DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const LoraConfig& config);
 
-/// The decoder with adapters beside its linear layers. Errc::bad_argument where their numbers of
-/// layers differ.
+/// The decoder with adapters beside its linear layers. Errors, which name the layer and the target:
+/// Errc::bad_argument where the numbers of layers differ, for a target that the layer has not and
+/// for a scale that is not finite; Errc::shape_mismatch.
 Decoder<Tensor> with_adapters(Decoder<Tensor> decoder, const DecoderAdapters<Tensor>& adapters);
 /// The same of the weights that such a decoder is bound to.
 Bufferized<Decoder<Tensor>> with_adapters(Bufferized<Decoder<Tensor>> weights,
@@ -67,7 +68,12 @@ train::Initial lora_initial(std::string_view path, const Shape& shape);
 /// Writes adapters: to a path that ends in .gguf the file that llama.cpp reads; to any other a
 /// folder that Hugging Face's PEFT reads, with adapter_model.safetensors and adapter_config.json.
 /// PEFT's rows of queries and keys are put into Hugging Face's order where `decoder` has GGUF's
-/// (llama). Errors: those of io::save_safetensors and io::save_gguf; Errc::io_error for the folder.
+/// (llama). What is read again makes the same change: `config` gives the file's alpha, and an
+/// adapter whose scale is not alpha / rank, such as one of several added up, has the rest in its b.
+/// PEFT's folder has one rank, the largest, which zeros fill up.
+/// Errors: those of io::save_safetensors and io::save_gguf; Errc::io_error for the folder;
+/// Errc::bad_argument for none, and in PEFT's for a target that not every layer has;
+/// Errc::shape_mismatch for factors of two ranks.
 void save_adapters(const std::filesystem::path& path, const DecoderAdapters<Buffer>& adapters,
                    const LoraConfig& config, const DecoderConfig& decoder);
 
@@ -98,6 +104,7 @@ DecoderAdapters<HostBuffer> load_adapters(std::span<const AdapterSource> sources
 HostBuffer merged(const HostBuffer& weight, const nn::Lora<HostBuffer>& factors);
 
 /// The weights of a decoder with adapters merged into them, for Exe::bind of the plain decoder.
+/// Errors: those of with_adapters.
 Bufferized<Decoder<Tensor>> merge_adapters(Bufferized<Decoder<Tensor>> weights,
                                            const DecoderAdapters<Buffer>& adapters,
                                            const DevicePtr& device);

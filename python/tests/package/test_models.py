@@ -146,6 +146,9 @@ class Language(unittest.TestCase):
         result = self.model.chat("Say hello.", max_tokens=24, temperature=0)
         self.assertIn(result.end, ("token", "stop", "length"))
         self.assertIn("ello", result.text)
+        # One stop text, not a list of its letters.
+        stopped = self.model.chat("Say hello.", max_tokens=24, temperature=0, stop="no such text")
+        self.assertEqual(stopped.text, result.text)
         tokens = self.model.chat_tokens([{"role": "user", "content": "<|im_end|>"}])
         end = self.model.tokenizer.find("<|im_end|>")
         self.assertEqual(tokens.count(end), self.model.chat_tokens("x").count(end))

@@ -75,6 +75,22 @@ function(tenon_group_sources target)
   endforeach()
 endfunction()
 
+# Where the loader finds our shared libraries from an installed file in `folder`, wherever the prefix lies.
+# A packager's CMAKE_INSTALL_RPATH comes first.
+function(tenon_find_libraries_from target folder)
+  if(NOT BUILD_SHARED_LIBS OR CMAKE_INSTALL_RPATH)
+    return()
+  endif()
+  cmake_path(RELATIVE_PATH CMAKE_INSTALL_FULL_LIBDIR BASE_DIRECTORY ${folder} OUTPUT_VARIABLE way)
+  set_property(TARGET ${target} PROPERTY INSTALL_RPATH "$ORIGIN/${way}")
+endfunction()
+
+# tenon_installed_program(tenon): installs a program of this name.
+function(tenon_installed_program target)
+  tenon_find_libraries_from(${target} ${CMAKE_INSTALL_FULL_BINDIR})
+  install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endfunction()
+
 # tenon_library(core SOURCES ...): library tenon_core with the alias tenon::core, installed as the package's component core.
 function(tenon_library name)
   cmake_parse_arguments(ARG "" "" "SOURCES" ${ARGN})
@@ -82,6 +98,7 @@ function(tenon_library name)
   add_library(tenon::${name} ALIAS tenon_${name})
   set_target_properties(tenon_${name} PROPERTIES
     EXPORT_NAME ${name} VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR})
+  tenon_find_libraries_from(tenon_${name} ${CMAKE_INSTALL_FULL_LIBDIR})
   target_include_directories(tenon_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   tenon_compile_options(tenon_${name})

@@ -2,7 +2,7 @@
 # then moved to work/moved, so anything that remembers the first place fails. Five projects use it: consumer,
 # which names components, examples/first, the README's program, which links tenon::tenon, examples/own_op, an op and a
 # kernel of somebody else's, examples/own_device, an NPU of somebody else's, and examples/compiled, a program's text as
-# C++. A sixth, subdirectory, builds the sources.
+# C++. A sixth, subdirectory, builds the sources. `shared` has two libraries of its own in Tenon's place.
 set(prefix ${WORK}/moved)
 set(consumer ${SOURCE}/tests/package/consumer)
 set(first ${SOURCE}/examples/first)
@@ -60,7 +60,7 @@ function(run_digits_program program)
   endif()
 endfunction()
 
-# The compiler's arguments for the named modules of the moved prefix.
+# The compiler's arguments for the named modules of the moved prefix; those of `shared` lie in its own.
 function(pkg_config_flags out)
   find_program(pkg_config pkg-config REQUIRED)
   set(ENV{PKG_CONFIG_PATH} ${prefix}/${LIBDIR}/pkgconfig)
@@ -122,6 +122,7 @@ elseif(STEP STREQUAL "add_subdirectory")
   run(${CMAKE_COMMAND} -S ${first} -B ${WORK}/${STEP}/first -G ${GENERATOR} -D TENON_SOURCE=${SOURCE})
 elseif(STEP STREQUAL "pkg_config")
   file(MAKE_DIRECTORY ${WORK}/${STEP})
+  set(ENV{LD_LIBRARY_PATH} ${prefix}/${LIBDIR})  # for shared libraries
   pkg_config_flags(flags tenon-core tenon-cpu)
   run(${COMPILER} -std=c++20 ${consumer}/main.cpp -o ${WORK}/${STEP}/consumer ${flags})
   run(${WORK}/${STEP}/consumer)
@@ -132,6 +133,22 @@ elseif(STEP STREQUAL "pkg_config")
   list(REMOVE_DUPLICATES flags)
   run(${COMPILER} -std=c++20 ${consumer}/main.cpp -o ${WORK}/${STEP}/whole
       -Wl,--whole-archive ${flags} -Wl,--no-whole-archive)
+elseif(STEP STREQUAL "shared")
+  # Programs, installed and of somebody else, find the libraries, and libraries find one another, wherever the prefix lies.
+  set(sources ${SOURCE}/tests/package/shared)
+  set(prefix ${WORK}/${STEP}/moved)
+  build_project(shared ${sources} -D TENON_SOURCE=${SOURCE})
+  file(REMOVE_RECURSE ${WORK}/${STEP}/placed ${prefix})
+  run(${CMAKE_COMMAND} --install ${WORK}/${STEP}/shared --prefix ${WORK}/${STEP}/placed)
+  file(RENAME ${WORK}/${STEP}/placed ${prefix})
+  run(${prefix}/bin/shared)
+  build_project(shared ${sources} -D INSTALLED=ON -D CMAKE_PREFIX_PATH=${prefix})
+  run(${WORK}/${STEP}/shared/shared)
+  # A program of a component may call those that it needs.
+  pkg_config_flags(flags tenon-upper)
+  run(${COMPILER} -DWITH_CORE ${sources}/main.cpp -o ${WORK}/${STEP}/by_hand ${flags})
+  set(ENV{LD_LIBRARY_PATH} ${prefix}/${LIBDIR})
+  run(${WORK}/${STEP}/by_hand)
 elseif(STEP STREQUAL "wheel")
   # A wheel on the installed package, in a virtual environment that has nothing but it and what it needs.
   file(REMOVE_RECURSE ${WORK}/wheel)

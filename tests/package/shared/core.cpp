@@ -1,0 +1,2 @@
+int in_core();
+int in_core() { return 40; }

@@ -1,0 +1,3 @@
+int in_core();
+int in_upper();
+int in_upper() { return in_core() + 2; }

@@ -11,7 +11,9 @@
 #include <tenon/prepare_progress.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <future>
+#include <memory>
 #include <mutex>
 #include <tuple>
 #include <utility>
@@ -292,6 +294,25 @@ struct Conversation::Impl {
   bool profile = false;
   std::shared_ptr<Trace> trace{};
   std::vector<StepTime> times{};
+  bool has_lost_states = false;  // the next read begins with new ones
+  std::unique_ptr<std::atomic_flag> is_used = std::make_unique<std::atomic_flag>();
+
+  /// Held while somebody uses it.
+  class Use {
+   public:
+    explicit Use(Impl& conversation) : is_used_(*conversation.is_used) {
+      if (!is_used_.test_and_set()) return;
+      throw Error(Errc::busy, "Conversation",
+                  "is in use, on another thread or because what it calls uses it; a model has any "
+                  "number of conversations");
+    }
+    ~Use() { is_used_.clear(); }
+    Use(const Use&) = delete;
+    Use& operator=(const Use&) = delete;
+
+   private:
+    std::atomic_flag& is_used_;
+  };
 
   template <class Bound>
   void watch(Bound& exe) const {
@@ -353,13 +374,39 @@ struct Conversation::Impl {
     times.insert(times.end(), taken.begin(), taken.end());
   }
 
-  /// What reading `tokens` gives.
+  /// Whether a run that ends early would leave states between two positions. Runs of several tokens
+  /// work on a copy; of one token that copy would be much of the time.
+  bool moves_states(std::size_t tokens) const {
+    return model->config.is_recurrent() && tokens == 1;
+  }
+
+  /// What reading `tokens` gives. When it throws, the cache is what it was; states of a run of one
+  /// token are lost.
   template <class Bound, class... More>
   auto step(Bound& exe, std::span<const std::int32_t> tokens, const More&... more) {
     plan(exe, tokens.size(), more...);
+    if (has_lost_states) {
+      cache = model->empty_cache();
+      has_lost_states = false;
+    }
     const bool is_drawn = tokens.size() == 1 && tokens.front() == drawn.id;
     const Buffer ids = is_drawn ? drawn.buffer.with_shape(ids_shape(1)) : ids_buffer(tokens);
-    auto state = exe(ids, number_buffer(position), std::move(cache), more...);
+    DecoderCache<Buffer> states;  // further handles, so that the run does not write to them
+    if (model->config.is_recurrent() && !moves_states(tokens.size())) {
+      states = cache;
+      states.attention.reset();  // of which a run writes behind the positions that it has
+    }
+    auto state = [&] {
+      try {
+        return exe(ids, number_buffer(position), std::move(cache), more...);
+      } catch (...) {
+        if (moves_states(tokens.size())) {
+          has_lost_states = true;
+          position = 0;
+        }
+        throw;
+      }
+    }();
     keep_times(exe);
     cache = std::move(state.cache);
     model->file.check_pages();
@@ -374,13 +421,13 @@ struct Conversation::Impl {
              const More&... more) {
     const auto chunk = static_cast<std::size_t>(model->options.chunk);
     times.clear();
-    exe.set_interrupt(interrupt);
-    for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) {
+    const auto read = [&](std::span<const std::int32_t> piece) {
       interrupt.check("Conversation");
-      step(exe, tokens.first(chunk), more...);
-    }
-    interrupt.check("Conversation");
-    return step(exe, tokens, more...);
+      exe.set_interrupt(moves_states(piece.size()) ? Interrupt() : interrupt);
+      return step(exe, piece, more...);
+    };
+    for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) read(tokens.first(chunk));
+    return read(tokens);
   }
 
   /// The number of a token, i32[1], which the next step may read.
@@ -517,6 +564,7 @@ Conversation LanguageModel::conversation() const {
 std::span<const float> Conversation::read(std::span<const std::int32_t> tokens,
                                           const Interrupt& interrupt) {
   return with_memory_errors("Conversation::read", [&] {
+    const Impl::Use use(*impl_);
     impl_->check(tokens);
     impl_->logits = impl_->steps(impl_->next, tokens, interrupt).logits.to_host();
     return impl_->logits.values<float>();
@@ -526,6 +574,7 @@ std::span<const float> Conversation::read(std::span<const std::int32_t> tokens,
 std::int32_t Conversation::read_greedy(std::span<const std::int32_t> tokens,
                                        const Interrupt& interrupt) {
   return with_memory_errors("Conversation::read_greedy", [&] {
+    const Impl::Use use(*impl_);
     impl_->check(tokens);
     if (!impl_->greedy) {
       impl_->greedy.emplace(impl_->model->shared<&Decoder<>::greedy>(
@@ -545,6 +594,7 @@ std::int32_t Conversation::read_sampled(std::span<const std::int32_t> tokens,
                                         std::span<const std::int32_t> history,
                                         const Interrupt& interrupt) {
   return with_memory_errors("Conversation::read_sampled", [&] {
+    const Impl::Use use(*impl_);
     impl_->check(tokens);
     return impl_->sample(tokens, sampler, history, interrupt);
   });
@@ -554,6 +604,7 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
                             const std::function<void(std::span<const float>, std::int64_t)>& take,
                             const Interrupt& interrupt) {
   with_memory_errors("Conversation::read_all", [&] {
+    const Impl::Use use(*impl_);
     impl_->check(tokens);
     const LanguageModel::Impl& model = *impl_->model;
     const std::int64_t rows = std::clamp<std::int64_t>(
@@ -578,13 +629,18 @@ std::int64_t Conversation::position() const { return impl_->position; }
 std::int64_t Conversation::capacity() const { return impl_->model->options.context; }
 std::chrono::nanoseconds Conversation::plan_time() const { return impl_->plan_time; }
 
-void Conversation::enable_time_profile(bool enable) { impl_->set_watch(enable, impl_->trace); }
+void Conversation::enable_time_profile(bool enable) {
+  const Impl::Use use(*impl_);
+  impl_->set_watch(enable, impl_->trace);
+}
 void Conversation::set_trace(std::shared_ptr<Trace> trace) {
+  const Impl::Use use(*impl_);
   impl_->set_watch(impl_->profile, std::move(trace));
 }
 std::span<const StepTime> Conversation::step_times() const { return impl_->times; }
 
 void Conversation::rewind(std::int64_t position) {
+  const Impl::Use use(*impl_);
   if (position < 0 || position > impl_->position) {
     throw Error(Errc::out_of_range, "Conversation::rewind",
                 fmt::format("to {} of {} tokens", position, impl_->position));
@@ -594,8 +650,7 @@ void Conversation::rewind(std::int64_t position) {
                 fmt::format("to {} of {} tokens: states of {} go back to 0 only", position,
                             impl_->position, impl_->model->config.architecture));
   }
-  if (impl_->model->config.is_recurrent() && position == 0)
-    impl_->cache = impl_->model->empty_cache();
+  if (impl_->model->config.is_recurrent() && position == 0) impl_->has_lost_states = true;
   impl_->position = position;
 }
 

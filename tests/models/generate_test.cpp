@@ -10,8 +10,10 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -37,6 +39,10 @@ std::vector<std::int32_t> tokens_up_to(std::int32_t count) {
   std::vector<std::int32_t> tokens;
   for (std::int32_t i = 0; i < count; ++i) tokens.push_back(7 * i % 272);
   return tokens;
+}
+
+std::vector<float> values_of(std::span<const float> logits) {
+  return {logits.begin(), logits.end()};
 }
 
 Generated greedy(const models::LanguageModel& model, const models::GenerateOptions& options,
@@ -88,6 +94,67 @@ TEST_CASE("interrupt: a deadline ends the reading of a prompt of thousands of to
   interrupt.deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
   expect_error(Errc::timeout, [&] { conversation.read(tokens, interrupt); });
   CHECK(conversation.position() < 4000);
+}
+
+TEST_CASE("interrupt: states that only move on are those of the tokens that were read") {
+  using Clock = std::chrono::steady_clock;
+  for (const std::string architecture : {"llama", "mamba", "rwkv7", "lfm2", "qwen35", "jamba"}) {
+    for (const std::int64_t chunk : {1, 128}) {
+      INFO(architecture << ", chunks of " << chunk);
+      auto options = small_pieces(chunk, 1024);
+      const auto model =
+          models::LanguageModel::load("tests/models/data/tiny_" + architecture + ".gguf", options);
+      const auto tokens = tokens_up_to(200);
+      const std::span<const std::int32_t> first = std::span(tokens).first(40);
+      const auto after = [&](models::Conversation& conversation, std::size_t count) {
+        return values_of(conversation.read(std::span(tokens).subspan(count, 5)));
+      };
+      auto whole = model.conversation();
+      whole.read(first);
+      whole.read(tokens);  // planned
+      whole.rewind(0);
+      whole.read(first);
+      const Clock::time_point begin = Clock::now();
+      whole.read(std::span(tokens).subspan(40));
+      const Clock::duration total = Clock::now() - begin;
+      for (int i = 0; i < 24; ++i) {
+        auto conversation = model.conversation();
+        conversation.read(first);
+        try {
+          conversation.read(std::span(tokens).subspan(40),
+                            {.deadline = Clock::now() + total * i / 24});
+          continue;
+        } catch (const Error& error) {
+          REQUIRE(error.code() == Errc::timeout);
+        }
+        const auto count = static_cast<std::size_t>(conversation.position());
+        REQUIRE(count >= 40);
+        REQUIRE((count - 40) % static_cast<std::size_t>(chunk) == 0);
+        if (count + 5 > tokens.size()) continue;
+        auto other = model.conversation();
+        other.read(first);
+        if (count > 40) other.read(std::span(tokens).subspan(40, count - 40));
+        CHECK(after(conversation, count) == after(other, count));
+      }
+    }
+  }
+}
+
+TEST_CASE("conversation: one use at a time") {
+  const auto model = models::LanguageModel::load(tiny_llama, small_pieces());
+  auto conversation = model.conversation();
+  const auto tokens = tokens_up_to(8);
+  int pieces = 0;
+  conversation.read_all(tokens, [&](std::span<const float>, std::int64_t) {
+    ++pieces;
+    expect_error(Errc::busy, [&] { conversation.read(tokens); });
+    expect_error(Errc::busy, [&] { conversation.rewind(0); });
+    std::jthread([&] { expect_error(Errc::busy, [&] { conversation.read_greedy(tokens); }); });
+  });
+  CHECK(pieces == 2);
+  CHECK(conversation.position() == 8);
+  conversation.read(tokens);
+  CHECK(conversation.position() == 16);
 }
 
 TEST_CASE("generate: interrupted while it reads the prompt, it says how much was read") {

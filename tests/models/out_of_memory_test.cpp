@@ -3,7 +3,10 @@
 
 #include <tenon/models/language_model.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <span>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -41,6 +44,44 @@ TEST_CASE("A03: memory runs out at every allocation of a model's life") {
         run_model(path, results);
         CHECK(results == want);
       });
+}
+
+TEST_CASE("A03: memory runs out while a state moves on") {
+  models::LanguageModelOptions options;
+  options.backend = {.threads = 1, .exact = true};
+  const auto model = models::LanguageModel::load("tests/models/data/tiny_mamba.gguf", options);
+  const std::vector<std::int32_t> tokens(8, 3);
+  auto conversation = model.conversation();
+  int failed = 0, emptied = 0;
+  for (std::size_t k = 0; k < 300; ++k) {
+    conversation.rewind(0);
+    conversation.read(std::span(tokens).first(2));
+    conversation.read(std::span(tokens).first(1));
+    {
+      MemoryWatch watch;
+      watch.fail_at(k, false);
+      try {
+        conversation.read(std::span(tokens).first(1));
+      } catch (const Error&) {
+        ++failed;
+      }
+      watch.fail_never();
+    }
+    // It holds as many tokens as it says: those from before, or none.
+    const auto next = static_cast<std::size_t>(conversation.position()) + 1;
+    emptied += next == 1;
+    const auto got = conversation.read(std::span(tokens).first(1));
+    auto other = model.conversation();
+    const auto want = other.read(std::span(tokens).first(next));
+    double error = 0;
+    for (std::size_t i = 0; i < want.size(); ++i) {
+      error = std::max(error, std::fabs(double{got[i]} - double{want[i]}));
+    }
+    INFO("allocation " << k);
+    CHECK(error < 1e-3);
+  }
+  CHECK(failed > 10);
+  CHECK(emptied > 0);
 }
 
 }  // namespace tenon::testing

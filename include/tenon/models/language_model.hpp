@@ -67,8 +67,13 @@ using tenon::Interrupt;
 
 class LanguageModel;
 
-/// A conversation with a model: the KV cache of the tokens read so far. One thread at a time. Use
-/// of a moved-from one throws Errc::call_order, as for LanguageModel.
+/// A conversation with a model: the KV cache of the tokens read so far. A handle: copies are the same
+/// conversation. One thread at a time (Errc::busy). Use of a moved-from one throws Errc::call_order,
+/// as for LanguageModel.
+///
+/// Models whose states only move on (Mamba, see rewindable()) go back to the beginning of a chunk that
+/// was interrupted, too; of a single token they end the step first. Any other error within such a
+/// step empties the conversation.
 class Conversation {
  public:
   /// Reads tokens and returns the logits of the last one: f32, one per row of the vocabulary, valid

@@ -44,16 +44,18 @@ std::optional<Part> part_of(const FunctionEditor& editor, ValueId padded) {
 
 /// The pads that a sum is made of, through sums that nothing else reads.
 bool collect_parts(const FunctionEditor& editor, const Instruction& sum, std::vector<Part>& parts) {
+  std::vector<ValueId> sums;
   for (const ValueId operand : sum.operands) {
     if (editor.made_by<Add>(operand) != nullptr && editor.uses(operand) == 1) {
-      if (!collect_parts(editor, *editor.definition(operand), parts)) return false;
+      sums.push_back(operand);
     } else if (const std::optional<Part> part = part_of(editor, operand)) {
       parts.push_back(*part);
     } else {
-      return false;
+      return false;  // before a long sum is followed down to its first operands
     }
   }
-  return true;
+  return std::ranges::all_of(
+      sums, [&](ValueId inner) { return collect_parts(editor, *editor.definition(inner), parts); });
 }
 
 /// Whether each part begins where the one before ends, and all of them fill the axis.

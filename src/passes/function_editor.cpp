@@ -59,15 +59,20 @@ ValueId FunctionEditor::insert(std::size_t i, std::string_view name, OpInstance 
   const auto at = [&](auto& values) { return values.begin() + static_cast<std::ptrdiff_t>(added); };
   function_.body.insert(function_.body.begin() + static_cast<std::ptrdiff_t>(i),
                         std::move(instruction));
-  std::string unique(name);
-  const auto taken = [&] {
-    return std::ranges::find(function_.values, unique, &Value::name) != function_.values.end();
-  };
-  for (int n = 0; taken(); ++n) unique = fmt::format("{}{}", name, n);
-  function_.values.insert(at(function_.values), {std::move(unique), ValueKind::tensor, shape});
+  function_.values.insert(at(function_.values), {unused_name(name), ValueKind::tensor, shape});
   uses_.insert(at(uses_), 0);
   updated_.insert(at(updated_), false);
   return added;
+}
+
+std::string FunctionEditor::unused_name(std::string_view name) {
+  if (names_.empty()) {
+    for (const Value& value : function_.values) names_.insert(value.name);
+  }
+  std::string unique(name);
+  int& next = next_number_[unique];  // all below are taken
+  while (!names_.insert(unique).second) unique = fmt::format("{}{}", name, next++);
+  return unique;
 }
 
 void FunctionEditor::forward(ValueId from, ValueId to) {

@@ -4,7 +4,10 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -59,9 +62,14 @@ class FunctionEditor {
   void forward(ValueId from, ValueId to);
 
  private:
+  /// `name`, or the first of name0, name1, ... that no value has.
+  std::string unused_name(std::string_view name);
+
   Function& function_;
   std::vector<std::size_t> uses_;
   std::vector<bool> updated_;
+  std::unordered_set<std::string> names_;  // of values; filled when the first is asked for
+  std::unordered_map<std::string, int> next_number_;
 };
 
 /// Whether both are known, and equal for all values of their symbols.

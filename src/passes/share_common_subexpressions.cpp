@@ -32,7 +32,7 @@ bool can_be_shared(const Instruction& instruction) {
 std::size_t hash(const Instruction& instruction) {
   std::size_t value = static_cast<std::size_t>(instruction.kind);
   const auto mix = [&](std::size_t part) { value = value * 1099511628211u ^ part; };
-  mix(reinterpret_cast<std::uintptr_t>(instruction.op.def()));
+  mix(hash_op(instruction.op));
   mix(std::hash<std::string_view>()(instruction.text));
   for (const ValueId id : instruction.operands) mix(id);
   return value;

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <functional>
 #include <variant>
 
 namespace tenon {
@@ -21,6 +23,23 @@ bool same_op(const OpInstance& a, const OpInstance& b) noexcept {
          std::ranges::all_of(a.def()->fields, [&](const AttributeField& field) {
            return same_attribute(field.get(a.attributes()), field.get(b.attributes()));
          });
+}
+
+std::size_t hash_op(const OpInstance& op) noexcept {
+  std::size_t value = std::hash<const void*>()(op.def());
+  if (op.def() == nullptr) return value;
+  const auto mix = [&](std::size_t part) { value = value * 1099511628211u ^ part; };
+  for (const AttributeField& field : op.def()->fields) {
+    const AttributeValue attribute = field.get(op.attributes());
+    if (const auto* number = std::get_if<double>(&attribute)) {
+      mix(std::isnan(*number) ? 1 : std::hash<double>()(*number));
+    } else if (const auto* integer = std::get_if<std::int64_t>(&attribute)) {
+      mix(std::hash<std::int64_t>()(*integer));
+    } else if (const auto* list = std::get_if<IntList>(&attribute)) {
+      for (const std::int64_t element : *list) mix(std::hash<std::int64_t>()(element));
+    }
+  }
+  return value;
 }
 
 namespace {

@@ -1,8 +1,11 @@
 #include "support/program_text.hpp"
 
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
 #include <tenon/optimize.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include <catch2/catch.hpp>
@@ -705,4 +708,25 @@ def forward(x: u8[1, 3, 8, 8], s: f32, s3: f32[3], r: f32[1, 8], z: f32[1, 40000
     y3 = linear(e, e)
     return y0, y1, y2, y3
 )");
+}
+
+// Each rewrite looked for an unused name among all values, and each number was compared with all others: minutes.
+TEST_CASE("optimize: programs of thousands of scales, numbers and sums take seconds") {
+  constexpr int count = 6000;
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({2}, f32));
+  Tensor scaled = x, sum = x;
+  for (int i = 0; i < count; ++i) scaled = scaled * 0.999;
+  for (int i = 0; i < count; ++i) sum = sum + tanh(x * static_cast<double>(i + 2));
+  const Tensor results[] = {scaled, sum};
+  Program program = graph.program(results);
+  const auto begin = std::chrono::steady_clock::now();
+  optimize(program);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  CHECK(seconds.count() < 30);
+  // 0.999 to the power of 6000 is one factor, and each multiple of x is there.
+  const auto muls = std::ranges::count_if(program.main().body, [](const Instruction& instruction) {
+    return instruction.kind == Instruction::Kind::op && instruction.op.as<Mul>() != nullptr;
+  });
+  CHECK(muls == count + 1);
 }

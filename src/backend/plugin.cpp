@@ -214,7 +214,11 @@ std::string load_plugin(const std::string& path) {
                 descriptor.add != nullptr,
                 1};
   all.loaded.reserve(all.loaded.size() + 1);  // nothing may fail once the backend has its name
-  announce(descriptor, library);
+  try {
+    announce(descriptor, library);
+  } catch (const Error& error) {
+    throw Error(error.code(), file, error.message());
+  }
   all.loaded.push_back(std::move(plugin));
   return all.loaded.back().name;
 }

@@ -191,7 +191,14 @@ std::string Translator::add(const GraphFunction& source, std::span<Node* const> 
 Program Graph::program(std::span<const Tensor> outputs, std::string_view name) const {
   if (outputs.empty()) throw Error(Errc::bad_argument, "Graph::program", "no outputs");
   std::vector<Node*> results;
-  for (const Tensor& output : outputs) results.push_back(impl_->import(output, "Graph::program"));
+  for (const Tensor& output : outputs) {
+    if (output.is_empty()) {
+      throw Error(
+          Errc::stale_handle, "Graph::program",
+          fmt::format("output {} of {} is an empty tensor", results.size(), outputs.size()));
+    }
+    results.push_back(impl_->import(output, "Graph::program"));
+  }
   Program program;
   program.entry = name;
   Translator(program).add(impl_->root, results, name);

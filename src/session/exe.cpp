@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <map>
 
 #include <fmt/format.h>
@@ -154,6 +155,19 @@ void rethrow_with_fields(std::span<const std::string> empty_fields) {
   }
 }
 
+namespace {
+
+/// Whether two buffers are one array, or hold the same.
+bool same_array(const Buffer& a, const Buffer& b) {
+  if (!(a.shape().without_tags() == b.shape().without_tags())) return false;
+  if (a.chunk() == b.chunk() && a.offset_bytes() == b.offset_bytes()) return true;
+  const HostBuffer left = a.to_host(), right = b.to_host();
+  return std::memcmp(left.view().data, right.view().data,
+                     static_cast<std::size_t>(a.shape().bytes())) == 0;
+}
+
+}  // namespace
+
 std::map<std::string, Buffer> named_weights(std::span<const NamedField> fields,
                                             std::span<const std::string> paths,
                                             std::span<const Buffer* const> weights) {
@@ -172,7 +186,13 @@ std::map<std::string, Buffer> named_weights(std::span<const NamedField> fields,
     if (!weights[i]->has_data()) {
       throw Error(Errc::bad_argument, "Exe::bind", fmt::format("no data for '{}'", fields[i].path));
     }
-    named.insert_or_assign(fields[i].tensor, *weights[i]);
+    const auto [found, is_first] = named.emplace(fields[i].tensor, *weights[i]);
+    if (is_first || same_array(found->second, *weights[i])) continue;
+    const auto first = std::ranges::find(fields, fields[i].tensor, &NamedField::tensor);
+    throw Error(
+        Errc::bad_argument, "Exe::bind",
+        fmt::format("'{}' and '{}' are one weight of the model, '{}', but have other values",
+                    first->path, fields[i].path, fields[i].tensor));
   }
   return named;
 }

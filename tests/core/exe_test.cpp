@@ -298,6 +298,20 @@ TEST_CASE("Exe: one tensor under two fields is one weight") {
   const Buffer table = device(floats({3, 2}, {1, 0, 0, 1, 2, 3}));
   auto run = exe.bind({table, table});
   CHECK(values(run(device(ints({2}, {2, 0})))) == std::vector<float>{2, 3, 13, 1, 0, 2});
+  // Equal ones may lie in two places; other ones are no weight of this model.
+  auto equal = exe.bind({table, device(floats({3, 2}, {1, 0, 0, 1, 2, 3}))});
+  CHECK(values(equal(device(ints({2}, {2, 0})))) == std::vector<float>{2, 3, 13, 1, 0, 2});
+  for (const Buffer& other :
+       {device(floats({3, 2}, {1, 0, 0, 1, 2, 4})), device(floats({6}, {1, 0, 0, 1, 2, 3}))}) {
+    try {
+      exe.bind({table, other});
+      FAIL("bound");
+    } catch (const Error& error) {
+      CHECK(error.code() == Errc::bad_argument);
+      CHECK(std::string_view(error.what()).find("'embed', but have other") !=
+            std::string_view::npos);
+    }
+  }
 }
 
 TEST_CASE("Exe: state goes in and comes back in its form") {

@@ -111,6 +111,9 @@ TEST_CASE("Graph: a handle that outlives its graph is found out in every use") {
   expect_error(Errc::stale_handle, [&] { exp(stale); });
   expect_error(Errc::stale_handle, [&] { other + stale; });
   expect_error(Errc::stale_handle, [&] { live->program({&stale, 1}); });
+  const Tensor outputs[] = {other, Tensor()};
+  check_contains(expect_error(Errc::stale_handle, [&] { live->program(outputs); }),
+                 {"output 1 of 2 is an empty tensor"});
   expect_error(Errc::stale_handle, [] { Tensor().shape(); });
   expect_error(Errc::stale_handle, [&] { other + Tensor(); });
   // A graph at the same address is another graph.

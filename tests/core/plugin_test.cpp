@@ -254,7 +254,9 @@ TEST_CASE("Plugin: a needed library is missing") {
 TEST_CASE("Plugin: a name that is taken") {
   // By another plugin.
   load_plugin(TENON_NULL_PLUGIN);
-  contains(expect_refused(Errc::duplicate_name, plugin("taken_name")), "null");
+  const std::string taken = expect_refused(Errc::duplicate_name, plugin("taken_name"));
+  contains(taken, "'null'");
+  contains(taken, "taken_name");  // whose file
   unload_plugin("null");
   CHECK(load_plugin(plugin("taken_name")) == "null");
   // By a backend that is linked in.

@@ -18,21 +18,15 @@
 
 /// Lists a model struct's members, once: `TENON_FIELDS(up, down)`. Listed members may be tensors,
 /// other such structs, vectors, optionals and arrays of them, and plain values.
-#define TENON_FIELDS(...)                                  \
-  template <class TenonVisit>                              \
-  auto tenon_fields(const TenonVisit& tenon_visit) {       \
-    return tenon_visit(__VA_ARGS__);                       \
-  }                                                        \
-  template <class TenonVisit>                              \
-  auto tenon_fields(const TenonVisit& tenon_visit) const { \
-    return tenon_visit(__VA_ARGS__);                       \
-  }                                                        \
+#define TENON_FIELDS(...)                                              \
+  auto tenon_fields() noexcept { return std::tie(__VA_ARGS__); }       \
+  auto tenon_fields() const noexcept { return std::tie(__VA_ARGS__); } \
   static constexpr std::string_view tenon_field_names() noexcept { return #__VA_ARGS__; }
 
 namespace tenon {
 
 template <class T>
-concept HasFields = requires { T::tenon_field_names(); };
+concept HasFields = requires(const T& value) { value.tenon_fields(); };
 
 /// The types that a model struct may have as leaves.
 template <class T>
@@ -157,14 +151,8 @@ template <FieldLeaf Leaf>
 struct form_leaf<Leaf> {
   using type = Leaf;
 };
-struct LeafOfFields {
-  template <class... Field>
-  same_leaves<form_leaf_t<Field>...> operator()(const Field&... /*fields*/) const {
-    return {};
-  }
-};
 template <HasFields Form>
-struct form_leaf<Form> : decltype(std::declval<Form&>().tenon_fields(LeafOfFields())){};
+struct form_leaf<Form> : form_leaf<decltype(std::declval<Form&>().tenon_fields())> {};
 template <class T, class Allocator>
 struct form_leaf<std::vector<T, Allocator>> : form_leaf<T> {};
 template <class T>
@@ -208,26 +196,6 @@ class FieldWalk {
   std::vector<Field> fields_;
 };
 
-// Fields come as the arguments of a call, not in a tuple: of thirty fields the latter takes the compiler longer than the walk.
-
-template <class Model>
-void find_fields(Model& model, FieldWalk& walk);
-template <class From, class To>
-void pair_fields(const From& from, To& to, FieldWalk& walk);
-
-/// The leaves of field `index` of those named.
-template <class Field>
-void find_field(Field& field, std::string_view names, std::size_t index, FieldWalk& walk) {
-  const FieldWalk::Part part(walk, names, index);
-  find_fields(field, walk);
-}
-template <class From, class To>
-void pair_field(const From& from, To& to, std::string_view names, std::size_t index,
-                FieldWalk& walk) {
-  const FieldWalk::Part part(walk, names, index);
-  pair_fields(from, to, walk);
-}
-
 /// Adds the leaves of a struct to `walk`, as `to`.
 template <class Model>
 void find_fields(Model& model, FieldWalk& walk) {
@@ -235,9 +203,10 @@ void find_fields(Model& model, FieldWalk& walk) {
   if constexpr (FieldLeaf<Form>) {
     walk.add(nullptr, const_cast<Form*>(&model));
   } else if constexpr (HasFields<Form>) {
-    model.tenon_fields([&walk](auto&... field) {
-      [[maybe_unused]] std::size_t i = 0;
-      (find_field(field, Form::tenon_field_names(), i++, walk), ...);
+    auto fields = model.tenon_fields();
+    for_each_field<std::tuple_size_v<decltype(fields)>>([&]<std::size_t i>() {
+      const FieldWalk::Part part(walk, Form::tenon_field_names(), i);
+      find_fields(std::get<i>(fields), walk);
     });
   } else if constexpr (is_vector<Form>) {
     for (std::size_t i = 0; i < model.size(); ++i) {
@@ -260,11 +229,11 @@ void pair_fields(const From& from, To& to, FieldWalk& walk) {
   if constexpr (FieldLeaf<From>) {
     walk.add(&from, &to);
   } else if constexpr (HasFields<From>) {
-    from.tenon_fields([&](const auto&... source) {
-      to.tenon_fields([&](auto&... target) {
-        [[maybe_unused]] std::size_t i = 0;
-        (pair_field(source, target, From::tenon_field_names(), i++, walk), ...);
-      });
+    auto sources = from.tenon_fields();
+    auto targets = to.tenon_fields();
+    for_each_field<std::tuple_size_v<decltype(sources)>>([&]<std::size_t i>() {
+      const FieldWalk::Part part(walk, From::tenon_field_names(), i);
+      pair_fields(std::get<i>(sources), std::get<i>(targets), walk);
     });
   } else if constexpr (is_vector<From>) {
     to.resize(from.size());

@@ -161,6 +161,7 @@ namespace {
 bool same_array(const Buffer& a, const Buffer& b) {
   if (!(a.shape().without_tags() == b.shape().without_tags())) return false;
   if (a.chunk() == b.chunk() && a.offset_bytes() == b.offset_bytes()) return true;
+  if (a.shape().elements() == 0) return true;  // of which there may be no address
   const HostBuffer left = a.to_host(), right = b.to_host();
   return std::memcmp(left.view().data, right.view().data,
                      static_cast<std::size_t>(a.shape().bytes())) == 0;

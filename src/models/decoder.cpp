@@ -192,15 +192,16 @@ nn::LowRank<> low_rank_part(const WeightsView& view, const std::string& name) {
   return made;
 }
 
-nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
-                           std::int64_t layer) {
+/// What the layers of RWKV-6 and RWKV-7 both have.
+template <class Layer>
+Layer rwkv_parts(const WeightsView& view, const DecoderConfig& config) {
   const auto norm = [&](const char* name, double eps) {
     return nn::LayerNorm<>::init(view[name], eps);
   };
   const auto linear = [&](const char* name) { return nn::Linear<>::init(view[name]); };
   const auto weight = [&](const char* name) { return view[name].tensor("weight"); };
   constexpr double head_eps = 64e-5;
-  nn::Rwkv7Layer<> made;
+  Layer made;
   made.time_norm = norm("attn_norm", config.norm_eps);
   made.channel_norm = norm("attn_norm_2", config.norm_eps);
   made.time_mix = weight("time_mix_lerp_fused");
@@ -208,6 +209,17 @@ nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
   made.key = linear("time_mix_key");
   made.value = linear("time_mix_value");
   made.output = linear("time_mix_output");
+  made.head_norm = norm("time_mix_ln", head_eps);
+  made.channel_key = linear("channel_mix_key");
+  made.channel_value = linear("channel_mix_value");
+  made.head_size = config.rwkv->head_size;
+  return made;
+}
+
+nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
+                           std::int64_t layer) {
+  const auto weight = [&](const char* name) { return view[name].tensor("weight"); };
+  auto made = rwkv_parts<nn::Rwkv7Layer<>>(view, config);
   made.decay = low_rank_part(view, "time_mix_w");
   made.rate = low_rank_part(view, "time_mix_a");
   if (layer > 0) made.residual = low_rank_part(view, "time_mix_v");
@@ -215,11 +227,7 @@ nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
   made.key_removed = weight("time_mix_k_k");
   made.key_rate = weight("time_mix_k_a");
   made.bonus = weight("time_mix_r_k");
-  made.head_norm = norm("time_mix_ln", head_eps);
   made.channel_mix = weight("channel_mix_lerp_k");
-  made.channel_key = linear("channel_mix_key");
-  made.channel_value = linear("channel_mix_value");
-  made.head_size = config.rwkv->head_size;
   return made;
 }
 
@@ -262,34 +270,19 @@ nn::AltUp<> alt_up_ends(const WeightsView& view, const DecoderConfig& config) {
 
 nn::Rwkv6Layer<> rwkv6_part(const WeightsView& view, const DecoderConfig& config,
                             std::int64_t layer) {
-  const auto norm = [&](const char* name, double eps) {
-    return nn::LayerNorm<>::init(view[name], eps);
-  };
   const auto linear = [&](const char* name) { return nn::Linear<>::init(view[name]); };
   const auto weight = [&](const char* name) { return view[name].tensor("weight"); };
-  constexpr double head_eps = 64e-5;
-  nn::Rwkv6Layer<> made;
-  made.time_norm = norm("attn_norm", config.norm_eps);
-  made.channel_norm = norm("attn_norm_2", config.norm_eps);
+  auto made = rwkv_parts<nn::Rwkv6Layer<>>(view, config);
   made.first_mix = weight("time_mix_lerp_x");
-  made.time_mix = weight("time_mix_lerp_fused");
   made.mix_down = linear("time_mix_w1");
   made.mix_up = weight("time_mix_w2");
   made.decay = {linear("time_mix_decay_w1"), linear("time_mix_decay_w2")};
   made.decay.up.bias = weight("time_mix_decay");
   made.bonus = weight("time_mix_first");
-  made.receptance = linear("time_mix_receptance");
-  made.key = linear("time_mix_key");
-  made.value = linear("time_mix_value");
   made.gate = linear("time_mix_gate");
-  made.output = linear("time_mix_output");
-  made.head_norm = norm("time_mix_ln", head_eps);
   made.channel_key_mix = weight("channel_mix_lerp_k");
   made.channel_receptance_mix = weight("channel_mix_lerp_r");
-  made.channel_key = linear("channel_mix_key");
-  made.channel_value = linear("channel_mix_value");
   made.channel_receptance = linear("channel_mix_receptance");
-  made.head_size = config.rwkv->head_size;
   const std::int64_t every = config.rwkv->halved_every;
   if (every > 0 && (layer + 1) % every == 0) made.scale = 0.5;
   return made;

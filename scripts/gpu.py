@@ -190,6 +190,7 @@ def print_kernels(file):
 
 MODELS = {  # step of ours, of llama.cpp
     "decode-8b-q4_k_m": ("8b-q4_k_m", "llama-8b-q4_k_m"), "decode-no-overlap": ("8b-q4_k_m", None),
+    "decode-digits": ("8b-q4_k_m", None),
     "decode-8b-bf16": ("8b-bf16", None), "prefill-4096": ("8b-bf16", None),
     "decode-smollm2": ("smollm2-q4_1", "llama-smollm2"), "decode-gemma3": ("gemma3-q8_0", None),
 }
@@ -266,7 +267,7 @@ def report(folder, page):
     kernels = list(kernel_rows(results))
     if kernels:
         text += "\n" + table(("what", "reached", "of the limit", "to PyTorch", "to ONNX Runtime"), kernels) + "\n"
-    for step in ("kernels-decode", "kernels-prefill", "kernels-smollm2"):
+    for step in ("kernels-decode", "kernels-digits", "kernels-prefill", "kernels-smollm2"):
         times = results.text(step + ".log").splitlines()
         if results.text(step + ".status") == "passed" and times:
             most = "\n".join(line.rstrip() for line in [*times[:13], times[-1]])

@@ -34,7 +34,8 @@ struct OptionKey {
 constexpr OptionKey option_keys[] = {
     {"graphs", &DeviceOptions::graphs}, {"overlap", &DeviceOptions::overlap},
     {"checks", &DeviceOptions::checks}, {"libraries", &DeviceOptions::libraries},
-    {"fusion", &DeviceOptions::fusion}, {"tf32", &DeviceOptions::tf32}};
+    {"fusion", &DeviceOptions::fusion}, {"digits", &DeviceOptions::digits},
+    {"tf32", &DeviceOptions::tf32}};
 
 bool is_on(const DeviceUrl& url, const char* key, bool by_default) {
   const std::string* const text = url.find(key);

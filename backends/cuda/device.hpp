@@ -22,8 +22,9 @@ struct DeviceOptions {
   bool overlap = true;    ///< a kernel of a graph may begin while the one before it ends
   bool checks = false;    ///< redzones beside every allocation
   bool libraries = true;  ///< cuBLASLt and cuDNN, where they are
-  bool fusion = true;  ///< element-wise steps become generated kernels, where there is a compiler
-  bool tf32 = false;   ///< they may round f32 to TF32, but in exact computations
+  bool fusion = true;   ///< element-wise steps become generated kernels, where there is a compiler
+  bool digits = false;  ///< few rows are multiplied as digits in tensor cores (gemv_codes.hpp)
+  bool tf32 = false;    ///< they may round f32 to TF32, but in exact computations
 };
 
 /// A device's memory, of which the CPU can address nothing. Copies wait until they are done.

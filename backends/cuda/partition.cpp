@@ -326,7 +326,8 @@ class CudaPartition final : public Partition {
     const DeviceOptions& device = device_->options();
     const PlanOptions options{.libraries = device.libraries ? device_->driver().get() : nullptr,
                               .is_exact = is_exact_,
-                              .allows_tf32 = device.tf32 && !is_exact_};
+                              .allows_tf32 = device.tf32 && !is_exact_,
+                              .multiplies_digits = device.digits};
     result->pairs = pair_activations(program_, steps_, result->steps, options);
     if (fuses) fuse(*result);
     result->heads = merge_heads(program_, steps_, result->steps);

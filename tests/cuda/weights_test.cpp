@@ -7,6 +7,7 @@
 #include <tenon/ops.hpp>
 #include <tenon/session.hpp>
 
+#include <cstdio>
 #include <cstring>
 #include <limits>
 #include <map>
@@ -26,6 +27,8 @@ const std::vector<DType> weight_types{
     DType::tq1_0, DType::tq2_0,  DType::mxfp4};
 
 /// A program on the device alone, and on the reference.
+constexpr const char* with_digits = "?libraries=off&digits=on";
+
 class Case {
  public:
   Graph graph;
@@ -50,8 +53,22 @@ class Case {
     return results;
   }
   void check(const std::vector<Tensor>& outputs, double allowed = 1e-4) {
-    compare(run(outputs, device_backends(test_device(), {.exact = true}).at(0)),
-            run(outputs, make_reference_backend({})), allowed);
+    const std::vector<HostBuffer> wanted = run(outputs, make_reference_backend({}));
+    compare(run(outputs, device_backends(test_device(), {.exact = true}).at(0)), wanted, allowed);
+    const auto is_code = [](const auto& weight) { return is_block(weight.second.shape().dtype()); };
+    if (!std::ranges::any_of(weights_, is_code)) return;
+    INFO("rows as digits");
+    compare(run(outputs, device_backends(test_device(with_digits), {.exact = true}).at(0)), wanted,
+            allowed);
+  }
+  int launches(const std::vector<Tensor>& outputs, const BackendPtr& backend) {
+    Session session(graph.program(outputs), {.backends = {backend}});
+    session.bind(std::make_shared<const WeightSet>(weights_));
+    int count = 0;
+    std::vector<Shape> shapes;
+    for (const HostBuffer& input : inputs_) shapes.push_back(input.shape());
+    const std::string note = session.report(shapes).parts.at(0).notes.at(0);
+    return std::sscanf(note.c_str(), "%d launches", &count) == 1 ? count : -1;
   }
   /// `outputs` on the device, where they need not be exact, against `wanted` on the reference.
   void check_rounded(const std::string& keys, const std::vector<Tensor>& outputs,
@@ -371,17 +388,52 @@ TEST_CASE("cuda: a row's product has the same bits beside others, and of any col
     const std::int64_t depth = dtype == f32 ? 2560 : dtype == bf16 ? 5120 : 10240;
     const HostBuffer x = random.uniform(Shape({8, depth}, f32));
     const HostBuffer w = random_weights(random, 21, depth, dtype);
-    const auto product = [&](const HostBuffer& rows, const HostBuffer& weights) {
+    for (const char* const keys : {"?libraries=off", with_digits}) {
+      const auto product = [&](const HostBuffer& rows, const HostBuffer& weights) {
+        Case test;
+        const Graph::Recording recording(test.graph);
+        const Tensor y = linear(test.input(rows), test.constant("w", weights));
+        return test.run({y}, device_backends(test_device(keys)).at(0)).at(0);
+      };
+      const HostBuffer all = product(x, w), one = product(x.slice(0, 5, 6), w);
+      const HostBuffer some = product(x.slice(0, 5, 7), w.slice(0, 0, 4));
+      CHECK(std::memcmp(all.bytes() + 5 * one.shape().bytes(), one.bytes(),
+                        static_cast<std::size_t>(one.shape().bytes())) == 0);
+      CHECK(std::memcmp(some.bytes(), one.bytes(), 4 * sizeof(float)) == 0);
+    }
+  }
+}
+
+/// A layer of a language model, as far as rows and their digits go: which launches there are.
+TEST_CASE("cuda: what makes rows makes their digits, and weights of a type are one launch",
+          "[gpu][weights]") {
+  Random random;
+  for (const std::int64_t rows : {1, 3, 8}) {
+    for (const DType dtype : {DType::q4_k, DType::q8_0}) {
+      CAPTURE(rows, name(dtype));
       Case test;
       const Graph::Recording recording(test.graph);
-      const Tensor y = linear(test.input(rows), test.constant("w", weights));
-      return test.run({y}, device_backends(test_device()).at(0)).at(0);
-    };
-    const HostBuffer all = product(x, w), one = product(x.slice(0, 5, 6), w);
-    const HostBuffer some = product(x.slice(0, 5, 7), w.slice(0, 0, 4));
-    CHECK(std::memcmp(all.bytes() + 5 * one.shape().bytes(), one.bytes(),
-                      static_cast<std::size_t>(one.shape().bytes())) == 0);
-    CHECK(std::memcmp(some.bytes(), one.bytes(), 4 * sizeof(float)) == 0);
+      const auto weight = [&](const char* name, std::int64_t columns, std::int64_t depth,
+                              DType of) {
+        return test.constant(name, random_weights(random, columns, depth, of));
+      };
+      const auto bias = [&](const char* name, std::int64_t columns) {
+        return test.constant(name, random.uniform(Shape({columns}, f32)));
+      };
+      const Tensor x = test.input(random.uniform(Shape({rows, 512}, f32)));
+      const Tensor y = rms_norm(x, bias("norm", 512));
+      const Tensor q = linear(y, weight("q", 512, 512, dtype), bias("q bias", 512));
+      const Tensor k = linear(y, weight("k", 67, 512, dtype));
+      const Tensor v = linear(y, weight("v", 40, 512, DType::q6_k), bias("v bias", 40));
+      const Tensor sum = linear(q, weight("o", 512, 512, dtype), {}, x);
+      const Tensor z = rms_norm(sum, bias("norm 2", 512));
+      const Tensor gate = linear(z, weight("gate", 768, 512, dtype), bias("gate bias", 768));
+      const Tensor up = linear(z, weight("up", 768, 512, dtype), bias("up bias", 768));
+      const Tensor down = linear(glu(gate, up), weight("down", 512, 768, dtype), {}, sum);
+      test.check({k, v, down}, 1e-3);
+      // Two norms, q and k, v, digits of q, o, gate and up, glu, down.
+      CHECK(test.launches({k, v, down}, device_backends(test_device(with_digits)).at(0)) == 9);
+    }
   }
 }
 

@@ -6,7 +6,7 @@
 namespace tenon::cuda {
 namespace {
 
-enum class Kind { plain, barriers, crowded, large, waiting };
+enum class Kind { plain, barriers, crowded, large, waiting, late };
 
 constexpr KernelFacts all_facts[] = {
 #define TENON_CUDA_KERNEL(id, Args, kind, call) {#id, sizeof(Args), Kind::kind != Kind::plain},

@@ -6,6 +6,7 @@
 #include "kernels/address.hpp"
 
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -121,6 +122,7 @@ inline std::int32_t compare_and_swap(std::int32_t* at, std::int32_t expected, st
 
 // A launch begins when the one before it has ended.
 inline void wait_for_earlier() {}
+inline void let_next_begin() {}
 
 inline void prefetch(Address /*address*/) {}
 
@@ -135,6 +137,10 @@ class SharedWords {
   std::uint32_t word(std::uint32_t at) const {
     emulation::require_aligned(at, 4);
     return array_[at / 16].at[at / 4 % 4];
+  }
+  Words2 two(std::uint32_t at) const {
+    emulation::require_aligned(at, 8);
+    return {{word(at), word(at + 4)}};
   }
   Words4 words(std::uint32_t at) const {
     emulation::require_aligned(at, 16);
@@ -196,6 +202,10 @@ inline Words4 load_published(Address at) { return load_words(at); }
 
 /// Rounded twice: without instructions for it the CPU takes long to round once.
 inline float multiply_add(float a, float b, float c) { return a * b + c; }
+
+inline std::int32_t round_to_integer(float value) {
+  return static_cast<std::int32_t>(std::nearbyint(value));
+}
 
 inline float bits_to_float(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 inline std::uint32_t float_to_bits(float value) { return std::bit_cast<std::uint32_t>(value); }

@@ -10,6 +10,7 @@
 namespace tenon::cuda {
 
 inline constexpr int max_axes = 8;
+inline constexpr std::uint32_t more_parts = 2;  ///< of LinearArgs
 
 /// In device memory, one per run: the first error that depends on data.
 struct Status {
@@ -111,6 +112,15 @@ struct NormArgs {
   float eps;
   bool centres;      ///< whether the mean is taken off
   bool reads_ahead;  ///< weight and bias are constants, which may be read while earlier kernels run
+  Address digits;    ///< 0, or where rows of y become DigitsOfStep, too: of dense rows of f32
+};
+
+/// Weights of a launch that multiplies the same rows by several, and their results.
+struct LinearPart {
+  Address w, y, bias;
+  std::int64_t y_step, bias_step;
+  DType bias_dtype;
+  std::uint32_t columns;  ///< 0: there is no such part
 };
 
 /// y[m, n] = sum_k x[m, k] w[n, k] + bias[n] + residual[m, n], rows dense.
@@ -131,6 +141,10 @@ struct LinearArgs {
   std::uint32_t team, team_columns, column_tiles;
   bool reads_ahead;  ///< weights are constants, which may be read while earlier kernels run
   Reporter reporter;
+  // With weights that are codes: DigitsOfStep of all rows of x, and weights of the same type and steps
+  // behind the first.
+  Address digits;
+  LinearPart parts[more_parts];
   // Parts of `split_depth` of the depth, whose sums are at `partial`: f32 [splits, rows, columns].
   Address partial;
   std::uint32_t splits, split_depth;
@@ -383,6 +397,14 @@ struct RoundArgs {
   Address x, y;
   std::int64_t x_step;
   std::uint32_t rows, depth;
+};
+
+/// Digits of rows of x, `x_step` bytes apart, by steps: y is DigitsOfStep [rows, steps].
+struct DigitArgs {
+  Address x, y;
+  std::int64_t x_step;
+  std::uint32_t rows, depth;
+  DType x_dtype;
 };
 
 struct PadArgs {

@@ -11,6 +11,10 @@ inline constexpr std::uint32_t gemv_rows = 8, gemv_warps = 8, gemv_teams = 4;
 inline constexpr std::uint32_t gemv_columns = 64, gemv_columns_of_rows = 16;
 /// Elements of a column that a warp multiplies at a time, of plain types by their elements' bytes.
 inline constexpr std::uint32_t gemv_block_slice = 1024, gemv_plain_slice_bytes = 1024;
+// Those with weights that are codes (gemv_codes.hpp): the warps of a block, the columns that one
+// multiplies at once, and at most so many times of one row.
+inline constexpr std::uint32_t digit_step = 256, digit_bytes = 1088;  // of DigitsOfStep
+inline constexpr std::uint32_t code_warps = 4, code_tile_columns = 16, code_tiles = 4;
 inline constexpr std::uint32_t tile_rows = 64, tile_columns = 64, tile_depth = 32;
 inline constexpr std::uint32_t tile_threads = 256;
 

@@ -268,9 +268,7 @@ inline constexpr bool has_differences =
     Piece<Type>::form == PieceForm::shifted;
 /// A product of such a row, element by element.
 template <class Type>
-TENON_CALLED float product_of_infinities(const LinearArgs& args, std::uint32_t m, std::uint32_t n,
-                                         std::int64_t group) {
-  const Address w = args.w + static_cast<Address>(n * args.w_step + group * args.w_group_step);
+TENON_CALLED float product_of_infinities(const LinearArgs& args, std::uint32_t m, Address w) {
   float sum = 0.0f;
   for (std::uint32_t k = 0; k < args.depth; k += 8) {
     float weights[8], values[8];
@@ -308,7 +306,10 @@ TENON_DEVICE void finish_columns(const Thread& thread, const LinearArgs& args, c
       sum += sums[(warp * column_room<row_room> + column) * row_room + m];
     }
     if constexpr (has_differences<Type>) {
-      if (!is_finite(sum)) sum = product_of_infinities<Type>(args, first_row + m, n, group);
+      if (!is_finite(sum)) {
+        const auto at = static_cast<Address>(n * args.w_step + group * args.w_group_step);
+        sum = product_of_infinities<Type>(args, first_row + m, args.w + at);
+      }
     }
     finish(args, first_row + m, n, group, sum);
   }
@@ -367,26 +368,27 @@ TENON_DEVICE void prefetch_x(const LinearArgs& args, std::uint32_t row, std::uin
 
 /// Whether rows of weights begin where their pieces need it.
 template <class Type>
-TENON_DEVICE bool has_pieces(const LinearArgs& args) {
+TENON_DEVICE bool has_pieces(const LinearArgs& args, Address w) {
   const std::int64_t steps = args.w_step | args.w_group_step;
-  return Piece<Type>::alignment == 1 || (args.w | static_cast<Address>(steps)) % 16 == 0;
+  return Piece<Type>::alignment == 1 || (w | static_cast<Address>(steps)) % 16 == 0;
 }
-/// The same product where they do not: a warp for each column of a tile, one after the other.
+/// The same product where they do not: a warp for each of `count` columns from `first` on, one after
+/// the other. `w`: those of the group.
 template <class Type>
 TENON_CALLED void multiply_unaligned(const Thread& thread, const LinearArgs& args,
-                                     std::uint32_t tile, std::uint32_t first_row,
+                                     const LinearPart& part, Address w, std::uint32_t first,
+                                     std::uint32_t count, std::uint32_t first_row,
                                      std::uint32_t row_room, std::int64_t group) {
   const std::uint32_t warps = thread.count() / warp_size;
   const std::uint32_t rows = args.rows - first_row < row_room ? args.rows - first_row : row_room;
-  const std::uint32_t count = warps / args.team * args.team_columns;
   for (std::uint32_t i = warp_of(thread); i < count; i += warps) {
-    const std::uint32_t n = tile * count + i;
-    if (n >= args.columns) break;
-    const Address w = args.w + static_cast<Address>(n * args.w_step + group * args.w_group_step);
+    const std::uint32_t n = first + i;
+    if (n >= part.columns) break;
+    const Address column = w + static_cast<Address>(n * args.w_step);
     float sums[gemv_rows] = {};
     for (std::uint32_t k = lane_of(thread) * 8; k < args.depth; k += warp_size * 8) {
       float weights[8], values[8];
-      Row<Type>::load_eight(w, k, args.depth, weights);
+      Row<Type>::load_eight(column, k, args.depth, weights);
       for (std::uint32_t m = 0; m < gemv_rows; ++m) {
         if (m >= rows) break;
         load_eight(args.x_dtype, x_row(args, first_row + m), k, args.depth, values);
@@ -396,9 +398,19 @@ TENON_CALLED void multiply_unaligned(const Thread& thread, const LinearArgs& arg
     for (std::uint32_t m = 0; m < gemv_rows; ++m) {
       if (m >= rows) break;
       sums[m] = sum_of_warp(thread, sums[m]);
-      if (lane_of(thread) == 0) finish(args, first_row + m, n, group, sums[m]);
+      if (lane_of(thread) == 0) finish(args, part, first_row + m, n, group, sums[m]);
     }
   }
+}
+/// The same for a block of gemv.
+template <class Type>
+TENON_DEVICE void multiply_block_unaligned(const Thread& thread, const LinearArgs& args,
+                                           std::uint32_t tile, std::uint32_t first_row,
+                                           std::uint32_t row_room, std::int64_t group) {
+  const std::uint32_t count = thread.count() / warp_size / args.team * args.team_columns;
+  const Address w = args.w + static_cast<Address>(group * args.w_group_step);
+  multiply_unaligned<Type>(thread, args, whole_part(args), w, tile * count, count, first_row,
+                           row_room, group);
 }
 
 /// One row, whose elements stay in registers. Blocks: tiles of columns, for every row.
@@ -413,10 +425,12 @@ TENON_DEVICE void gemv(const Thread& thread, const LinearArgs& args) {
   TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns);
   const std::uint32_t row = args.rows == 1 ? 0 : thread.block() / args.column_tiles;
   const std::uint32_t tile = thread.block() - row * args.column_tiles;
-  if (!args.reads_ahead || !has_pieces<Type>(args)) wait_for_earlier();
+  if (!args.reads_ahead || !has_pieces<Type>(args, args.w)) wait_for_earlier();
   const std::int64_t group = group_of(args, row);
   if (group < 0) return;
-  if (!has_pieces<Type>(args)) return multiply_unaligned<Type>(thread, args, tile, row, 1, group);
+  if (!has_pieces<Type>(args, args.w)) {
+    return multiply_block_unaligned<Type>(thread, args, tile, row, 1, group);
+  }
   const WarpShare share = share_of(thread, args, tile, group);
   const std::uint32_t lane = lane_of(thread), own_sums = warp_of(thread) * gemv_columns;
   const std::uint32_t own_halves = kept(warp_of(thread) * columns_at_once * (warp_size / 2) + lane);
@@ -481,9 +495,9 @@ TENON_DEVICE void gemv_rows_at_once(const Thread& thread, const LinearArgs& args
   TENON_SHARED(thread, Words4, ring, gemv_warps * Stream::stages * Stream::stage_room);
   TENON_SHARED(thread, float, sums, gemv_warps* gemv_columns_of_rows* gemv_rows);
   const std::uint32_t tile = thread.block();
-  if (!args.reads_ahead || !has_pieces<Type>(args)) wait_for_earlier();
-  if (!has_pieces<Type>(args)) {
-    return multiply_unaligned<Type>(thread, args, tile, 0, gemv_rows, 0);
+  if (!args.reads_ahead || !has_pieces<Type>(args, args.w)) wait_for_earlier();
+  if (!has_pieces<Type>(args, args.w)) {
+    return multiply_block_unaligned<Type>(thread, args, tile, 0, gemv_rows, 0);
   }
   const WarpShare share = share_of(thread, args, tile, 0);
   const std::uint32_t lane = lane_of(thread);

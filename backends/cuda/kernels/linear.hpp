@@ -8,19 +8,28 @@
 
 namespace tenon::cuda {
 
-/// Stores sum + bias + residual as y[m, n].
-TENON_DEVICE void finish(const LinearArgs& args, std::uint32_t m, std::uint32_t n,
-                         std::int64_t group, float sum) {
-  if (args.bias != 0) {
-    const std::int64_t at = n * args.bias_step + group * args.bias_group_step;
-    sum += load_real(args.bias_dtype, args.bias + static_cast<Address>(at));
+/// All of a product, as the one part.
+TENON_DEVICE LinearPart whole_part(const LinearArgs& args) {
+  return {args.w, args.y, args.bias, args.y_step, args.bias_step, args.bias_dtype, args.columns};
+}
+
+/// Stores sum + bias + residual as y[m, n] of a part.
+TENON_DEVICE void finish(const LinearArgs& args, const LinearPart& part, std::uint32_t m,
+                         std::uint32_t n, std::int64_t group, float sum) {
+  if (part.bias != 0) {
+    const std::int64_t at = n * part.bias_step + group * args.bias_group_step;
+    sum += load_real(part.bias_dtype, part.bias + static_cast<Address>(at));
   }
   const std::int64_t element = args.y_dtype == DType::f32 ? 4 : 2;
   if (args.residual != 0) {
     const std::int64_t at = m * args.residual_step + n * element;
     sum += load_real(args.y_dtype, args.residual + static_cast<Address>(at));
   }
-  store_real(args.y_dtype, args.y + static_cast<Address>(m * args.y_step + n * element), sum);
+  store_real(args.y_dtype, part.y + static_cast<Address>(m * part.y_step + n * element), sum);
+}
+TENON_DEVICE void finish(const LinearArgs& args, std::uint32_t m, std::uint32_t n,
+                         std::int64_t group, float sum) {
+  finish(args, whole_part(args), m, n, group, sum);
 }
 
 TENON_DEVICE Address x_row(const LinearArgs& args, std::uint32_t m) {

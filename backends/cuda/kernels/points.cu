@@ -1,6 +1,6 @@
 // The kernels of point_entries.def, a module of their own.
 #include "kernels/define_kernel.hpp"
-#include "kernels/pointwise.hpp"
+#include "kernels/point_digits.hpp"
 
 namespace tenon::cuda {
 

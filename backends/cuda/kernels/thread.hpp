@@ -107,6 +107,14 @@ class SharedWords {
     asm volatile("ld.shared.u32 %0, [%1];" : "=r"(word) : "r"(at) : "memory");
     return word;
   }
+  __device__ Words2 two(std::uint32_t at) const {
+    Words2 two;
+    asm volatile("ld.shared.v2.u32 {%0, %1}, [%2];"
+                 : "=r"(two.at[0]), "=r"(two.at[1])
+                 : "r"(at)
+                 : "memory");
+    return two;
+  }
   __device__ Words4 words(std::uint32_t at) const {
     Words4 four;
     asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -200,6 +208,9 @@ __device__ inline Words4 load_published(Address at) {
 
 /// a b + c, rounded once, whatever the compiler makes of other sums.
 __device__ inline float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+
+/// The nearest integer, of two as near the even one.
+__device__ inline std::int32_t round_to_integer(float value) { return __float2int_rn(value); }
 
 __device__ inline float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
 __device__ inline std::uint32_t float_to_bits(float value) { return __float_as_uint(value); }

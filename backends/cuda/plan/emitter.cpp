@@ -76,15 +76,20 @@ Source Emitter::scratch(std::int64_t bytes) {
   return {Source::Kind::scratch, {}, begin};
 }
 
-std::optional<Source> Emitter::rounded_copy(const Operand& operand) const {
-  if (!rounded_copy_ || rounded_copy_->of != operand) return std::nullopt;
+std::optional<Source> Emitter::kept_copy(CopyKind kind, const Operand& operand) const {
+  if (!kept_copy_ || kept_copy_->kind != kind || kept_copy_->of != operand) return std::nullopt;
   return Source{Source::Kind::scratch, {}, 0};
 }
 
-Source Emitter::keep_rounded_copy(const Operand& operand, std::int64_t bytes) {
+Source Emitter::keep_copy(CopyKind kind, const Operand& operand, std::int64_t bytes) {
   step_scratch_ = 0;  // a copy that was kept before is not read any more
-  rounded_copy_ = RoundedCopy{operand, bytes};
+  kept_copy_ = KeptCopy{kind, operand, bytes};
   return scratch(bytes);
+}
+Source Emitter::keep_copy_of_output(CopyKind kind, const Step& step, std::int64_t bytes) {
+  const Source source = keep_copy(kind, step.output, bytes);
+  kept_copy_->writer = &step;
+  return source;
 }
 
 Source Emitter::tickets(std::int64_t count) {
@@ -121,23 +126,31 @@ void Emitter::step(const Step& step) {
     Loop loop;
     loop.step = &step;
     auto* const outer = std::exchange(into_, &loop.body);
-    rounded_copy_.reset();  // an iteration begins where the one before it ended
+    kept_copy_.reset();  // an iteration begins where the one before it ended
     steps(step.body);
-    rounded_copy_.reset();
+    kept_copy_.reset();
     into_ = outer;
     into_->push_back(std::move(loop));
     return;
   }
   step_ = &step;
-  step_scratch_ = rounded_copy_ ? aligned(rounded_copy_->bytes) : 0;
+  step_scratch_ = kept_copy_ ? aligned(kept_copy_->bytes) : 0;
   if (const Refusal refusal = plan_step(step, this)) {
     throw Error(Errc::unsupported, step.value, fmt::format("cuda: {}", *refusal));
   }
-  if (rounded_copy_ && may_overwrite(step, rounded_copy_->of)) rounded_copy_.reset();
+  for (const Step& written : std::span(&step, 1 + taken_)) {
+    if (!kept_copy_ || kept_copy_->writer == &written) continue;
+    if (may_overwrite(written, kept_copy_->of)) kept_copy_.reset();
+  }
 }
 
 void Emitter::steps(std::span<const Step> steps) {
-  for (const Step& one : steps) step(one);
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    next_ = steps.subspan(i + 1);
+    taken_ = 0;
+    step(steps[i]);
+    i += std::exchange(taken_, 0);
+  }
 }
 
 }  // namespace tenon::cuda

@@ -80,6 +80,7 @@ struct PlanOptions {
   Driver* libraries = nullptr;  ///< whose libraries may be used; null: kernels only
   bool is_exact = false;        ///< no value in f32 is rounded to 16 bits on the way
   bool allows_tf32 = false;
+  bool multiplies_digits = false;  ///< of few rows, with weights that are codes
 };
 
 /// One kernel's arguments, to be filled in and given to Emitter::launch().
@@ -101,6 +102,12 @@ struct Draft {
     address(field.status, Source{Source::Kind::status, {}, 0});
     field.step = step;
   }
+};
+
+/// What an operand's rows become for products that several steps may have in a row.
+enum class CopyKind : std::uint8_t {
+  rounded,  ///< bf16
+  digits,   ///< DigitsOfStep
 };
 
 /// Collects a plan. Scratch memory is assigned here, and reused from step to step: a run allocates
@@ -139,11 +146,17 @@ class Emitter {
   std::int32_t reporter(const Step& step);
   /// Memory that is the current step's alone.
   Source scratch(std::int64_t bytes);
-  /// The copy of an operand's rows as bf16 that an earlier step made, if nothing has overwritten the
-  /// operand since.
-  std::optional<Source> rounded_copy(const Operand& operand) const;
-  /// Memory for such a copy, which later steps find. Before other scratch memory of the step.
-  Source keep_rounded_copy(const Operand& operand, std::int64_t bytes);
+  /// The copy of an operand's rows that an earlier step made, if nothing has overwritten the operand
+  /// since.
+  std::optional<Source> kept_copy(CopyKind kind, const Operand& operand) const;
+  /// Memory for such a copy, which later steps find; of an input of the current step, or of its output.
+  /// Before other scratch memory of the step.
+  Source keep_copy(CopyKind kind, const Operand& operand, std::int64_t bytes);
+  Source keep_copy_of_output(CopyKind kind, const Step& step, std::int64_t bytes);
+  /// The steps behind the current one, of the same body.
+  std::span<const Step> next_steps() const noexcept { return next_; }
+  /// The first `count` of these are planned with the current one.
+  void take_next(std::size_t count) noexcept { taken_ = count; }
   /// Counters of blocks that arrive, u32: 0 before a launch, which leaves them so.
   Source tickets(std::int64_t count);
   Source data(std::span<const std::byte> bytes);
@@ -164,12 +177,16 @@ class Emitter {
   std::vector<Instruction>* into_;
   const Step* step_ = nullptr;
   std::int64_t step_scratch_ = 0;
+  std::span<const Step> next_;
+  std::size_t taken_ = 0;
   /// At the begin of the scratch memory.
-  struct RoundedCopy {
+  struct KeptCopy {
+    CopyKind kind;
     Operand of;
     std::int64_t bytes;
+    const Step* writer = nullptr;  ///< the step whose output it is of
   };
-  std::optional<RoundedCopy> rounded_copy_;
+  std::optional<KeptCopy> kept_copy_;
 };
 
 /// Why no kernel runs a step, or nothing; with an emitter its launches, too.

@@ -156,6 +156,17 @@ struct TensorKernels {
 };
 std::optional<TensorKernels> tensor_kernels(DType dtype);
 
+/// Those that multiply digits of few rows with codes (code_types.def): of one row, and of several.
+struct CodeKernels {
+  Kernel of_row, of_rows;
+};
+std::optional<CodeKernels> code_kernels(DType dtype);
+
+/// Whether a step is a linear layer of few rows that reads digits of this operand, and how many bytes
+/// these have.
+bool reads_digits(const Step& step, const Operand& x, const Emitter& out);
+std::int64_t bytes_of_digits(const Operand& x);
+
 /// Whether f32 rows are rounded to bf16, and multiplied with weights as bf16.
 bool rounds_rows(const Operand& x, const Operand& w, const PlanOptions& options);
 /// The rows of an operand as a dense array of bf16 in scratch memory. Before other scratch memory of

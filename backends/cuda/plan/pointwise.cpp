@@ -1,3 +1,4 @@
+#include "kernels/block_sizes.hpp"
 #include "kernels/point_ops.hpp"
 #include "plan/planners.hpp"
 #include "plan/points.hpp"
@@ -152,6 +153,14 @@ void emit_codes(Kernel kernel, std::int64_t axis, DType codes, const Step& step,
   out.launch(kernel, grid_of(draft.args.axes.count), draft);
 }
 
+/// Whether the next step multiplies the digits of rows that are whole steps.
+bool feeds_digits(const Step& step, const Emitter& out) {
+  const std::span<const Step> next = out.next_steps();
+  const Shape& shape = step.output.shape;
+  return !next.empty() && reads_digits(next[0], step.output, out) &&
+         shape[shape.rank() - 1] % digit_step == 0;
+}
+
 }  // namespace
 
 Refusal find_point(const Step& step, PointOp& out) {
@@ -204,6 +213,14 @@ Refusal plan_point(const Step& step, Emitter* out) {
     are_dense = are_dense && is_dense(step.inputs[i], axes.steps[i + 1]);
   }
   draft.args.is_dense = are_dense;
+  if (op.kernel == Kernel::binary_real && are_dense && feeds_digits(step, *out)) {
+    const std::int64_t bytes = bytes_of_digits(y);
+    draft.address(draft.args.c.data, out->keep_copy_of_output(CopyKind::digits, step, bytes));
+    constexpr std::uint32_t warps = 4;
+    const std::uint32_t steps = axes.axes.count / digit_step;
+    out->launch(Kernel::binary_with_digits, {(steps + warps - 1) / warps, warps * 32}, draft);
+    return std::nullopt;
+  }
   // Most arrays begin at multiples of 16 bytes, and have a thread for four elements.
   const std::uint32_t threads = are_dense ? axes.axes.count / 4 + 1 : axes.axes.count;
   out->launch(op.kernel, grid_of(threads), draft);

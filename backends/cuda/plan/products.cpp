@@ -1,5 +1,6 @@
 // Matrix products: matmul, linear layers, experts.
 #include "kernels/block_sizes.hpp"
+#include "lower/memory_access.hpp"
 #include "plan/libraries.hpp"
 #include "plan/planners.hpp"
 
@@ -62,15 +63,79 @@ void emit_rounded(const Rows& rows, DType dtype, std::int64_t count, std::int64_
 }
 
 Source rounded_rows(const Operand& x, Emitter& out) {
-  if (const auto kept = out.rounded_copy(x)) return *kept;
-  const Source place = out.keep_rounded_copy(x, x.shape.with_dtype(bf16).bytes());
+  if (const auto kept = out.kept_copy(CopyKind::rounded, x)) return *kept;
+  const std::int64_t bytes = x.shape.with_dtype(bf16).bytes();
+  const Source place = out.keep_copy(CopyKind::rounded, x, bytes);
   const std::int64_t depth = x.shape[x.shape.rank() - 1];
   const Rows rows = rows_of(x, out);
   emit_rounded(rows, x.shape.dtype(), x.shape.elements() / depth, depth, place, out);
   return place;
 }
 
+bool reads_digits(const Step& step, const Operand& x, const Emitter& out) {
+  if (!out.options().multiplies_digits) return false;
+  if (step.kind != Step::Kind::op || step.op.as<Linear>() == nullptr) return false;
+  const Operand& w = step.inputs[1];
+  return step.inputs[0] == x && code_kernels(w.shape.dtype()) && is_real(x.shape.dtype()) &&
+         w.shape[1] > 0 && x.shape.elements() <= gemv_rows * w.shape[1];
+}
+std::int64_t bytes_of_digits(const Operand& x) {
+  const std::int64_t depth = x.shape[x.shape.rank() - 1], rows = x.shape.elements() / depth;
+  return rows * ((depth + digit_step - 1) / digit_step) * digit_bytes;
+}
+
 namespace {
+
+/// The digits of an operand's rows in scratch memory, made where no step before has. Before other
+/// scratch memory of the step.
+Source digits_of(const Operand& x, Emitter& out) {
+  if (const auto kept = out.kept_copy(CopyKind::digits, x)) return *kept;
+  const Source place = out.keep_copy(CopyKind::digits, x, bytes_of_digits(x));
+  const std::int64_t depth = x.shape[x.shape.rank() - 1];
+  const Rows rows = rows_of(x, out);
+  Draft<DigitArgs> draft;
+  draft.address(draft.args.x, rows.source);
+  draft.address(draft.args.y, place);
+  draft.args.x_step = rows.step;
+  draft.args.rows = static_cast<std::uint32_t>(x.shape.elements() / depth);
+  draft.args.depth = static_cast<std::uint32_t>(depth);
+  draft.args.x_dtype = x.shape.dtype();
+  constexpr std::uint64_t warps = 4;
+  const auto steps = static_cast<std::uint64_t>(bytes_of_digits(x)) / digit_bytes;
+  out.launch(Kernel::digits_of_rows,
+             {static_cast<unsigned>(ceil_div(steps, warps)), static_cast<unsigned>(warps * 32)},
+             draft);
+  return place;
+}
+
+/// Of the steps behind one that reads digits those that one launch computes with it.
+std::span<const Step> parts_of(const Step& step, const Emitter& out) {
+  const std::span<const Step> next = out.next_steps();
+  const Operand &x = step.inputs[0], &w = step.inputs[1];
+  const auto is_plain = [&](const Step& one) {
+    const auto* const op = one.op.as<Linear>();
+    const Operand& own = one.inputs[1];
+    return !op->has_residual && own.place.kind == Place::Kind::constant && own.is_contiguous() &&
+           own.shape.dtype() == w.shape.dtype() && own.shape[1] == w.shape[1] &&
+           one.output.shape.dtype() == step.output.shape.dtype() &&
+           one.output.shape.elements() > 0 &&
+           (!op->has_bias || (one.inputs[2].place.kind == Place::Kind::constant &&
+                              is_real(one.inputs[2].shape.dtype()))) &&
+           !lowering::overlap(x, one.output);
+  };
+  if (!is_plain(step)) return {};
+  std::size_t count = 0;
+  while (count < std::min<std::size_t>(more_parts, next.size())) {
+    const Step& one = next[count];
+    if (!reads_digits(one, x, out) || !is_plain(one)) break;
+    const auto meets = [&](const Step& before) {
+      return lowering::overlap(before.output, one.output);
+    };
+    if (meets(step) || std::ranges::any_of(next.first(count), meets)) break;
+    ++count;
+  }
+  return next.first(count);
+}
 
 Refusal refused_operands(const Operand& x, const Operand& w) {
   if (!is_real(x.shape.dtype())) return unsupported(x.shape.dtype());
@@ -139,6 +204,27 @@ void launch_gemv(Draft<LinearArgs>& draft, DType weights, std::uint32_t rows_at_
              draft);
 }
 
+/// The same with weights that are codes. How the depth is cut depends on nothing at all.
+void launch_codes(Draft<LinearArgs>& draft, const CodeKernels& kernels, std::uint32_t rows_at_once,
+                  Emitter& out) {
+  constexpr std::uint64_t resident_blocks = 132 * 4;
+  LinearArgs& args = draft.args;
+  const std::uint64_t row_tiles = ceil_div(args.rows, rows_at_once);
+  const auto count_tiles = [&](std::uint64_t columns) {
+    std::uint64_t tiles = ceil_div(args.columns, columns);
+    for (const LinearPart& part : args.parts) tiles += ceil_div(part.columns, columns);
+    return tiles;
+  };
+  const std::uint64_t wanted =
+      ceil_div(count_tiles(code_tile_columns) * row_tiles, resident_blocks);
+  const std::uint64_t tiles =
+      rows_at_once > 1 ? 1 : std::clamp<std::uint64_t>(wanted, 1, code_tiles);
+  args.team_columns = static_cast<std::uint32_t>(tiles * code_tile_columns);
+  args.column_tiles = static_cast<std::uint32_t>(count_tiles(args.team_columns));
+  out.launch(rows_at_once == 1 ? kernels.of_row : kernels.of_rows,
+             {static_cast<unsigned>(args.column_tiles * row_tiles), code_warps * 32}, draft);
+}
+
 void launch_linear(Draft<LinearArgs>& draft, DType weights, Emitter& out) {
   LinearArgs& args = draft.args;
   const WeightKernels kernels = *weight_kernels(weights);
@@ -191,6 +277,23 @@ void launch_rounded(Draft<LinearArgs>& draft, DType weights, Emitter& out) {
 
 }  // namespace
 
+namespace {
+
+void set_part(Draft<LinearArgs>& draft, LinearPart& part, const Step& step) {
+  const Operand &w = step.inputs[1], &y = step.output;
+  draft.address(part.w, w);
+  draft.address(part.y, y);
+  part.columns = static_cast<std::uint32_t>(w.shape[0]);
+  part.y_step = w.shape[0] * block_bytes(y.shape.dtype());
+  if (!step.op.as<Linear>()->has_bias) return;
+  const Operand& bias = step.inputs[2];
+  draft.address(part.bias, bias);
+  part.bias_step = bias.strides[static_cast<std::size_t>(bias.shape.rank() - 1)];
+  part.bias_dtype = bias.shape.dtype();
+}
+
+}  // namespace
+
 Refusal plan_linear(const Step& step, Emitter* out) {
   const Operand &x = step.inputs[0], &w = step.inputs[1], &y = step.output;
   const auto* const op = step.op.as<Linear>();
@@ -212,6 +315,12 @@ Refusal plan_linear(const Step& step, Emitter* out) {
   args.y_step = w.shape[0] * block_bytes(y.shape.dtype());
   draft.address(args.y, y);
   const bool is_rounded = has_many_rows && is_of_bfloat16(x, w, out->options());
+  if (reads_digits(step, x, *out)) {
+    draft.address(args.digits, digits_of(x, *out));
+    const std::span<const Step> parts = parts_of(step, *out);
+    for (std::size_t i = 0; i < parts.size(); ++i) set_part(draft, args.parts[i], parts[i]);
+    out->take_next(parts.size());
+  }
   if (args.depth > 0) {
     const std::int64_t dense_step = w.shape[1] * block_bytes(bf16);
     const Rows x_rows = is_rounded ? Rows{rounded_rows(x, *out), dense_step} : rows_of(x, *out);
@@ -229,7 +338,9 @@ Refusal plan_linear(const Step& step, Emitter* out) {
     draft.address(args.residual, residual.source);
     args.residual_step = residual.step;
   }
-  if (is_rounded) {
+  if (reads_digits(step, x, *out)) {
+    launch_codes(draft, *code_kernels(w.shape.dtype()), args.rows == 1 ? 1 : gemv_rows, *out);
+  } else if (is_rounded) {
     launch_rounded(draft, w.shape.dtype(), *out);
   } else {
     launch_linear(draft, w.shape.dtype(), *out);
@@ -259,7 +370,10 @@ Refusal plan_grouped_linear(const Step& step, Emitter* out) {
   args.y_dtype = y.shape.dtype();
   args.y_step = w.shape[1] * block_bytes(y.shape.dtype());
   draft.address(args.y, y);
+  const std::optional<CodeKernels> codes =
+      out->options().multiplies_digits ? code_kernels(w.shape.dtype()) : std::nullopt;
   if (args.depth > 0) {
+    if (codes) draft.address(args.digits, digits_of(x, *out));
     const Rows x_rows = rows_of(x, *out);
     const Located weights = with_dense_rows(w, *out);
     draft.address(args.x, x_rows.source);
@@ -284,7 +398,11 @@ Refusal plan_grouped_linear(const Step& step, Emitter* out) {
     args.bias_group_step = step.inputs[3].strides[0];
   }
   draft.reporter(args.reporter, out->reporter());
-  launch_gemv(draft, w.shape.dtype(), 1, *out);
+  if (codes && args.depth > 0) {
+    launch_codes(draft, *codes, 1, *out);
+  } else {
+    launch_gemv(draft, w.shape.dtype(), 1, *out);
+  }
   return std::nullopt;
 }
 

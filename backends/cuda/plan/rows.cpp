@@ -243,6 +243,12 @@ Refusal plan_norm(const Step& step, Emitter* out) {
     draft.args.reads_ahead = std::all_of(
         step.inputs.begin() + 1, step.inputs.end(),
         [](const Operand& weight) { return weight.place.kind == Place::Kind::constant; });
+    const std::span<const Step> next = out->next_steps();
+    if (step.output.shape.dtype() == f32 && !next.empty() &&
+        reads_digits(next[0], step.output, *out)) {
+      const std::int64_t bytes = bytes_of_digits(step.output);
+      draft.address(draft.args.digits, out->keep_copy_of_output(CopyKind::digits, step, bytes));
+    }
     out->launch(Kernel::norm_dense, dense_norm_grid(draft.args), draft);
   } else {
     out->launch(Kernel::norm, blocks_of(rows.rows.axes.count, rows.length), draft);

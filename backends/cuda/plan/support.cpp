@@ -181,5 +181,16 @@ std::optional<TensorKernels> tensor_kernels(DType dtype) {
   }
 }
 #undef TENON_CUDA_TENSOR
+#define TENON_CUDA_CODES(id, Type) \
+  case DType::id:                  \
+    return CodeKernels{Kernel::gemv_codes_##id, Kernel::gemv_codes_rows_##id};
+std::optional<CodeKernels> code_kernels(DType dtype) {
+  switch (dtype) {
+#include "kernels/code_types.def"
+    default:
+      return std::nullopt;
+  }
+}
+#undef TENON_CUDA_CODES
 
 }  // namespace tenon::cuda

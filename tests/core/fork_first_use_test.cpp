@@ -2,6 +2,7 @@
 // begun to use the library. Alone in its program, whose parent process calls nothing of it.
 #include "core/forked_child.hpp"
 #include "core/layered_model.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/log.hpp>
 
@@ -28,7 +29,7 @@ bool works() {
 
 TEST_CASE("fork: in the first calls of a process") {
   Random random;
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < rounds(150); ++i) {
     const auto pause = std::chrono::microseconds(random.integer(0, 3000));
     const std::string failure = failure_in_child([&](const SharedLine& now) {
       std::vector<std::thread> first;

@@ -7,6 +7,7 @@
 #include "support/fake_device.hpp"
 #include "support/op_testing.hpp"
 #include "support/program_text.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/backend.hpp>
 #include <tenon/exe.hpp>
@@ -310,7 +311,7 @@ bool works_in_child(Shared& shared, const SharedLine& now) {
 TEST_CASE("fork: while other threads are inside calls") {
   register_cpu_backend();
   register_reference_backend();
-  constexpr int forks = 200;
+  constexpr int forks = rounds(200);
   Random random;
   LogSink before = set_log_sink([](LogLevel, std::string_view) {});
   Shared shared;

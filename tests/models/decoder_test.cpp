@@ -241,7 +241,9 @@ TEST_CASE("decoder: a cache in blocks stays near the reference, in pieces and in
 
 TEST_CASE("decoder: packed weights that were kept give the same logits") {
   const TempFolder folder;
+  EveryThird third;
   for (const char* architecture : architectures) {
+    if (third.skips()) continue;
     INFO(architecture);
     const auto file = folder / (std::string(architecture) + ".gguf");
     std::filesystem::copy(std::string("tests/models/data/tiny_") + architecture + ".gguf", file);
@@ -352,7 +354,9 @@ TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
                            "llama4",    "gemma3n",    "minicpm3", "deci",          "rwkv6"}) {
     models.push_back(more);
   }
+  EveryThird third;
   for (const char* architecture : models) {
+    if (third.skips()) continue;
     INFO(architecture);
     const auto read = [&](std::int64_t chunk) {
       const auto model = tiny(architecture, true, 2, chunk);
@@ -371,8 +375,10 @@ TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
 }
 
 TEST_CASE("decoder: the number of threads changes no bit") {
+  EveryThird third;
   for (const bool exact : {false, true}) {
     for (const char* architecture : architectures) {
+      if (third.skips()) continue;
       INFO(architecture);
       const auto one = all_logits(tiny(architecture, exact, 1), tiny_tokens());
       for (const int threads : {2, 7}) {
@@ -486,7 +492,9 @@ TEST_CASE("decoder: generation ends at its length, and greedy text repeats") {
 
 TEST_CASE("decoder: the greedy token is the one that the sampler draws from the logits") {
   const auto tokens = tiny_tokens();
+  EveryThird third;
   for (const char* architecture : architectures) {
+    if (third.skips()) continue;
     for (const bool exact : {true, false}) {
       for (const int threads : {1, 2, 7}) {
         // More threads than processors wait for each other: a second for what takes others 50 ms.

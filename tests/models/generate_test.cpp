@@ -3,6 +3,7 @@
 #include "logits.hpp"
 #include "stop_text.hpp"
 #include "support/expect_error.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/models/language_model.hpp>
@@ -117,12 +118,13 @@ TEST_CASE("interrupt: states that only move on are those of the tokens that were
       const Clock::time_point begin = Clock::now();
       whole.read(std::span(tokens).subspan(40));
       const Clock::duration total = Clock::now() - begin;
-      for (int i = 0; i < 24; ++i) {
+      constexpr int deadlines = rounds(24);
+      for (int i = 0; i < deadlines; ++i) {
         auto conversation = model.conversation();
         conversation.read(first);
         try {
           conversation.read(std::span(tokens).subspan(40),
-                            {.deadline = Clock::now() + total * i / 24});
+                            {.deadline = Clock::now() + total * i / deadlines});
           continue;
         } catch (const Error& error) {
           REQUIRE(error.code() == Errc::timeout);

@@ -2,6 +2,7 @@
 #include "backends/cpu/fused_points.hpp"
 
 #include "support/op_testing.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/graph.hpp>
@@ -230,7 +231,7 @@ class PointProgram {
 
 TEST_CASE("fused element-wise steps have the bits of the single steps") {
   testing::Random random;  // prints its seed
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < testing::rounds(60); ++round) {
     const bool is_large = round % 15 == 0;  // then results are stored on the way
     const Shape shape = is_large ? Shape({random.integer(257, 300), random.integer(512, 540)}, f32)
                                  : Shape({random.integer(1, 70), random.integer(1, 60)}, f32);

@@ -2,6 +2,7 @@
 #include "backends/cpu/matmul/matmul_kernels.hpp"
 #include "backends/cpu/thread_pool.hpp"
 #include "kernels/support.hpp"
+#include "support/rounds.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -224,7 +225,9 @@ TEST_CASE("linear: exact with more elements than are copied at once, residual in
           "[one_thread]") {
   Random random;
   CAPTURE(random.seed());
+  testing::EveryThird third;
   for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::q8_0}) {
+    if (third.skips()) continue;
     const LinearCase c(random, dtype, 90, 40, 32 * 219);
     for (const cpu::Isa isa : supported_isas()) {
       const std::vector<float> apart = c.run(Precision::exact, isa);
@@ -294,7 +297,9 @@ TEST_CASE("linear: int8 rows are close to the result of the unrounded rows") {
 TEST_CASE("linear: the same bits on any number of threads and for any number of rows") {
   Random random;
   CAPTURE(random.seed());
+  testing::EveryThird third;
   for (const DType dtype : all_types()) {
+    if (third.skips()) continue;
     const std::int64_t n = 100, k = some_inputs(dtype, 2);
     LinearCase c(random, dtype, 300, n, k);
     c.add_outliers();

@@ -256,12 +256,13 @@ function(tenon_test name)
   endforeach()
 endfunction()
 
-# tenon_test_levels(ops avx2 ...): the program test_ops again, held to these instruction sets; skipped where the machine
-# lacks one.
+# tenon_test_levels(ops avx2 ... [TESTS "ops:*"]): the program test_ops again, or those of its cases, held to these
+# instruction sets; skipped where the machine lacks one.
 function(tenon_test_levels name)
-  foreach(level IN LISTS ARGN)
+  cmake_parse_arguments(ARG "" "TESTS" "" ${ARGN})
+  foreach(level IN LISTS ARG_UNPARSED_ARGUMENTS)
     add_test(NAME ${name}_${level}
-             COMMAND sh ${PROJECT_SOURCE_DIR}/tests/support/at_level.sh ${level} $<TARGET_FILE:test_${name}>
+             COMMAND sh ${PROJECT_SOURCE_DIR}/tests/support/at_level.sh ${level} $<TARGET_FILE:test_${name}> ${ARG_TESTS}
              WORKING_DIRECTORY ${PROJECT_SOURCE_DIR})
     set_tests_properties(${name}_${level} PROPERTIES LABELS "${name};release_only" SKIP_RETURN_CODE 77
                          FAIL_REGULAR_EXPRESSION "SKIPPED: ")

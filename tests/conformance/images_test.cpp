@@ -3,6 +3,7 @@
 // and batches are done image by image.
 #include "support/op_testing.hpp"
 #include "support/program_text.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -229,7 +230,7 @@ TEST_CASE("images: an activation of a single channel among the channels of a pix
 
 TEST_CASE("images: batches large enough to be done image by image") {
   Random random;
-  for (int round = 0; round < 4; ++round) {
+  for (int round = 0; round < rounds(4); ++round) {
     Network network(random, 3, 24, 60);
     for (int i = 0; i < 6; ++i) network.grow();
     INFO("round " << round);

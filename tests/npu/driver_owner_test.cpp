@@ -3,6 +3,7 @@
 // resets it.
 #include "npu/driver_open.hpp"
 #include "npu/driver_rig.hpp"
+#include "support/rounds.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
@@ -198,7 +199,7 @@ TEST_CASE("npu owner: somebody who resets the device again and again costs nobod
       std::this_thread::sleep_for(std::chrono::microseconds(random() % 5000));
     }
   });
-  CHECK(run_users(device, all, 100, {.retries = 100}, 4) == "");
+  CHECK(run_users(device, all, testing::rounds(100), {.retries = 100}, 4) == "");
   done = true;
   somebody.join();
   CHECK(resets > 5);

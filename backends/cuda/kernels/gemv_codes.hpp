@@ -108,8 +108,8 @@ class CodeStream {
   const std::uint32_t lane_, columns_, begin_;
   const Address first_;
   Address from_ = 0;  ///< of the next copy, as what follows
-  std::int32_t
-      offsets_[copies];  ///< of a lane's words within a tile; of columns that are not aligned
+  /// Of a lane's words from the tile's begin, or where columns are not aligned of their columns.
+  std::int32_t offsets_[copies];
   std::uint32_t step_, tile_ = 0, bytes_ = 0, fetched_, read_;
 };
 

@@ -16,6 +16,12 @@ install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/tenon DESTINATION ${CMAKE_INSTAL
         FILES_MATCHING PATTERN "*.hpp" PATTERN "*.h" PATTERN "*.def")
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+# All that is installed and has to be built: without examples, tests and benchmarks.
+add_custom_target(tenon_installed)
+if(TARGET tenon)
+  add_dependencies(tenon_installed tenon)
+endif()
+
 get_property(libraries GLOBAL PROPERTY TENON_LIBRARIES)
 set(TENON_COMPONENTS "")
 set(TENON_COMPONENT_TABLE "")
@@ -37,6 +43,7 @@ foreach(library IN LISTS libraries)
     set(PC_NAME ${name})
     set(PC_LIBS "")
   else()
+    add_dependencies(tenon_installed ${library})
     set(PC_NAME tenon-${name})
     set(PC_LIBS "-L\${libdir} -ltenon_${name}")
   endif()

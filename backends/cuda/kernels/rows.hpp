@@ -114,9 +114,9 @@ TENON_DEVICE void norm_dense_row(const Thread& thread, const NormArgs& args) {
     TENON_UNROLL
     for (int e = 0; e < 8; ++e) values[e] = values[e] * factor * weights[e] + biases[e];
     store_eight(args.y.dtype, y, first, args.length, y % 16 == 0, values);
+    // With eight elements of a lane, a warp has a step of digits.
     const std::uint32_t steps = (args.length + digit_step - 1) / digit_step;
-    if (args.digits != 0 &&
-        warp_of(thread) < steps) {  // eight elements of a lane are a warp's step
+    if (args.digits != 0 && warp_of(thread) < steps) {
       store_digits(thread, digits_of(thread, values), args.digits, row * steps + warp_of(thread));
     }
   }

@@ -18,9 +18,16 @@
 
 /// Lists a model struct's members, once: `TENON_FIELDS(up, down)`. Listed members may be tensors,
 /// other such structs, vectors, optionals and arrays of them, and plain values.
-#define TENON_FIELDS(...)                                              \
-  auto tenon_fields() noexcept { return std::tie(__VA_ARGS__); }       \
-  auto tenon_fields() const noexcept { return std::tie(__VA_ARGS__); } \
+///
+/// `tenon_fields()` returns a function that calls another with all of them: a tuple would be a class to compile for
+/// each of its tails.
+#define TENON_FIELDS(...)                                                                     \
+  auto tenon_fields() noexcept {                                                              \
+    return [&](const auto& tenon_take) -> decltype(auto) { return tenon_take(__VA_ARGS__); }; \
+  }                                                                                           \
+  auto tenon_fields() const noexcept {                                                        \
+    return [&](const auto& tenon_take) -> decltype(auto) { return tenon_take(__VA_ARGS__); }; \
+  }                                                                                           \
   static constexpr std::string_view tenon_field_names() noexcept { return #__VA_ARGS__; }
 
 namespace tenon {
@@ -151,8 +158,15 @@ template <FieldLeaf Leaf>
 struct form_leaf<Leaf> {
   using type = Leaf;
 };
+struct LeafOfFields {
+  template <class... Field>
+  std::type_identity<typename same_leaves<form_leaf_t<Field>...>::type> operator()(
+      const Field&...) const {
+    return {};
+  }
+};
 template <HasFields Form>
-struct form_leaf<Form> : form_leaf<decltype(std::declval<Form&>().tenon_fields())> {};
+struct form_leaf<Form> : decltype(std::declval<const Form&>().tenon_fields()(LeafOfFields())){};
 template <class T, class Allocator>
 struct form_leaf<std::vector<T, Allocator>> : form_leaf<T> {};
 template <class T>
@@ -196,6 +210,16 @@ class FieldWalk {
   std::vector<Field> fields_;
 };
 
+template <class Model>
+void find_fields(Model& model, FieldWalk& walk);
+
+/// Those of a struct's field, which has name `index` of `names`.
+template <class Field>
+void find_field(Field& field, std::string_view names, std::size_t index, FieldWalk& walk) {
+  const FieldWalk::Part part(walk, names, index);
+  find_fields(field, walk);
+}
+
 /// Adds the leaves of a struct to `walk`, as `to`.
 template <class Model>
 void find_fields(Model& model, FieldWalk& walk) {
@@ -203,10 +227,9 @@ void find_fields(Model& model, FieldWalk& walk) {
   if constexpr (FieldLeaf<Form>) {
     walk.add(nullptr, const_cast<Form*>(&model));
   } else if constexpr (HasFields<Form>) {
-    auto fields = model.tenon_fields();
-    for_each_field<std::tuple_size_v<decltype(fields)>>([&]<std::size_t i>() {
-      const FieldWalk::Part part(walk, Form::tenon_field_names(), i);
-      find_fields(std::get<i>(fields), walk);
+    model.tenon_fields()([&](auto&... field) {
+      std::size_t index = 0;
+      (find_field(field, Form::tenon_field_names(), index++, walk), ...);
     });
   } else if constexpr (is_vector<Form>) {
     for (std::size_t i = 0; i < model.size(); ++i) {
@@ -223,17 +246,28 @@ void find_fields(Model& model, FieldWalk& walk) {
   }
 }
 
+template <class From, class To>
+void pair_fields(const From& from, To& to, FieldWalk& walk);
+
+/// The same for a struct's field, which has name `index` of `names`.
+template <class From, class To>
+void pair_field(const From& from, To& to, std::string_view names, std::size_t index,
+                FieldWalk& walk) {
+  const FieldWalk::Part part(walk, names, index);
+  pair_fields(from, to, walk);
+}
+
 /// Gives `to` the form and the plain values of `from`, and adds the pairs of leaves to `walk`.
 template <class From, class To>
 void pair_fields(const From& from, To& to, FieldWalk& walk) {
   if constexpr (FieldLeaf<From>) {
     walk.add(&from, &to);
   } else if constexpr (HasFields<From>) {
-    auto sources = from.tenon_fields();
-    auto targets = to.tenon_fields();
-    for_each_field<std::tuple_size_v<decltype(sources)>>([&]<std::size_t i>() {
-      const FieldWalk::Part part(walk, From::tenon_field_names(), i);
-      pair_fields(std::get<i>(sources), std::get<i>(targets), walk);
+    from.tenon_fields()([&](const auto&... source) {
+      to.tenon_fields()([&](auto&... target) {
+        std::size_t index = 0;
+        (pair_field(source, target, From::tenon_field_names(), index++, walk), ...);
+      });
     });
   } else if constexpr (is_vector<From>) {
     to.resize(from.size());

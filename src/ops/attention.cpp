@@ -20,6 +20,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -258,84 +259,157 @@ double Attention::flops(std::span<const Shape> in, const Shape& /*out*/) const {
 
 namespace {
 
-/// Attention as products and a softmax, in f32 at least. Scores that are not seen are lowered to
-/// `hidden` instead of -inf, so that a query without keys has gradients of 0 instead of NaN.
-Tensor compose(const Attention& op, std::span<const Tensor> in) {
-  constexpr double hidden = -1e30;
-  const DType dtype = in[0].dtype() == f64 ? f64 : f32;
-  const auto plain = [&](const Tensor& x) {
-    return is_block(x.dtype()) ? dequantize(x, dtype) : cast(x, dtype);
-  };
-  const auto heads_first = [](const Tensor& x) { return permute(x, {0, 2, 1, 3}); };
-  const auto rows_of = [&](const Tensor& x) {
-    if (!op.has_table) return plain(x);
-    return merge_axes(gather(plain(x).with_tags({}), in[op.table_index()].with_tags({}), 0), 1, 2);
-  };
-  const Tensor every_key = rows_of(in[1]);  // [B, T, Hkv, D]
-  const std::int64_t groups = in[1].dim(2), heads = in[0].dim(2);
-  const std::int64_t queries = in[0].dim(1), keys = every_key.dim(1);
-  // Heads that share keys as one more axis; where their number is not known, each with keys of its
-  // own.
-  const bool shares = is_static(groups) && is_static(heads);
-  const std::int64_t shared = !shares || groups == 0 ? 1 : heads / groups;
-  const auto of_groups = [&](const Tensor& x) {
-    const Tensor first = heads_first(x);
-    return shares ? unsqueeze(first, 2) : of_each_member(first, 1, in[0], 2);
-  };
-  const auto grouped = [&](const Tensor& x) {  // [B, Hkv, n, ..]
-    return shares ? split_axis(x, 1, {groups, shared}) : x;
-  };
-  const auto ungrouped = [&](const Tensor& x) { return shares ? merge_axes(x, 1, 2) : x; };
-  const Tensor k = of_groups(every_key), v = of_groups(rows_of(in[2]));
-  Tensor q = grouped(heads_first(plain(in[0])));
-  if (op.scale == 0 && !is_static(in[0].dim(3))) {
-    q = q / sqrt(size_along(in[0], 3, dtype));
-  } else {
-    q = q * (op.scale != 0 ? op.scale : 1 / std::sqrt(static_cast<double>(in[0].dim(3))));
+/// The parts of attention as products and a softmax, in f32 at least, for gradients. Heads that share keys
+/// are one more axis of q: [B, Hkv, Hq / Hkv, S, D]; where their number is not known, each has keys of
+/// its own.
+class Composition {
+ public:
+  Composition(const Attention& op, std::span<const Tensor> in)
+      : op_(op), in_(in), dtype_(in[0].dtype() == f64 ? f64 : f32), every_key_(rows_of(in[1])) {
+    const std::int64_t groups = in[1].dim(2), heads = in[0].dim(2);
+    shares_ = is_static(groups) && is_static(heads);
+    groups_ = groups;
+    shared_ = !shares_ || groups == 0 ? 1 : heads / groups;
   }
-  Tensor scores = ungrouped(matmul(q, transpose(k, -2, -1)));  // [B, Hq, S, T]
-  if (op.softcap != 0) scores = op.softcap * tanh(scores * (1 / op.softcap));
 
-  const Tensor key = iota(every_key, 1, i32).with_tags({});
-  const Tensor steps = size_along(in[0], 1, i32);
-  Tensor first = op.has_position ? in[3] : size_along(every_key, 1, i32) - steps;
-  // [B, 1, 1, 1] where each row has its own.
-  if (op.has_position && first.rank() == 1)
-    first = split_axis(first.with_tags({}), 0, {-1, 1, 1, 1});
-  const Tensor query = unsqueeze(iota(in[0], 1, i32).with_tags({}), 1) + first;  // [S, 1]
-  Tensor sees = op.causal ? le(key, query) : lt(key, first + steps);
-  const bool is_open = !is_static(keys) || !is_static(queries);
-  if (op.window > 0 && (is_open || op.window < keys + queries)) {
-    const auto window = static_cast<double>(op.window);
-    sees = logical_and(sees, gt(key, query - window));
-    if (!op.causal) sees = logical_and(sees, lt(key, query + window));
+  /// f32 or f64 [B, Hq, S, T]. Scores that are not seen are lowered to `hidden` instead of -inf, so that a
+  /// query without keys has gradients of 0 instead of NaN.
+  Tensor scores() const {
+    const Tensor k = of_groups(every_key_);
+    const Tensor q = grouped(heads_first(in_[0]));
+    Tensor scores = ungrouped(matmul(q, transpose(k, -2, -1)));
+    if (op_.scale == 0 && !is_static(in_[0].dim(3))) {
+      scores = scores / sqrt(size_along(in_[0], 3, dtype_));
+    } else {
+      scores =
+          scores * (op_.scale != 0 ? op_.scale : 1 / std::sqrt(static_cast<double>(in_[0].dim(3))));
+    }
+    if (op_.softcap != 0) scores = op_.softcap * tanh(scores * (1 / op_.softcap));
+    const Tensor low = scalar_like(scores, hidden);
+    if (op_.has_mask) {
+      const Tensor& mask = in_[op_.mask_index()];
+      scores = maximum(scores + cast(maximum(mask, scalar_like(mask, hidden)), dtype_), low);
+    }
+    return where(seen(), scores, low);
   }
-  const Tensor low = scalar_like(scores, hidden);
-  if (op.has_mask)
-    scores = scores +
-             cast(maximum(in[op.mask_index()], scalar_like(in[op.mask_index()], hidden)), dtype);
-  scores = where(sees, maximum(scores, low), low);
-  Tensor weights = softmax(scores, 3);
-  if (op.has_sinks && keys != 0) {
-    // w / (1 + e^(sink - lse)) is w * sigmoid(lse - sink).
-    const Tensor sink = split_axis(cast(in[op.sinks_index()], dtype).with_tags({}), 0, {-1, 1, 1});
-    weights = weights * sigmoid(logsumexp(scores, 3, true) - sink);
+
+  /// [B, Hq, S, T]: how much of each value there is in a result. Rows of queries without keys are 0.
+  Tensor weights(const Tensor& scores) const {
+    Tensor weights = softmax(scores, 3);
+    const std::int64_t queries = in_[0].dim(1), keys = every_key_.dim(1);
+    // w / (1 + e^(sink - lse)) is w * (1 - what the sink takes).
+    if (op_.has_sinks && keys != 0)
+      weights = weights * sigmoid(logsumexp(scores, 3, true) - sink());
+    const bool see_one = !op_.has_mask && is_static(keys) && is_static(queries) && keys >= queries;
+    if (keys != 0 && !see_one) {
+      const Tensor limit = scalar_like(scores, hidden / 2);
+      const Tensor sees_one =  // there may turn out to be no key
+          is_static(keys) ? gt(max(scores, 3, true), limit) : any(gt(scores, limit), 3, true);
+      weights = weights * cast(sees_one, dtype_);
+    }
+    return weights;
   }
-  if (keys != 0) {
-    const Tensor limit = scalar_like(scores, hidden / 2);
-    const Tensor sees_one =  // there may turn out to be no key
-        is_static(keys) ? gt(max(scores, 3, true), limit) : any(gt(scores, limit), 3, true);
-    weights = weights * cast(sees_one, dtype);
+
+  /// [B, Hq, S, 1]: x times what the sinks take of each query, which is all of it where there is no key.
+  Tensor of_sinks(const Tensor& scores, const Tensor& x) const {
+    return every_key_.dim(1) == 0 ? x : x * sigmoid(sink() - logsumexp(scores, 3, true));
   }
-  const Tensor mixed = ungrouped(matmul(grouped(weights), v));  // [B, Hq, S, Dv]
-  return cast(permute(mixed, {0, 2, 1, 3}), in[0].dtype());
-}
+
+  /// [B, S, Hq, Dv]
+  Tensor mixed(const Tensor& weights) const {
+    const Tensor mixed = ungrouped(matmul(grouped(weights), of_groups(rows_of(in_[2]))));
+    return cast(permute(mixed, {0, 2, 1, 3}), in_[0].dtype());
+  }
+
+  /// The sums of a . b, of tensors like the result: [B, Hq, S, 1].
+  Tensor dots(const Tensor& a, const Tensor& b) const {
+    return heads_first(sum(plain(a) * plain(b), 3, true));
+  }
+
+ private:
+  static constexpr double hidden = -1e30;
+
+  Tensor heads_first(const Tensor& x) const { return permute(plain(x), {0, 2, 1, 3}); }
+  Tensor plain(const Tensor& x) const {
+    return is_block(x.dtype()) ? dequantize(x, dtype_) : cast(x, dtype_);
+  }
+  Tensor rows_of(const Tensor& x) const {  // [B, T, Hkv, ..]
+    if (!op_.has_table) return plain(x);
+    return merge_axes(gather(plain(x).with_tags({}), in_[op_.table_index()].with_tags({}), 0), 1,
+                      2);
+  }
+  Tensor of_groups(const Tensor& x) const {
+    const Tensor first = heads_first(x);
+    return shares_ ? unsqueeze(first, 2) : of_each_member(first, 1, in_[0], 2);
+  }
+  Tensor grouped(const Tensor& x) const {
+    return shares_ ? split_axis(x, 1, {groups_, shared_}) : x;
+  }
+  Tensor ungrouped(const Tensor& x) const { return shares_ ? merge_axes(x, 1, 2) : x; }
+  Tensor sink() const {
+    return split_axis(cast(in_[op_.sinks_index()], dtype_).with_tags({}), 0, {-1, 1, 1});
+  }
+
+  /// bool [S, T], or [B, 1, S, T] where rows have positions of their own.
+  Tensor seen() const {
+    const std::int64_t queries = in_[0].dim(1), keys = every_key_.dim(1);
+    const Tensor key = iota(every_key_, 1, i32).with_tags({});
+    const Tensor steps = size_along(in_[0], 1, i32);
+    Tensor first = op_.has_position ? in_[3] : size_along(every_key_, 1, i32) - steps;
+    if (op_.has_position && first.rank() == 1)
+      first = split_axis(first.with_tags({}), 0, {-1, 1, 1, 1});
+    const Tensor query = unsqueeze(iota(in_[0], 1, i32).with_tags({}), 1) + first;  // [S, 1]
+    Tensor sees = op_.causal ? le(key, query) : lt(key, first + steps);
+    const bool is_open = !is_static(keys) || !is_static(queries);
+    if (op_.window > 0 && (is_open || op_.window < keys + queries)) {
+      const auto window = static_cast<double>(op_.window);
+      sees = logical_and(sees, gt(key, query - window));
+      if (!op_.causal) sees = logical_and(sees, lt(key, query + window));
+    }
+    return sees;
+  }
+
+  const Attention& op_;
+  std::span<const Tensor> in_;
+  DType dtype_;
+  Tensor every_key_;
+  bool shares_ = false;
+  std::int64_t groups_ = 0, shared_ = 1;
+};
 
 }  // namespace
 
+// With y = sum_t w_t v_t and dw_t = dy . v_t, the softmax's rule for scores is ds = w (dw - sum_t w_t dw_t), and
+// that sum is dy . y: no pass over the scores (Dao et al., FlashAttention, 2022, appendix B). It holds with sinks,
+// too, whose values are 0.
 std::vector<Tensor> Attention::gradient(const Backward& at) const {
-  return gradient_of_composition(
-      at, [this](std::span<const Tensor> inputs) { return compose(*this, inputs); });
+  std::vector<Tensor> leaves;  // of the inputs, then the weights
+  leaves.reserve(at.inputs.size() + 1);
+  for (const Tensor& input : at.inputs)
+    leaves.push_back(is_floating(input.dtype()) ? as_leaf(input) : input);
+  const Composition parts(*this, std::span(leaves));
+  const Tensor scores = parts.scores(), weights = parts.weights(scores);
+
+  leaves.push_back(as_leaf(weights));
+  std::vector<Tensor> result(leaves.size());
+  const auto differentiate = [&](const Tensor& output, const Tensor& upstream,
+                                 std::vector<std::size_t> inputs) {
+    std::erase_if(inputs, [&](std::size_t i) { return !is_floating(leaves[i].dtype()); });
+    std::vector<Tensor> of;
+    for (const std::size_t i : inputs) of.push_back(leaves[i]);
+    std::vector<Tensor> gradients = grad({&output, 1}, {&upstream, 1}, of);
+    for (std::size_t i = 0; i < inputs.size(); ++i) result[inputs[i]] = std::move(gradients[i]);
+  };
+  differentiate(parts.mixed(leaves.back()), at.upstream, {2, leaves.size() - 1});
+  const Tensor shared = parts.dots(at.upstream, at.output);
+  std::vector<std::size_t> of_scores{0, 1};
+  if (has_mask) of_scores.push_back(mask_index());
+  differentiate(scores, weights * (result.back() - shared), std::move(of_scores));
+  result.pop_back();
+  if (has_sinks) {
+    result[sinks_index()] = cast(neg(sum(parts.of_sinks(scores, shared), {0, 2, 3})), f32);
+  }
+  return result;
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attention& options,

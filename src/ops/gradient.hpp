@@ -7,11 +7,12 @@
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/operators.hpp>
+#include <tenon/ops/permute.hpp>
 #include <tenon/ops/reduce.hpp>
-#include <tenon/ops/stop_gradient.hpp>
 #include <tenon/ops/where.hpp>
 
 #include <cstddef>
+#include <source_location>
 #include <span>
 #include <vector>
 
@@ -25,14 +26,21 @@ inline Tensor one_below(const Tensor& x, double bound) {
   return cast(lt(x, scalar_like(x, bound)), x.dtype());
 }
 
+/// x, to differentiate by: a gradient by it does not follow what x was made of, as inputs may depend on each
+/// other, while a gradient of that gradient passes through to x. A view, which the optimiser removes.
+inline Tensor as_leaf(const Tensor& x) {
+  Permute same;
+  for (int axis = 0; axis < x.rank(); ++axis) same.order.push_back(axis);
+  return record(same, {x}, std::source_location::current());
+}
+
 /// The gradients of an op that other ops can compute as well: `compose(inputs)` records them, and
 /// they are differentiated. For ops whose own formula would be as long.
 template <class Compose>
 std::vector<Tensor> gradient_of_composition(const Backward& at, Compose&& compose) {
   std::vector<Tensor> leaves, floating;
   for (const Tensor& input : at.inputs) {
-    // Inputs may depend on each other; leaves do not.
-    leaves.push_back(is_floating(input.dtype()) ? stop_gradient(input) : input);
+    leaves.push_back(is_floating(input.dtype()) ? as_leaf(input) : input);
     if (is_floating(input.dtype())) floating.push_back(leaves.back());
   }
   const Tensor output = compose(std::span<const Tensor>(leaves));

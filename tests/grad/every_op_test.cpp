@@ -324,6 +324,98 @@ TEST_CASE("grad: with symbolic sizes as with the sizes themselves, or refused at
   CHECK(checked.size() >= 80);
 }
 
+/// The program of s, the sum over the parameters of weights[i] . their gradients, and of the gradients of s: its
+/// inputs are those of gradient_program(), then the weights.
+Program second_program(const OpCase& op_case, std::span<const std::size_t> parameters) {
+  Graph graph(8 * small_graph_bytes);
+  const Graph::Recording recording(graph);
+  std::vector<Tensor> operands, differentiated;
+  for (std::size_t i = 0; i < op_case.inputs.size(); ++i) {
+    operands.push_back(graph.input("v" + std::to_string(i), op_case.inputs[i].shape()));
+  }
+  for (const std::size_t i : parameters) differentiated.push_back(operands[i]);
+  const Tensor result =
+      record(*op_case.op.def(), op_case.op.attributes(), operands, std::source_location::current());
+  const Tensor upstream = graph.input("upstream", result.shape().without_tags());
+  const std::vector<Tensor> first = grad({&result, 1}, {&upstream, 1}, differentiated);
+  Tensor s;
+  for (std::size_t i = 0; i < first.size(); ++i) {
+    const Tensor weights = graph.input("w" + std::to_string(i), first[i].shape().without_tags());
+    // The second term is for parameters that s does not depend on, as those of a product of a constant.
+    const Tensor part = sum(first[i].with_tags({}) * weights) + sum(differentiated[i] * 0.0);
+    s = s.is_empty() ? part : s + part;
+  }
+  std::vector<Tensor> results{s};
+  for (const Tensor& second : grad(s, differentiated)) results.push_back(second);
+  return graph.program(results);
+}
+
+/// Ops whose gradients are computed by ops that have none.
+constexpr std::string_view without_second_gradient = " grid_sample max_pool2d selective_scan wkv7 ";
+
+TEST_CASE("grad: gradients of gradients agree with finite differences of gradients") {
+  Random random;
+  std::set<std::string, std::less<>> checked;
+  for (const auto& file : committed_op_cases()) {
+    for (const OpCase& op_case : read_op_cases(file)) {
+      const std::optional<Differentiated> made = differentiate(op_case, random);
+      if (!made) continue;
+      const std::string name(op_case.op.def()->name);
+      INFO(op_case.name << ": " << to_string(op_case.op));
+      std::vector<HostBuffer> values = made->at.inputs;
+      values.push_back(made->upstream);
+      for (const HostBuffer& gradient : made->gradients) {
+        values.push_back(random.uniform(gradient.shape().without_tags()));
+      }
+      std::optional<Session> session;
+      try {
+        session.emplace(second_program(made->at, made->parameters),
+                        SessionOptions{.backends = reference_backends()});
+      } catch (const Error& error) {
+        INFO(error.what());
+        CHECK(error.code() == Errc::unsupported);
+        CHECK(without_second_gradient.find(fmt::format(" {} ", name)) != std::string_view::npos);
+        continue;
+      }
+      checked.insert(name);
+      const auto run = [&](std::size_t i, const HostBuffer& value) {
+        std::vector<Buffer> inputs;
+        for (std::size_t j = 0; j < values.size(); ++j) {
+          inputs.push_back((j == i ? value : values[j]).contiguous().to_device(cpu_device()));
+        }
+        std::vector<HostBuffer> results;
+        for (const Buffer& result : session->forward(std::move(inputs))) {
+          results.push_back(result.to_host());
+        }
+        return results;
+      };
+      const std::vector<HostBuffer> got = run(0, values[0]);
+      if (!std::ranges::all_of(got, is_finite)) {
+        CHECK(name == "digamma");  // its second derivative at x < 0 is NaN, see polygamma
+        continue;
+      }
+      for (std::size_t next = 0; next < made->parameters.size(); ++next) {
+        const std::size_t i = made->parameters[next];
+        INFO("operand " << i);
+        HostBuffer direction;
+        const auto slope_of = [&](double step) {
+          const double above = elements(run(i, moved(values[i], direction, step))[0])[0];
+          return (above - elements(run(i, moved(values[i], direction, -step))[0])[0]) / (2 * step);
+        };
+        double want = 0, nearer = 1e9;
+        for (int tries = 0; tries < 20 && want != Approx(nearer).epsilon(1e-3).margin(1e-5);
+             ++tries) {
+          direction = random.uniform(values[i].shape());
+          want = slope_of(1e-6);
+          nearer = slope_of(3e-7);
+        }
+        CHECK(dot(got[next + 1], direction) == Approx(want).epsilon(1e-4).margin(1e-5));
+      }
+    }
+  }
+  CHECK(checked.size() >= 75);
+}
+
 /// Ops without a gradient, by why: results that are no reals, quantised values, state.
 constexpr std::string_view without_gradient =
     " argmax argmin topk argsort searchsorted eq ne lt le gt ge is_nan is_inf is_finite "

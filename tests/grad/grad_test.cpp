@@ -76,6 +76,20 @@ TEST_CASE("grad: of a sink, and of rows with positions of their own") {
   expect_near(run(graph.program(gradients), inputs, 1), {-2.0 / 9 - 15 * 2.0 / 25}, 1e-6);
 }
 
+TEST_CASE("grad: of attention without keys") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor q = graph.input("q", Shape({1, 2, 1, 3}, f32));
+  const Tensor sinks = graph.input("sinks", Shape({1}, f32));
+  const Tensor none = full(0, Shape({1, 0, 1, 3}, f32));
+  const Tensor loss = sum(square(attention(q, none, none, {}, {}, {}, sinks)));
+  const std::vector<Tensor> gradients{grad(loss, q), grad(loss, sinks)};
+  const std::vector<HostBuffer> inputs{
+      HostBuffer::of<float>(Shape({1, 2, 1, 3}, f32), {1, 2, 3, 4, 5, 6}), vector_of({0.5f})};
+  expect_near(run(graph.program(gradients), inputs, 0), {0, 0, 0, 0, 0, 0});
+  expect_near(run(graph.program(gradients), inputs, 1), {0});
+}
+
 TEST_CASE("grad: of attention's values in pages that rows share") {
   Graph graph;
   const Graph::Recording recording(graph);

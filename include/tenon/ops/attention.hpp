@@ -57,7 +57,7 @@ namespace tenon {
 ///           when run: position < 0 or position + S > T, of any row; a page with keys that a row
 ///           sees outside [0, pages)                              Errc::out_of_range
 /// Numerics  reference in f64. Gradients gather all pages of the table, so that every entry must be
-///           a page.
+///           a page, and use y itself, with its rounding where it is f16 or bf16.
 /// Source    Vaswani et al., Attention Is All You Need (2017); grouped heads: Ainslie et al.
 ///           (2023); soft cap: Gemma Team, Gemma 2 (2024), section 2; sinks: OpenAI, gpt-oss model card
 ///           (2025), as eager attention of transformers' modeling_gpt_oss.py

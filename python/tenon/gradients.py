@@ -2,8 +2,8 @@
 
 import functools
 
-from . import _tenon
-from .build import Graph
+from . import _tenon, ops
+from .build import Graph, _recorded as _of_graph
 
 _kept = 16  # programs of one function: types of arguments
 
@@ -20,9 +20,17 @@ def value_and_grad(function, argnums=0):
 
     The function is recorded at the first call with arguments of these types, and the program runs from then on; what
     it reads besides its arguments is recorded as it is then. Its arrays are on the CPU.
+
+    Of tensors, as in a function that is itself recorded, value and gradients are tensors of the same graph, so that
+    they may be differentiated again.
     """
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     sessions = {}
+
+    def found_in(form, gradients):
+        left = iter(gradients)
+        found = tuple(_filled(form[number], lambda _: next(left)) for number in numbers)
+        return found[0] if isinstance(argnums, int) else found
 
     @functools.wraps(function)
     def evaluated(*arguments):
@@ -31,15 +39,18 @@ def value_and_grad(function, argnums=0):
                 raise TypeError(f"value_and_grad: there is no argument {number} of {len(arguments)}")
         arrays = []
         form = tuple(_form(argument, arrays) for argument in arguments)
+        if any(isinstance(array, _tenon.Tensor) for array in arrays):
+            # One may have been computed from another, which its gradient does not follow: hence views of them.
+            leaves = [ops.permute(one, tuple(range(len(one.shape)))) for one in _of_graph(arrays)]
+            value, *gradients = _differentiated(function, form, leaves, numbers)
+            return value, found_in(form, gradients)
         key = (form, tuple(repr(array.type) for array in arrays))
         if key not in sessions:
             if len(sessions) == _kept:
                 del sessions[next(iter(sessions))]
             sessions[key] = _recorded(function, form, [array.type for array in arrays], numbers)
         value, *gradients = sessions[key].forward(*arrays)
-        left = iter(gradients)
-        found = tuple(_filled(form[number], lambda _: next(left)) for number in numbers)
-        return value, (found[0] if isinstance(argnums, int) else found)
+        return value, found_in(form, gradients)
 
     return evaluated
 
@@ -53,7 +64,7 @@ def _form(argument, arrays):
     if isinstance(argument, (list, tuple)):
         return (type(argument).__name__ if type(argument) in (list, tuple) else "tuple",
                 tuple(_form(value, arrays) for value in argument))
-    arrays.append(argument if isinstance(argument, _tenon.Buffer) else _tenon.Buffer(argument))
+    arrays.append(argument if isinstance(argument, (_tenon.Buffer, _tenon.Tensor)) else _tenon.Buffer(argument))
     return ("array", len(arrays) - 1)
 
 
@@ -73,12 +84,18 @@ def _filled(form, leaf):
 def _recorded(function, form, types, numbers):
     with Graph() as graph:
         tensors = [graph.input("", one) for one in types]
-        value = function(*[_filled(one, tensors.__getitem__) for one in form])
-        if not isinstance(value, _tenon.Tensor):
-            raise TypeError(f"value_and_grad: the function returns {type(value).__name__}, not a scalar made of its "
-                            "arguments")
-        wanted = []
-        for number in numbers:
-            _filled(form[number], wanted.append)
-        gradients = _tenon.grad(value, [tensors[i] for i in wanted]) if wanted else []
-    return _tenon.Session(graph.program((value, *gradients)))
+        results = _differentiated(function, form, tensors, numbers)
+    return _tenon.Session(graph.program(results))
+
+
+def _differentiated(function, form, tensors, numbers):
+    """The function's value and its gradients, in order."""
+    value = function(*[_filled(one, tensors.__getitem__) for one in form])
+    if not isinstance(value, _tenon.Tensor):
+        raise TypeError(f"value_and_grad: the function returns {type(value).__name__}, not a scalar made of its "
+                        "arguments")
+    wanted = []
+    for number in numbers:
+        _filled(form[number], wanted.append)
+    gradients = _tenon.grad(value, [tensors[i] for i in wanted]) if wanted else []
+    return (value, *gradients)

@@ -69,6 +69,37 @@ class Programs(unittest.TestCase):
         with self.assertRaises(tenon.Error):  # no scalar
             tenon.value_and_grad(lambda a: a * 2.0)(x)
 
+    def test_value_and_grad_of_gradients(self):
+        x = self.array(3, 4)
+
+        def energy(p, scale):
+            return (ops.tanh(p["x"]) ** 3.0).sum() * scale
+
+        def penalty(p, scale):
+            value, g = tenon.value_and_grad(energy)(p, scale)
+            return (g["x"] ** 2.0).sum() + value
+
+        value, d = tenon.value_and_grad(penalty)({"x": x}, 2.0)
+        t = np.tanh(x.astype("f8"))
+        first, second = 6 * t**2 * (1 - t**2), 2 * (6 * t - 12 * t**3) * (1 - t**2)
+        self.assertAlmostEqual(value.item(), (first**2).sum() + 2 * (t**3).sum(), places=3)
+        np.testing.assert_allclose(d["x"].numpy(), 2 * first * second + first, rtol=1e-3, atol=1e-4)
+
+        # b is computed from a: the inner gradient by a leaves b as it is, the outer one does not.
+        def of_both(a):
+            _, g = tenon.value_and_grad(lambda a, b: (a * a * b).sum())(a, a * 3.0)
+            return g.sum()
+
+        _, d = tenon.value_and_grad(of_both)(x)
+        np.testing.assert_allclose(d.numpy(), 12 * x, rtol=1e-5)  # of 2 a (3 a)
+
+        def of_array(a):
+            _, (g, h) = tenon.value_and_grad(lambda a, b: (a * b).sum(), (0, 1))(a, np.float32(5))
+            return g.sum() * h
+
+        value, _ = tenon.value_and_grad(of_array)(x)
+        self.assertAlmostEqual(value.item(), 5 * x.size * float(x.sum()), places=2)
+
     def weights(self):
         return {"up": self.array(16, 8), "down": self.array(4, 16)}
 

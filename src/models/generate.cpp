@@ -63,7 +63,9 @@ class Generation {
   }
 
   Generated run(std::span<const std::int32_t> prompt) {
-    history_.assign(prompt.begin(), prompt.end());
+    const auto held = conversation_.tokens();
+    history_.assign(held.begin(), held.end());
+    history_.insert(history_.end(), prompt.begin(), prompt.end());
     const std::int64_t before = conversation_.position();
     const auto plan_before = conversation_.plan_time();
     const auto start = Clock::now();

@@ -1,6 +1,8 @@
+#include "conversation_file.hpp"
 #include "file_place.hpp"
 #include "memory/large_pages.hpp"
 #include "page_checks.hpp"
+#include "used_cache.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
@@ -105,7 +107,8 @@ class Adapters {
     visit_fields(values_, [&](const std::string&, const HostBuffer& values) {
       XXH3_64bits_update(&hash, values.bytes(), static_cast<std::size_t>(values.shape().bytes()));
     });
-    const std::string prefix = fmt::format("adapters.{:016x}.", XXH3_64bits_digest(&hash));
+    digest_ = fmt::format("{:016x}", XXH3_64bits_digest(&hash));
+    const std::string prefix = fmt::format("adapters.{}.", digest_);
     std::vector<std::pair<std::string, Shape>> weights;
     visit_fields(values_, [&](const std::string& name, const HostBuffer& values) {
       weights.emplace_back(prefix + name, values.shape());
@@ -116,6 +119,7 @@ class Adapters {
     });
   }
 
+  const std::string& digest() const { return digest_; }
   const DecoderAdapters<Tensor>& tensors() const { return tensors_; }
   DecoderAdapters<Buffer> on(const DevicePtr& device) const {
     return map_fields<Buffer>(values_, [&](const std::string&, const HostBuffer& values) {
@@ -125,6 +129,7 @@ class Adapters {
 
  private:
   DecoderAdapters<HostBuffer> values_;
+  std::string digest_;
   std::optional<WeightsView> view_;
   DecoderAdapters<Tensor> tensors_;
 };
@@ -208,9 +213,9 @@ struct LanguageModel::Impl {
     return {ids_shape(tokens), number_shape(), cache_shapes(), more...};
   }
   DecoderCache<Shape> cache_shapes() const {
-    return cache_shape(config, options.context,
-                       options.cache.value_or(options.backend.exact ? f32 : f16));
+    return cache_shape(config, options.context, cache_type());
   }
+  DType cache_type() const { return options.cache.value_or(options.backend.exact ? f32 : f16); }
   /// Another forward on the same weights, packed once for all.
   template <auto Forward>
   BoundExe<Forward> compiled(const typename Exe<Forward>::Shapes& arguments) const {
@@ -241,6 +246,20 @@ struct LanguageModel::Impl {
         });
     return cache;
   }
+  /// What saved conversations depend on.
+  ConversationOrigin origin() {
+    const std::string digest = with_page_checks(file, [&] {
+      const std::scoped_lock lock(mutex);
+      if (file_digest.empty()) file_digest = digest_of(file);
+      return file_digest;
+    });
+    return {.architecture = config.architecture,
+            .model = digest,
+            .adapters = adapters ? adapters->digest() : std::string(),
+            .cache = std::string(name(config.has_attention() ? cache_type() : f32)),
+            .has_long_context =
+                config.has_long_context && file.find("rope_factors_long.weight") != nullptr};
+  }
   /// The memory that state lies in.
   MemRegion& memory() const { return compile_options.backends.front()->region(); }
 
@@ -256,7 +275,8 @@ struct LanguageModel::Impl {
   std::optional<NextExe> next;
   std::optional<BoundExe<&Decoder<>::next>> bound;
   ForkAwareMutex mutex{"LanguageModel"};
-  // Once a conversation asked for them.
+  std::string file_digest;  // once it was asked for, as what follows
+  std::optional<BoundExe<&Decoder<>::all>> all;
   std::optional<BoundExe<&Decoder<>::greedy>> greedy;
   std::optional<BoundExe<&Decoder<>::sampled>> sampled;
   std::optional<BoundExe<&Decoder<>::sampled_again>> sampled_again;
@@ -285,7 +305,7 @@ struct Conversation::Impl {
   std::optional<Sampling> sampling;
   DrawnToken drawn;
   DecoderCache<Buffer> cache;
-  std::int64_t position = 0;
+  std::vector<std::int32_t> tokens;  // that it holds
   HostBuffer logits;
   bool cache_in_large_pages = false;
   std::chrono::nanoseconds plan_time{};
@@ -314,6 +334,20 @@ struct Conversation::Impl {
     std::atomic_flag& is_used_;
   };
 
+  static std::shared_ptr<Impl> make(std::shared_ptr<LanguageModel::Impl> model) {
+    BoundExe<&Decoder<>::next> next = model->bound->fork();
+    DecoderCache<Buffer> cache = model->empty_cache();
+    return std::make_shared<Impl>(Impl{std::move(model),
+                                       std::move(next),
+                                       std::nullopt,
+                                       std::nullopt,
+                                       std::nullopt,
+                                       {},
+                                       std::move(cache),
+                                       {},
+                                       {}});
+  }
+
   template <class Bound>
   void watch(Bound& exe) const {
     exe.enable_time_profile(profile);
@@ -329,14 +363,14 @@ struct Conversation::Impl {
     trace = std::move(to);
   }
 
-  void check(std::span<const std::int32_t> tokens) const {
-    if (tokens.empty()) throw Error(Errc::bad_argument, "Conversation", "no tokens to read");
-    if (static_cast<std::int64_t>(tokens.size()) > capacity() - position) {
+  void check(std::span<const std::int32_t> more) const {
+    if (more.empty()) throw Error(Errc::bad_argument, "Conversation", "no tokens to read");
+    if (static_cast<std::int64_t>(more.size()) > capacity() - position()) {
       throw Error(Errc::limit_exceeded, "Conversation",
-                  fmt::format("{} tokens after {} do not fit a context of {}", tokens.size(),
-                              position, capacity()));
+                  fmt::format("{} tokens after {} do not fit a context of {}", more.size(),
+                              position(), capacity()));
     }
-    for (const std::int32_t token : tokens) {
+    for (const std::int32_t token : more) {
       if (token < 0 || token >= model->config.vocabulary) {
         throw Error(Errc::out_of_range, "Conversation",
                     fmt::format("token {} outside [0, {})", token, model->config.vocabulary));
@@ -347,7 +381,7 @@ struct Conversation::Impl {
   // Attention reads a long context from large pages a quarter faster. From the beginning they would
   // cost short conversations the memory of a full context: every layer has its own range.
   void settle_cache() {
-    if (cache_in_large_pages || 4 * position < capacity() || !model->memory().is_host()) return;
+    if (cache_in_large_pages || 4 * position() < capacity() || !model->memory().is_host()) return;
     cache_in_large_pages = true;
     if (!cache.attention) return;
     for (const Buffer* part : {&cache.attention->keys, &cache.attention->values}) {
@@ -355,17 +389,31 @@ struct Conversation::Impl {
     }
   }
   std::int64_t capacity() const { return model->options.context; }
+  std::int64_t position() const { return static_cast<std::int64_t>(tokens.size()); }
+  /// The last position up to `wanted` that states can go back to.
+  std::int64_t rewindable(std::int64_t wanted) const {
+    const bool is_any = !model->config.is_recurrent() || wanted >= position();
+    return is_any ? std::min(wanted, position()) : 0;
+  }
+  void rewind(std::int64_t wanted) {
+    if (wanted == position()) return;
+    if (model->config.is_recurrent()) has_lost_states = true;  // back to the beginning
+    tokens.resize(static_cast<std::size_t>(wanted));
+  }
+  std::vector<UsedPart> used() const {
+    return tokens.empty() ? std::vector<UsedPart>() : used_parts(model->config, cache, position());
+  }
 
   /// Plans a forward on so many tokens, unless the last one had as many. `more`: its arguments behind
   /// the cache.
   template <class Bound, class... More>
-  void plan(Bound& exe, std::size_t tokens, const More&... more) {
-    if (planned_exe == &exe && planned_tokens == tokens) return;
+  void plan(Bound& exe, std::size_t count, const More&... more) {
+    if (planned_exe == &exe && planned_tokens == count) return;
     Stopwatch watch;
-    exe.prepare(model->shapes(static_cast<std::int64_t>(tokens), shapes_of(more)...));
+    exe.prepare(model->shapes(static_cast<std::int64_t>(count), shapes_of(more)...));
     plan_time += watch.lap();
     planned_exe = &exe;
-    planned_tokens = tokens;
+    planned_tokens = count;
   }
 
   template <class Bound>
@@ -376,33 +424,38 @@ struct Conversation::Impl {
 
   /// Whether a run that ends early would leave states between two positions. Runs of several tokens
   /// work on a copy; of one token that copy would be much of the time.
-  bool moves_states(std::size_t tokens) const {
-    return model->config.is_recurrent() && tokens == 1;
+  bool moves_states(std::size_t count) const { return model->config.is_recurrent() && count == 1; }
+
+  /// Room for more tokens, so that they can be added when they were read.
+  void reserve(std::size_t more) {
+    const std::size_t needed = tokens.size() + more;
+    if (needed > tokens.capacity()) tokens.reserve(std::max(needed, 2 * tokens.capacity()));
   }
 
-  /// What reading `tokens` gives. When it throws, the cache is what it was; states of a run of one
+  /// What reading the tokens `read` gives. When it throws, the cache is what it was; states of a run of one
   /// token are lost.
   template <class Bound, class... More>
-  auto step(Bound& exe, std::span<const std::int32_t> tokens, const More&... more) {
-    plan(exe, tokens.size(), more...);
+  auto step(Bound& exe, std::span<const std::int32_t> read, const More&... more) {
+    plan(exe, read.size(), more...);
+    reserve(read.size());
     if (has_lost_states) {
       cache = model->empty_cache();
       has_lost_states = false;
     }
-    const bool is_drawn = tokens.size() == 1 && tokens.front() == drawn.id;
-    const Buffer ids = is_drawn ? drawn.buffer.with_shape(ids_shape(1)) : ids_buffer(tokens);
+    const bool is_drawn = read.size() == 1 && read.front() == drawn.id;
+    const Buffer ids = is_drawn ? drawn.buffer.with_shape(ids_shape(1)) : ids_buffer(read);
     DecoderCache<Buffer> states;  // further handles, so that the run does not write to them
-    if (model->config.is_recurrent() && !moves_states(tokens.size())) {
+    if (model->config.is_recurrent() && !moves_states(read.size())) {
       states = cache;
       states.attention.reset();  // of which a run writes behind the positions that it has
     }
     auto state = [&] {
       try {
-        return exe(ids, number_buffer(position), std::move(cache), more...);
+        return exe(ids, number_buffer(position()), std::move(cache), more...);
       } catch (...) {
-        if (moves_states(tokens.size())) {
+        if (moves_states(read.size())) {
           has_lost_states = true;
-          position = 0;
+          tokens.clear();
         }
         throw;
       }
@@ -410,14 +463,14 @@ struct Conversation::Impl {
     keep_times(exe);
     cache = std::move(state.cache);
     model->file.check_pages();
-    position += static_cast<std::int64_t>(tokens.size());
+    tokens.insert(tokens.end(), read.begin(), read.end());
     settle_cache();
     return state;
   }
 
   /// The same in chunks: what reading the last of them gives.
   template <class Bound, class... More>
-  auto steps(Bound& exe, std::span<const std::int32_t> tokens, const Interrupt& interrupt,
+  auto steps(Bound& exe, std::span<const std::int32_t> all_tokens, const Interrupt& interrupt,
              const More&... more) {
     const auto chunk = static_cast<std::size_t>(model->options.chunk);
     times.clear();
@@ -426,8 +479,9 @@ struct Conversation::Impl {
       exe.set_interrupt(moves_states(piece.size()) ? Interrupt() : interrupt);
       return step(exe, piece, more...);
     };
-    for (; tokens.size() > chunk; tokens = tokens.subspan(chunk)) read(tokens.first(chunk));
-    return read(tokens);
+    std::span<const std::int32_t> rest = all_tokens;
+    for (; rest.size() > chunk; rest = rest.subspan(chunk)) read(rest.first(chunk));
+    return read(rest);
   }
 
   /// The number of a token, i32[1], which the next step may read.
@@ -438,13 +492,13 @@ struct Conversation::Impl {
   }
 
   /// Tokens in the first piece of a text.
-  std::int64_t first_piece(std::span<const std::int32_t> tokens) const {
-    return std::min(static_cast<std::int64_t>(tokens.size()), model->options.chunk);
+  std::int64_t first_piece(std::span<const std::int32_t> text) const {
+    return std::min(static_cast<std::int64_t>(text.size()), model->options.chunk);
   }
 
-  /// Ready to draw by these options after `tokens`.
+  /// Ready to draw by these options after reading `read`.
   Sampling& sampling_for(const nn::SamplerOptions& options, std::span<const std::int32_t> history,
-                         std::span<const std::int32_t> tokens) {
+                         std::span<const std::int32_t> read) {
     const std::int64_t vocabulary = model->config.tokens;
     const auto on_device = [&](const HostBuffer& values) {
       return values.to_device(model->device);
@@ -458,7 +512,7 @@ struct Conversation::Impl {
         [&](const std::string&, const HostBuffer& values) { return on_device(values); });
     if (!sampling) {
       sampling.emplace(Sampling{model->shared<&Decoder<>::sampled>(
-          model->sampled, model->shapes(first_piece(tokens), shapes_of(inputs)))});
+          model->sampled, model->shapes(first_piece(read), shapes_of(inputs)))});
       watch(sampling->step);
     }
     sampling->options = options;
@@ -466,24 +520,24 @@ struct Conversation::Impl {
     return *sampling;
   }
 
-  std::int32_t sample(std::span<const std::int32_t> tokens, const nn::SamplerOptions& options,
+  std::int32_t sample(std::span<const std::int32_t> read, const nn::SamplerOptions& options,
                       std::span<const std::int32_t> history, const Interrupt& interrupt) {
-    Sampling& now = sampling_for(options, history, tokens);
-    auto made = steps(now.step, tokens, interrupt, now.inputs);
+    Sampling& now = sampling_for(options, history, read);
+    auto made = steps(now.step, read, interrupt, now.inputs);
     if (is_true(made.is_known)) return taken(made.token);
     if (!now.again) {
       now.again.emplace(model->shared<&Decoder<>::sampled_again>(
           model->sampled_again, {made.logits.shape(), number_shape(), shapes_of(now.inputs)}));
       watch(*now.again);
     }
-    auto again = (*now.again)(made.logits, number_buffer(position), now.inputs);
+    auto again = (*now.again)(made.logits, number_buffer(position()), now.inputs);
     keep_times(*now.again);
     if (is_true(again.is_known)) return taken(again.token);
     // A logit is NaN, or none above -inf.
     const HostBuffer rows = made.logits.to_host();
     const auto vocabulary = static_cast<std::size_t>(model->config.tokens);
     nn::SamplerOptions here = options;
-    here.seed += static_cast<std::uint64_t>(position);
+    here.seed += static_cast<std::uint64_t>(position());
     return nn::Sampler(here).sample(rows.values<float>().first(vocabulary), history);
   }
 };
@@ -547,17 +601,34 @@ std::optional<text::ChatFormat> LanguageModel::chat_format() const {
 }
 
 Conversation LanguageModel::conversation() const {
-  return with_memory_errors("LanguageModel::conversation", [&] {
-    return Conversation(
-        std::make_shared<Conversation::Impl>(Conversation::Impl{impl_.shared(),
-                                                                impl_->bound->fork(),
-                                                                std::nullopt,
-                                                                std::nullopt,
-                                                                std::nullopt,
-                                                                {},
-                                                                impl_->empty_cache(),
-                                                                0,
-                                                                {}}));
+  return with_memory_errors("LanguageModel::conversation",
+                            [&] { return Conversation(Conversation::Impl::make(impl_.shared())); });
+}
+
+Conversation LanguageModel::restore(const std::filesystem::path& path) const {
+  return with_memory_errors(path.native(), [&] {
+    const ConversationFile file(path, impl_->origin(), context(), config().vocabulary);
+    auto made = Conversation::Impl::make(impl_.shared());
+    made->tokens = file.tokens();
+    file.read(made->used());
+    return Conversation(std::move(made));
+  });
+}
+
+Conversation Conversation::fork() const {
+  return with_memory_errors("Conversation::fork", [&] {
+    const Impl::Use use(*impl_);
+    auto made = Impl::make(impl_->model);
+    made->tokens = impl_->tokens;
+    copy_parts(impl_->used(), made->used());
+    return Conversation(std::move(made));
+  });
+}
+
+void Conversation::save(const std::filesystem::path& path) const {
+  with_memory_errors(path.native(), [&] {
+    const Impl::Use use(*impl_);
+    write_conversation(path, impl_->model->origin(), capacity(), impl_->tokens, impl_->used());
   });
 }
 
@@ -606,12 +677,12 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
   with_memory_errors("Conversation::read_all", [&] {
     const Impl::Use use(*impl_);
     impl_->check(tokens);
-    const LanguageModel::Impl& model = *impl_->model;
+    LanguageModel::Impl& model = *impl_->model;
     const std::int64_t rows = std::clamp<std::int64_t>(
         all_logits_bytes / (model.config.vocabulary * 4), 1, model.options.chunk);
     if (!impl_->all) {
-      impl_->all.emplace(model.compiled<&Decoder<>::all>(
-          model.shapes(std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size())))));
+      const auto first = std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()));
+      impl_->all.emplace(model.shared<&Decoder<>::all>(model.all, model.shapes(first)));
       impl_->watch(*impl_->all);
     }
     impl_->times.clear();
@@ -625,7 +696,8 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
   });
 }
 
-std::int64_t Conversation::position() const { return impl_->position; }
+std::span<const std::int32_t> Conversation::tokens() const { return impl_->tokens; }
+std::int64_t Conversation::position() const { return impl_->position(); }
 std::int64_t Conversation::capacity() const { return impl_->model->options.context; }
 std::chrono::nanoseconds Conversation::plan_time() const { return impl_->plan_time; }
 
@@ -641,26 +713,32 @@ std::span<const StepTime> Conversation::step_times() const { return impl_->times
 
 void Conversation::rewind(std::int64_t position) {
   const Impl::Use use(*impl_);
-  if (position < 0 || position > impl_->position) {
+  if (position < 0 || position > impl_->position()) {
     throw Error(Errc::out_of_range, "Conversation::rewind",
-                fmt::format("to {} of {} tokens", position, impl_->position));
+                fmt::format("to {} of {} tokens", position, impl_->position()));
   }
-  if (position != rewindable(position)) {
+  if (position != impl_->rewindable(position)) {
     throw Error(Errc::unsupported, "Conversation::rewind",
                 fmt::format("to {} of {} tokens: states of {} go back to 0 only", position,
-                            impl_->position, impl_->model->config.architecture));
+                            impl_->position(), impl_->model->config.architecture));
   }
-  if (impl_->model->config.is_recurrent() && position == 0) impl_->has_lost_states = true;
-  impl_->position = position;
+  impl_->rewind(position);
+}
+
+std::int64_t Conversation::rewindable(std::int64_t position) const {
+  return impl_->rewindable(position);
+}
+
+std::size_t Conversation::keep_prefix_of(std::span<const std::int32_t> tokens) {
+  const Impl::Use use(*impl_);
+  if (tokens.empty()) throw Error(Errc::bad_argument, "Conversation::keep_prefix_of", "no tokens");
+  const auto [held, unused] = std::ranges::mismatch(impl_->tokens, tokens.first(tokens.size() - 1));
+  impl_->rewind(impl_->rewindable(held - impl_->tokens.begin()));
+  return impl_->tokens.size();
 }
 
 bool Conversation::is_of(const LanguageModel& model) const {
   return impl_->model == model.impl_.shared();
-}
-
-std::int64_t Conversation::rewindable(std::int64_t position) const {
-  const bool is_any = !impl_->model->config.is_recurrent() || position >= impl_->position;
-  return is_any ? std::min(position, impl_->position) : 0;
 }
 
 }  // namespace tenon::models

@@ -205,6 +205,24 @@ TEST_CASE("generate: a conversation of another model is refused") {
   CHECK(other.position() == 0);
 }
 
+TEST_CASE("generate: an answer does not depend on how much of the prompt was read before") {
+  const auto model = models::LanguageModel::load(tiny_llama, small_pieces(1));
+  const auto prompt = tokens_up_to(20);
+  models::GenerateOptions options;
+  options.max_tokens = 24;
+  options.sampler = {.temperature = 0, .repetition_penalty = 2};
+  const auto answer = [&](std::size_t before) {
+    auto conversation = model.conversation();
+    if (before > 0) conversation.read(std::span(prompt).first(before));
+    return models::generate(model, conversation, std::span(prompt).subspan(before), options).tokens;
+  };
+  const auto want = answer(0);
+  CHECK(answer(10) == want);
+  CHECK(answer(19) == want);  // the penalty refers to all of them
+  options.sampler.repetition_penalty = 1;
+  CHECK(answer(0) != want);
+}
+
 TEST_CASE("load: progress covers packing, and the model is packed when it returns") {
   const TempFolder folder;
   auto options = small_pieces();

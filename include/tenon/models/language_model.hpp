@@ -112,6 +112,8 @@ class Conversation {
   /// Whether it is one of this model, or of a copy of the handle.
   bool is_of(const LanguageModel& model) const;
 
+  /// The tokens that it holds; valid until the next call that reads or rewinds.
+  std::span<const std::int32_t> tokens() const;
   /// Number of tokens that it holds, and that it can hold.
   std::int64_t position() const;
   std::int64_t capacity() const;
@@ -121,6 +123,27 @@ class Conversation {
   /// The last position up to `position` that rewind() goes to: that one, but 0 in models whose states
   /// only move on (Mamba), unless it is the current one.
   std::int64_t rewindable(std::int64_t position) const;
+  /// Rewinds to where it begins to differ from `tokens`, at the latest before the last of them, and
+  /// returns that position, so that the next read() begins there and gives the logits of the last:
+  ///
+  ///     const auto kept = conversation.keep_prefix_of(prompt);
+  ///     const auto logits = conversation.read(prompt.subspan(kept));
+  ///
+  /// Where states only move on, it is 0 unless all that is held is a prefix. Errc::bad_argument for
+  /// no tokens.
+  std::size_t keep_prefix_of(std::span<const std::int32_t> tokens);
+
+  /// A second conversation that holds the same tokens and continues independently, on any thread: for
+  /// several answers to one prompt, or to come back to a position where states only move on. Weights
+  /// and plans are shared; of the cache what the tokens take is copied, where it lies. Options of
+  /// profiling are not. Errors: out_of_memory, out_of_device_memory.
+  Conversation fork() const;
+
+  /// Writes the tokens and what they take of the cache to a safetensors file, which replaces `path`
+  /// atomically; LanguageModel::restore() reads it. The format has a version, and later libraries may
+  /// refuse it. Errors: those of io::save_safetensors.
+  void save(const std::filesystem::path& path) const;
+
   /// Total time of planning: the first chunk of each length needs a plan.
   std::chrono::nanoseconds plan_time() const;
 
@@ -160,7 +183,25 @@ class LanguageModel {
   /// The format of the file's chat template, if it has one. Errors: template_error.
   std::optional<text::ChatFormat> chat_format() const;
 
+  /// A conversation without tokens.
   Conversation conversation() const;
+
+  /// The conversation that Conversation::save() wrote to a file. It continues with the logits of the
+  /// one that was saved, bit by bit on the same device with the same options; LanguageModelOptions
+  /// may differ in all but `cache` and `adapters`, and the context may be another one that its tokens
+  /// fit. The model's file may have been moved or copied, but must have the same contents (its header
+  /// and samples of its weights are compared). The file is checked as one from a stranger. Errors
+  /// name it:
+  ///
+  ///   those of io::open    it is missing, cut short or not a safetensors file
+  ///   bad_magic            it holds no conversation
+  ///   unsupported_version  it was written in a later version of the format
+  ///   incompatible         it is of another model, other adapters or another type of cache
+  ///   limit_exceeded       it has more tokens than context()
+  ///   corrupt              its bytes are not those that were written
+  ///   bad_key, bad_reference, bad_type, bad_shape
+  ///                        its metadata or tensors are not those of a conversation
+  Conversation restore(const std::filesystem::path& path) const;
 
   /// The program of one decoding step, and its plan.
   const Program& program() const;
@@ -175,6 +216,7 @@ class LanguageModel {
 
 struct GenerateOptions {
   std::int64_t max_tokens = 128;
+  /// Its repetition penalty refers to the tokens of the conversation, the prompt and the answer.
   nn::SamplerOptions sampler{};
   /// Draw tokens where the model runs, by Conversation::read_sampled(): logits stay there. Other
   /// random numbers than without, so that the same seed gives another text. Errc::unsupported with

@@ -1,0 +1,205 @@
+#include "conversation_file.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/io/save.hpp>
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+namespace tenon::models {
+namespace {
+
+// The version changes whenever an older library would misread a file.
+constexpr const char* version_key = "tenon.conversation";
+constexpr const char* version = "1";
+constexpr const char* digest_key = "digest";
+constexpr const char* tokens_name = "tokens";
+
+constexpr std::size_t samples = 64, sample_bytes = 64;
+constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
+
+class Digest {
+ public:
+  Digest() { XXH3_128bits_reset(&state_); }
+
+  void add(const void* bytes, std::size_t count) { XXH3_128bits_update(&state_, bytes, count); }
+  void add(std::string_view text) {
+    const std::uint64_t size = text.size();  // so that texts cannot run into each other
+    add(&size, sizeof size);
+    add(text.data(), text.size());
+  }
+  std::string text() const {
+    const XXH128_hash_t hash = XXH3_128bits_digest(&state_);
+    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
+  }
+
+ private:
+  XXH3_state_t state_;
+};
+
+using Facts = std::map<std::string, std::string>;
+
+/// Everything but the contents of the parts of the cache.
+Digest digest_of(const Facts& facts, std::span<const std::int32_t> tokens) {
+  Digest digest;
+  for (const auto& [key, value] : facts) {
+    if (key == digest_key) continue;
+    digest.add(key);
+    digest.add(value);
+  }
+  digest.add({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+  return digest;
+}
+
+}  // namespace
+
+std::string digest_of(const io::File& model) {
+  Digest digest;
+  std::vector<std::byte> piece;
+  for (const auto& shard : model.shards()) {
+    std::uint64_t header = shard->size();
+    for (const io::TensorEntry& tensor : model.tensors()) {
+      if (tensor.file == shard) header = std::min(header, tensor.offset_bytes);
+    }
+    digest.add(fmt::format("{} {}", header, shard->size()));
+    for (std::uint64_t begin = 0; begin < header; begin += piece_bytes) {
+      piece.resize(static_cast<std::size_t>(std::min(piece_bytes, header - begin)));
+      shard->read(begin, piece);
+      digest.add(piece.data(), piece.size());
+    }
+  }
+  // Models of one family may differ in nothing but the values.
+  const auto tensors = model.tensors();
+  const std::size_t count = std::min(samples, tensors.size());
+  for (std::size_t i = 0; i < count; ++i) {
+    const io::TensorEntry& tensor = tensors[i * tensors.size() / count];
+    piece.resize(std::min<std::size_t>(sample_bytes, tensor.size_bytes));
+    tensor.file->read(tensor.offset_bytes + (tensor.size_bytes - piece.size()) / 2, piece);
+    digest.add(piece.data(), piece.size());
+  }
+  return digest.text();
+}
+
+void write_conversation(const std::filesystem::path& path, const ConversationOrigin& origin,
+                        std::int64_t capacity, std::span<const std::int32_t> tokens,
+                        std::span<const UsedPart> parts) {
+  Facts facts{{version_key, version},
+              {"architecture", origin.architecture},
+              {"model", origin.model},
+              {"adapters", origin.adapters},
+              {"cache", origin.cache},
+              {"long_context", origin.has_long_context ? "true" : "false"},
+              {"capacity", fmt::format("{}", capacity)}};
+  Digest digest = digest_of(facts, tokens);
+  const Shape list({static_cast<std::int64_t>(tokens.size())}, i32);
+  std::vector<io::NamedTensor> tensors{{tokens_name, HostBuffer::of(list, tokens)}};
+  for (const UsedPart& part : parts) {
+    HostBuffer values = on_host(part);
+    const std::uint64_t distance = values.is_contiguous() ? part.run_bytes : part.stride_bytes;
+    for (std::uint64_t run = 0; run < part.runs; ++run) {
+      digest.add(values.bytes() + run * distance, static_cast<std::size_t>(part.run_bytes));
+    }
+    tensors.push_back({part.name, std::move(values)});
+  }
+  facts.emplace(digest_key, digest.text());
+  io::save_safetensors(path, tensors, facts);
+}
+
+ConversationFile::ConversationFile(const std::filesystem::path& path,
+                                   const ConversationOrigin& origin, std::int64_t capacity,
+                                   std::int64_t vocabulary)
+    : path_(path.string()), file_(io::open(path, {.access = io::Access::read})) {
+  if (file_.format() != io::Format::safetensors || !file_.metadata().contains(version_key)) {
+    refuse(Errc::bad_magic, fmt::format("is no saved conversation: no '{}'", version_key));
+  }
+  if (const std::string found = text(version_key); found != version) {
+    refuse(Errc::unsupported_version,
+           fmt::format("a conversation of version {}, known is {}", found, version));
+  }
+  const auto check = [&](const char* key, const std::string& wanted, const char* whose) {
+    if (const std::string found = text(key); found != wanted) {
+      refuse(Errc::incompatible,
+             fmt::format("{}: '{}' is '{}' there, '{}' of this model", whose, key, found, wanted));
+    }
+  };
+  check("architecture", origin.architecture, "a conversation with another model");
+  check("model", origin.model, "a conversation with another model");
+  check("adapters", origin.adapters, "a conversation with other adapters");
+  check("cache", origin.cache, "a conversation with another type of KV cache");
+  check("long_context", origin.has_long_context ? "true" : "false",
+        "a conversation whose keys are rotated for another length of the context");
+
+  const io::TensorEntry* const list = file_.find(tokens_name);
+  if (list == nullptr) refuse(Errc::bad_reference, "no 'tokens'");
+  if (list->shape.dtype() != i32) {
+    refuse(Errc::bad_type, "'tokens' is " + to_string(list->shape) + ", not i32");
+  }
+  if (list->shape.rank() != 1) {
+    refuse(Errc::bad_shape, "'tokens' is " + to_string(list->shape) + ", not a list");
+  }
+  if (list->shape[0] > capacity) {
+    refuse(Errc::limit_exceeded, fmt::format("{} tokens do not fit a context of {}: load the model "
+                                             "with a larger one",
+                                             list->shape[0], capacity));
+  }
+  tokens_.resize(static_cast<std::size_t>(list->shape[0]));
+  list->read(std::as_writable_bytes(std::span(tokens_)));
+  for (const std::int32_t token : tokens_) {
+    if (token < 0 || token >= vocabulary) {
+      refuse(Errc::corrupt, fmt::format("token {} outside [0, {})", token, vocabulary));
+    }
+  }
+}
+
+void ConversationFile::read(std::span<const UsedPart> parts) const {
+  if (file_.tensors().size() != parts.size() + 1) {
+    refuse(Errc::bad_reference,
+           fmt::format("{} tensors, wanted are {}", file_.tensors().size(), parts.size() + 1));
+  }
+  Facts facts;
+  for (const io::Metadata::Entry& one : file_.metadata().entries()) {
+    facts.emplace(one.key, file_.metadata().get<std::string>(one.key));
+  }
+  Digest digest = digest_of(facts, tokens_);
+  std::vector<std::byte> bytes;
+  for (const UsedPart& part : parts) {
+    const io::TensorEntry& found = entry(part.name, part.shape);
+    bytes.resize(static_cast<std::size_t>(found.size_bytes));
+    found.read(bytes);
+    digest.add(bytes.data(), bytes.size());
+    fill(part, bytes);
+  }
+  if (digest.text() != text(digest_key)) {
+    refuse(Errc::corrupt, "the bytes are not those that were written: their digest differs");
+  }
+}
+
+void ConversationFile::refuse(Errc code, const std::string& message) const {
+  throw Error(code, path_, message);
+}
+
+std::string ConversationFile::text(const char* key) const {
+  const auto found = file_.metadata().get_optional<std::string>(key);
+  if (!found) refuse(Errc::bad_key, fmt::format("no '{}' among the metadata", key));
+  return *found;
+}
+
+const io::TensorEntry& ConversationFile::entry(const std::string& name, const Shape& shape) const {
+  const io::TensorEntry* const found = file_.find(name);
+  if (found == nullptr) refuse(Errc::bad_reference, fmt::format("no '{}'", name));
+  if (found->shape.dtype() != shape.dtype()) {
+    refuse(Errc::bad_type, fmt::format("'{}' is {}, wanted is {}", name, to_string(found->shape),
+                                       to_string(shape)));
+  }
+  if (found->shape.without_tags() != shape.without_tags()) {
+    refuse(Errc::bad_shape, fmt::format("'{}' is {}, wanted is {}", name, to_string(found->shape),
+                                        to_string(shape)));
+  }
+  return *found;
+}
+
+}  // namespace tenon::models

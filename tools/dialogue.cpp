@@ -21,11 +21,11 @@ std::vector<text::ChatMessage> with_system(const std::string& system) {
 }  // namespace
 
 Dialogue::Dialogue(const models::LanguageModel& model, std::optional<text::ChatFormat> format,
-                   models::GenerateOptions options)
+                   models::GenerateOptions options, models::Conversation conversation)
     : model_(model),
       format_(std::move(format)),
       options_(std::move(options)),
-      conversation_(model.conversation()) {
+      conversation_(std::move(conversation)) {
   if (!format_) return;
   for (std::string& token : format_->stop_tokens()) options_.stop.push_back(std::move(token));
 }
@@ -48,25 +48,32 @@ void Dialogue::clear() {
   transcript_.clear();
 }
 
+Dialogue::Opening Dialogue::read_opening(const models::Interrupt& interrupt) {
+  if (!format_) return {};
+  // Two messages of different tokens have it in common.
+  std::vector<std::int32_t> opening = formatted(turns_.size(), "a");
+  const std::vector<std::int32_t> other = formatted(turns_.size(), "1");
+  const auto [end, unused] = std::ranges::mismatch(opening, other);
+  const auto size = static_cast<std::size_t>(end - opening.begin());
+  if (size == 0 || !has_room(size)) return {};
+  opening.resize(std::min(size + 1, opening.size()));  // with a token to come, so that all are kept
+  const std::size_t kept = conversation_.keep_prefix_of(opening);
+  if (kept < size) conversation_.read(std::span(opening).subspan(kept, size - kept), interrupt);
+  return {kept, size - kept};
+}
+
 Dialogue::Answer Dialogue::answer(std::string message, const models::Interrupt& interrupt,
                                   const std::function<void(std::string_view)>& emit) {
   const std::vector<std::int32_t> ids = prompt(message);
-  const auto [end, unused] = std::ranges::mismatch(read_, ids);
-  auto kept = static_cast<std::size_t>(end - read_.begin());
-  kept = std::min(kept, ids.size() - 1);  // at least one token, for its logits
-  kept = static_cast<std::size_t>(conversation_.rewindable(static_cast<std::int64_t>(kept)));
-  conversation_.rewind(static_cast<std::int64_t>(kept));
-  read_.resize(kept);  // all that is known to be read where generating throws
+  const std::size_t kept = conversation_.keep_prefix_of(ids);
   options_.interrupt = interrupt;
   Answer answer{
       models::generate(model_, conversation_, std::span(ids).subspan(kept), options_, emit),
       first_ / 2};
   const models::Generated& made = answer.generated;
+  if (static_cast<std::size_t>(conversation_.position()) < ids.size()) return answer;
   std::vector<std::int32_t> transcript = ids;
   transcript.insert(transcript.end(), made.tokens.begin(), made.tokens.end());
-  read_ = transcript;
-  read_.resize(static_cast<std::size_t>(conversation_.position()));
-  if (read_.size() < ids.size()) return answer;
   transcript_ = std::move(transcript);
   turns_.push_back({"user", std::move(message)});
   turns_.push_back({"assistant", made.text});

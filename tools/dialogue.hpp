@@ -17,15 +17,26 @@ namespace tenon::tool {
 /// turns are concatenated plain text.
 class Dialogue {
  public:
-  /// `model` must live as long. The format's stop tokens are added to `options`.
+  /// `model` must live as long. The format's stop tokens are added to `options`. `conversation`: one
+  /// of the model, of whose tokens those are used with which prompts begin.
   Dialogue(const models::LanguageModel& model, std::optional<text::ChatFormat> format,
-           models::GenerateOptions options);
+           models::GenerateOptions options, models::Conversation conversation);
 
   /// Empty: none. Errc::bad_argument without a format, Errc::template_error where the format has no
   /// system messages; nothing changes then.
   void set_system(std::string content);
   /// Forgets all but the system message.
   void clear();
+
+  /// The tokens of the context.
+  const models::Conversation& conversation() const noexcept { return conversation_; }
+
+  struct Opening {
+    std::size_t kept = 0, read = 0;  ///< tokens that the conversation held, and others
+  };
+  /// Reads what every first message comes behind: the format's beginning and the system message.
+  /// Nothing without a format.
+  Opening read_opening(const models::Interrupt& interrupt);
 
   struct Answer {
     models::Generated generated;
@@ -52,8 +63,7 @@ class Dialogue {
   std::string system_;
   std::vector<text::ChatMessage> turns_;  // user and assistant, alternating
   std::size_t first_ = 0;                 // of those that are in the context
-  std::vector<std::int32_t> transcript_;  // of the context
-  std::vector<std::int32_t> read_;        // of the transcript: the last token drawn is not read yet
+  std::vector<std::int32_t> transcript_;  // of the context; its last token may not be read yet
 };
 
 }  // namespace tenon::tool

@@ -12,7 +12,7 @@ import time
 
 import model_files
 from commands_test import ENDLESS, Folder
-from harness import LLAMA, SOURCE
+from harness import DATA, LLAMA, MALFORMED, SOURCE, WRONG_CALL
 
 
 class ChatFolder(Folder):
@@ -59,6 +59,48 @@ class Commands(ChatFolder):
         users = [turn["user"] for turn in turns]
         self.assertEqual(users[:2], ["one\ntwo", "three\n\nfour"])
         self.assertEqual(users[2], "five")
+
+
+class PromptCache(ChatFolder):
+    def test_the_beginning_of_a_chat_is_read_once(self):
+        cache = self.folder / "prompt"
+        options = ("--prompt-cache", cache, "-n", 4, "--temp", 0)
+        plain = self.chat("hand\nabc\n", "--system", "in the end", *options[2:])
+        self.assertNotIn("cached_tokens", plain)
+        for name in ("llama", "mamba"):
+            model = self.folder / f"{name}.gguf"
+            model_files.add_text(DATA / f"tiny_{name}.gguf", model, "tokenizer.chat_template", model_files.CHATML)
+            cache.unlink(missing_ok=True)
+
+            def chat(text, system="in the end", *more):
+                return self.json("chat", model, "--system", system, *options, *more, stdin=text.encode())
+
+            first = chat("hand\nabc\n")
+            opening = first["opening_tokens"]
+            self.assertGreater(opening, 10)
+            self.assertEqual(first["cached_tokens"], 0)
+            written = cache.read_bytes()
+            for message in ("hand\nabc\n", "other\n"):
+                again = chat(message)
+                self.assertEqual(again["cached_tokens"], opening)
+                self.assertEqual(cache.read_bytes(), written)
+            self.assertEqual([turn["tokens"] for turn in chat("hand\nabc\n")["turns"]],
+                             [turn["tokens"] for turn in first["turns"]])
+            # The first turn reads what comes behind the beginning.
+            self.assertLess(first["turns"][0]["prompt_tokens"], plain["turns"][0]["prompt_tokens"] - opening + 1)
+            other = chat("hand\n", "at last", "--prompt-cache-ro")
+            self.assertLess(other["cached_tokens"], other["opening_tokens"])
+            self.assertEqual(cache.read_bytes(), written)
+            done = self.tenon("chat", model, "--system", "in the end", *options, stdin=b"hand\n")
+            self.assertIn(b"the chat's beginning: %d tokens in the cache, 0 read" % opening, done.stderr)
+
+    def test_what_it_does_not_go_with(self):
+        cache = self.folder / "prompt"
+        self.refused(WRONG_CALL, "BadArgument", "chat", self.model, "--prompt-cache", cache, "--raw", says="excludes")
+        self.refused(WRONG_CALL, "BadArgument", "chat", self.model, "--prompt-cache-ro", says="requires")
+        self.refused(WRONG_CALL, "BadArgument", "chat", self.model, "--prompt-cache-all")
+        cache.write_bytes(LLAMA.read_bytes())
+        self.refused(MALFORMED, "BadMagic", "chat", self.model, "--prompt-cache", cache, says="no saved conversation")
 
 
 class FullContext(ChatFolder):

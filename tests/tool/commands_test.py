@@ -214,6 +214,73 @@ class Generate(Folder):
         self.assertEqual(made["stopped"], "context full")
         self.assertEqual(len(made["tokens"]), 2)  # one read at position 3, one never read
 
+    def test_a_prompt_cache_reads_tokens_once(self):
+        cache = self.folder / "prompt"
+        for model in (LLAMA, DATA / "tiny_mamba.gguf", DATA / "tiny_lfm2.gguf"):
+            cache.write_bytes(b"")  # as mktemp makes it: there is nothing yet
+
+            def made(prompt, *options):
+                return self.json("generate", model, "--prompt", prompt, "-n", 6, "--seed", 3,
+                                 "--prompt-cache", cache, *options)
+
+            def counts(result):
+                return result["cached_tokens"], result["prompt_tokens"]
+
+            with self.subTest(model=model.name):
+                plain = self.json("generate", model, "--prompt", "abc def ghi", "-n", 6, "--seed", 3)
+                self.assertNotIn("cached_tokens", plain)
+                length = plain["prompt_tokens"]
+                first = made("abc def ghi")
+                self.assertEqual(counts(first), (0, length))
+                written = cache.read_bytes()
+                again = made("abc def ghi")
+                self.assertEqual(counts(again), (length - 1, 1))
+                self.assertEqual(again["tokens"], first["tokens"])
+                longer = made("abc def ghi jkl", "--prompt-cache-ro")
+                self.assertEqual(counts(longer), (length - 1, 5))
+                self.assertEqual(cache.read_bytes(), written)  # nothing new, and read only
+                whole = made("abc def ghi", "--prompt-cache-all")
+                self.assertEqual(whole["tokens"], first["tokens"])
+                self.assertGreater(len(cache.read_bytes()), len(written) if model == LLAMA else 0)
+                continued = made("abc def ghi" + whole["text"] + "!", "--prompt-cache-ro")
+                if whole["text"].isascii():
+                    self.assertGreater(continued["cached_tokens"], length)
+                self.assertEqual(counts(made("xyz"))[0], 0)  # another one replaces it
+                self.assertEqual(counts(made("xyz"))[1], 1)
+                done = self.tenon("generate", model, "--prompt", "xyz", "-n", 1, "--prompt-cache", cache)
+                self.assertRegex(done.stderr, rb"prompt 1 tokens after \d+ in the cache")
+
+    def test_a_prompt_cache_keeps_what_was_read_in_time(self):
+        cache = self.folder / "prompt"
+        done = self.json("generate", LLAMA, "--prompt", "abc " * 100, "-n", 2, "--timeout", 1e-6,
+                         "--prompt-cache", cache, status=ENDED_EARLY)
+        self.assertEqual((done["stopped"], done["tokens"]), ("deadline", []))
+        self.assertEqual(done["prompt_tokens"], 0)
+        self.assertTrue(cache.exists())
+        self.assertEqual(self.made("--prompt", "abc", "-n", 1, "--prompt-cache", cache)["cached_tokens"], 0)
+
+    def test_wrong_prompt_caches_are_refused(self):
+        cache = self.folder / "prompt"
+        prompt = ("--prompt", "abc", "-n", 1)
+        self.made(*prompt, "--prompt-cache", cache)
+        good = cache.read_bytes()
+        given = ("generate", LLAMA, *prompt, "--prompt-cache", cache)
+        self.refused(MALFORMED, "Incompatible", "generate", DATA / "tiny_qwen2.gguf", *prompt,
+                     "--prompt-cache", cache, says=str(cache))
+        self.refused(MALFORMED, "Incompatible", *given, "--cache", "f32", says="'cache' is 'f16' there, 'f32'")
+        self.refused(MALFORMED, "LimitExceeded", *given[:3], "a", *given[4:], "--ctx", 1, says=str(cache))
+        self.assertEqual(cache.read_bytes(), good)
+        for bytes_, code in ((good[:-1], "BadOffset"), (good[:-1] + bytes([good[-1] ^ 1]), "Corrupt"),
+                             (b"no tensors", "BadMagic"), (LLAMA.read_bytes(), "BadMagic")):
+            cache.write_bytes(bytes_)
+            self.refused(MALFORMED, code, *given, says=cache.name)
+            self.assertEqual(cache.read_bytes(), bytes_)  # of the user, whatever it is
+        self.refused(MACHINE, "IoError", *given[:-1], self.folder / "no" / "such", says="such")
+        self.refused(WRONG_CALL, "BadArgument", *given[:-1], "", says="--prompt-cache")
+        for option in ("--prompt-cache-all", "--prompt-cache-ro"):
+            self.refused(WRONG_CALL, "BadArgument", *given[:-2], option, says="requires --prompt-cache")
+        self.refused(WRONG_CALL, "BadArgument", *given, "--prompt-cache-all", "--prompt-cache-ro", says="excludes")
+
     def test_draws_repeat_with_their_seed(self):
         greedy = self.made("--prompt", "abc", "-n", 12)["tokens"]
         for where in (), ("--sample-on-device",):

@@ -2,6 +2,7 @@
 #include "interrupts.hpp"
 #include "io/names.hpp"
 #include "line_reader.hpp"
+#include "prompt_cache.hpp"
 #include "terminal.hpp"
 #include "tool.hpp"
 
@@ -24,6 +25,7 @@ struct Options {
   std::string system;
   bool raw = false;
   GenerationOptions generation{.generate = {.max_tokens = 512}};
+  PromptCache cache;
 };
 
 constexpr std::string_view help =
@@ -212,11 +214,21 @@ void run(const Tool& tool, const Options& options) {
   }
   std::string source;
   const models::GenerateOptions generate = options.generation.for_model(model, source);
-  Dialogue dialogue(model, std::move(format), generate);
+  Dialogue dialogue(model, std::move(format), generate, options.cache.conversation(model));
   dialogue.set_system(options.system);
+  Dialogue::Opening opening;
+  if (options.cache.is_used()) {
+    opening = dialogue.read_opening({.cancel = interrupts.begin()});
+    interrupts.end();
+    if (opening.read > 0) options.cache.save(dialogue.conversation());
+  }
   if (!tool.json) {
-    fmt::print(stderr, "model loaded in {:.2f} s; context {} tokens; seed {}\n",
-               seconds(model.load_times().total()), model.context(), generate.sampler.seed);
+    fmt::print(stderr, "model loaded in {:.2f} s; context {} tokens; seed {}{}\n",
+               seconds(model.load_times().total()), model.context(), generate.sampler.seed,
+               options.cache.is_used()
+                   ? fmt::format("; the chat's beginning: {} tokens in the cache, {} read",
+                                 opening.kept, opening.read)
+                   : std::string());
   }
   ChatLoop loop(tool, model, dialogue, interrupts);
   loop.run();
@@ -224,6 +236,10 @@ void run(const Tool& tool, const Options& options) {
   Json json = load_times(model.load_times());
   json["options"] = tool.options(model);
   json["options"].update(described(generate, source));
+  if (options.cache.is_used()) {
+    json["cached_tokens"] = opening.kept;
+    json["opening_tokens"] = opening.kept + opening.read;
+  }
   json["turns"] = loop.turns();
   tool.print(json);
 }
@@ -237,11 +253,19 @@ void add_chat(CLI::App& app, Tool& tool) {
   add_model(command);
   const Option system = command.option("--system", options->system,
                                        "A system message; the template's own without it");
-  command
-      .flag("--raw", options->raw,
-            "Plain text instead of the file's chat template; each line is continued")
-      .excludes(system);
+  const Option raw =
+      command
+          .flag("--raw", options->raw,
+                "Plain text instead of the file's chat template; each line is continued")
+          .excludes(system);
   add_generation(command, options->generation);
+  options->cache
+      .add_to(
+          command,
+          "A file of the beginning of the chat, with the system message: read once, not at each "
+          "start",
+          false)
+      .excludes(raw);
   add_compute(command);
   add_context(command);
   add_json(command);

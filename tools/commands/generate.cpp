@@ -1,4 +1,5 @@
 #include "interrupts.hpp"
+#include "prompt_cache.hpp"
 #include "terminal.hpp"
 #include "tool.hpp"
 
@@ -18,6 +19,7 @@ struct Options {
   double timeout_s = 0;
   std::optional<std::int64_t> logprobs;
   GenerationOptions generation;
+  PromptCache cache;
 };
 
 /// The prompt's tokens; adds the chat format's stop tokens to the options.
@@ -48,21 +50,43 @@ std::vector<std::int32_t> read_prompt(const Tool& tool, const Options& options, 
   return ids;
 }
 
+/// Reads all but the last token of a prompt, as far as the conversation does not hold them, and adds
+/// what it took to `result`. The answer then begins with the same step whether the prompt was in the
+/// cache or not, and so has the same tokens. Returns the number of tokens that were in the cache.
+std::size_t read_beginning(const models::LanguageModel& model, const PromptCache& cache,
+                           models::Conversation& conversation, std::span<const std::int32_t> prompt,
+                           const models::Interrupt& interrupt, models::Generated& result) {
+  const std::size_t kept = conversation.keep_prefix_of(prompt);
+  const auto rest = prompt.subspan(kept, prompt.size() - 1 - kept);
+  if (rest.empty()) return kept;
+  result =
+      models::generate(model, conversation, rest,
+                       {.max_tokens = 0, .sampler = {.temperature = 0}, .interrupt = interrupt});
+  if (!cache.has_answers()) cache.save(conversation);
+  return kept;
+}
+
+bool is_interrupted(const models::Generated& result) {
+  return result.end == models::Generated::End::cancelled ||
+         result.end == models::Generated::End::deadline;
+}
+
 void print_summary(const models::LanguageModel& model, const models::Generated& result,
-                   double first_token, const models::GenerateOptions& options,
-                   const std::string& source) {
+                   std::optional<std::size_t> cached, double first_token,
+                   const models::GenerateOptions& options, const std::string& source) {
   const models::LoadTimes& load = model.load_times();
   const nn::SamplerOptions& sampler = options.sampler;
   fmt::print(
       stderr,
       "\nload {:.3f} s (map {:.3f}, plan {:.3f}, pack {:.3f}, tokenizer {:.3f}), first token "
       "{:.3f} s after the start\n"
-      "prompt {} tokens at {:.1f} tokens/s after {:.3f} s of planning, answer {} tokens at "
+      "prompt {} tokens{} at {:.1f} tokens/s after {:.3f} s of planning, answer {} tokens at "
       "{:.1f} tokens/s\n"
       "temperature {:g}, top-k {}, top-p {:g}, repetition penalty {:g} (defaults of {}), "
       "seed {}; stopped: {}\n",
       seconds(load.total()), seconds(load.map), seconds(load.plan), seconds(load.pack),
       seconds(load.tokenizer), first_token, result.prompt_tokens,
+      cached ? fmt::format(" after {} in the cache", *cached) : std::string(),
       result.prefill_tokens_per_second(), seconds(result.plan_time), result.tokens.size(),
       result.decode_tokens_per_second(), sampler.temperature, sampler.top_k, sampler.top_p,
       sampler.repetition_penalty, source, sampler.seed, stopped_by(result.end));
@@ -82,7 +106,7 @@ void run(Tool& tool, const Options& options, bool from_file) {
                            std::chrono::duration<double>(options.timeout_s));
   }
   const auto ids = read_prompt(tool, options, from_file, model, generate);
-  auto conversation = model.conversation();
+  auto conversation = options.cache.conversation(model);
   double first_token = 0;
   const auto emit = [&](std::string_view text) {
     if (first_token == 0) {
@@ -90,7 +114,21 @@ void run(Tool& tool, const Options& options, bool from_file) {
     }
     if (!tool.json) show(text);
   };
-  const auto result = models::generate(model, conversation, ids, generate, emit);
+  std::optional<std::size_t> cached;
+  std::span<const std::int32_t> prompt = ids;
+  models::Generated beginning, result;
+  if (options.cache.is_used()) {
+    cached = read_beginning(model, options.cache, conversation, ids, generate.interrupt, beginning);
+    prompt = prompt.last(1);
+  }
+  result = is_interrupted(beginning)
+               ? beginning
+               : models::generate(model, conversation, prompt, generate, emit);
+  if (!is_interrupted(beginning)) {
+    result.prompt_tokens += beginning.prompt_tokens;
+    result.plan_time += beginning.plan_time;
+    result.prefill_time += beginning.prefill_time;
+  }
   interrupts.end();
   using End = models::Generated::End;
   if (result.end == End::cancelled) tool.status = exit_status(Errc::cancelled);
@@ -98,16 +136,18 @@ void run(Tool& tool, const Options& options, bool from_file) {
   if (tool.json) {
     Json json = described(result, model.tokenizer());
     json["text"] = result.text;
+    if (cached) json["cached_tokens"] = *cached;
     json.update(load_times(model.load_times()));
     json["first_token_s"] = first_token > 0 ? Json(first_token) : Json(nullptr);
     json["options"] = tool.options(model);
     json["options"].update(described(generate, source));
     tool.print(json);
-    return;
+  } else {
+    fmt::print("\n");
+    std::fflush(stdout);
+    print_summary(model, result, cached, first_token, generate, source);
   }
-  fmt::print("\n");
-  std::fflush(stdout);
-  print_summary(model, result, first_token, generate, source);
+  if (options.cache.has_answers()) options.cache.save(conversation);
 }
 
 }  // namespace
@@ -131,6 +171,11 @@ void add_generate(CLI::App& app, Tool& tool) {
   command
       .option("--timeout", options->timeout_s, "Seconds after the start at which to stop; 0: none")
       .not_negative();
+  options->cache.add_to(
+      command,
+      "A file of what the model has read: tokens that the prompt has at its beginning are not read "
+      "again; then the prompt is written to it",
+      true);
   add_compute(command);
   add_context(command);
   add_json(command);

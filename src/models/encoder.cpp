@@ -160,59 +160,68 @@ Bert<Tensor> Bert<Tensor>::init(const WeightsView& whole, const BertConfig& conf
 }
 
 struct SentenceEncoder::Impl {
-  /// Example shapes to compile for: a short text, within the model's limits.
-  static Exe<&Bert<>::embed>::Shapes example_shapes(const BertConfig& config) {
-    const std::int64_t columns = std::min<std::int64_t>(config.max_tokens, 16);
-    return {Shape({1, columns}, i32), Shape({1, columns}, f32)};
-  }
-
-  /// The weights of linear layers: matrices of the encoder's own.
-  static WeightsView declare(const io::File& file, std::optional<DType> weights) {
-    if (!weights) return file.view();
-    if (!is_block(*weights)) {
-      throw Error(Errc::bad_argument, "SentenceEncoder::load",
-                  fmt::format("weights of {}, which is no block type", tenon::name(*weights)));
+  /// What forks share.
+  struct Model {
+    /// Example shapes to compile for: a short text, within the model's limits.
+    static Exe<&Bert<>::embed>::Shapes example_shapes(const BertConfig& config) {
+      const std::int64_t columns = std::min<std::int64_t>(config.max_tokens, 16);
+      return {Shape({1, columns}, i32), Shape({1, columns}, f32)};
     }
-    return io::declare_as(file, *weights, [](const io::TensorEntry& entry) {
-      return entry.name.find("encoder.layer.") != std::string::npos;
-    });
-  }
 
-  Impl(io::File opened, const EncoderOptions& options)
-      : file(std::move(opened)),
-        view(declare(file, options.weights)),
-        config(BertConfig::from(file)),
-        bert(placed_in(file, [&] { return Bert<>::init(view, config); })),
-        tokenizer(load_tokenizer(file)),
-        device(options.device ? options.device : cpu_device()),
-        exe(placed_in(file,
-                      [&] {
-                        return compile<&Bert<>::embed>(
-                            bert, example_shapes(config), device,
-                            {.backend = options.backend, .cpu_fallback = options.cpu_fallback});
-                      })),
-        bound(exe.bind(io::load_as(bert, file, device))) {
-    // Ids of the tokenizer index this table.
-    const std::int64_t rows = bert.words.weight.shape().dim(0);
-    if (static_cast<std::int64_t>(tokenizer.vocab_size()) > rows) {
-      throw Error(Errc::bad_tokenizer, file.path().string(),
-                  fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(), rows));
+    /// The weights of linear layers: matrices of the encoder's own.
+    static WeightsView declare(const io::File& file, std::optional<DType> weights) {
+      if (!weights) return file.view();
+      if (!is_block(*weights)) {
+        throw Error(Errc::bad_argument, "SentenceEncoder::load",
+                    fmt::format("weights of {}, which is no block type", tenon::name(*weights)));
+      }
+      return io::declare_as(file, *weights, [](const io::TensorEntry& entry) {
+        return entry.name.find("encoder.layer.") != std::string::npos;
+      });
     }
-  }
+
+    Model(io::File opened, const EncoderOptions& options)
+        : file(std::move(opened)),
+          view(declare(file, options.weights)),
+          config(BertConfig::from(file)),
+          bert(placed_in(file, [&] { return Bert<>::init(view, config); })),
+          tokenizer(load_tokenizer(file)),
+          device(options.device ? options.device : cpu_device()),
+          exe(placed_in(file,
+                        [&] {
+                          return compile<&Bert<>::embed>(
+                              bert, example_shapes(config), device,
+                              {.backend = options.backend, .cpu_fallback = options.cpu_fallback});
+                        })),
+          bound(exe.bind(io::load_as(bert, file, device))) {
+      // Ids of the tokenizer index this table.
+      const std::int64_t rows = bert.words.weight.shape().dim(0);
+      if (static_cast<std::int64_t>(tokenizer.vocab_size()) > rows) {
+        throw Error(Errc::bad_tokenizer, file.path().string(),
+                    fmt::format("{} tokens, but embeddings for {}", tokenizer.vocab_size(), rows));
+      }
+    }
+
+    io::File file;
+    WeightsView view;
+    BertConfig config;
+    Bert<> bert;
+    text::Tokenizer tokenizer;
+    DevicePtr device;
+    Exe<&Bert<>::embed> exe;
+    BoundExe<&Bert<>::embed> bound;
+  };
+
+  explicit Impl(std::shared_ptr<const Model> shared)
+      : model(std::move(shared)), bound(model->bound.fork()) {}
 
   Buffer embed(const Buffer& ids, const Buffer& mask) {
     Buffer result = bound(ids, mask);
-    file.check_pages();
+    model->file.check_pages();
     return result;
   }
 
-  io::File file;
-  WeightsView view;
-  BertConfig config;
-  Bert<> bert;
-  text::Tokenizer tokenizer;
-  DevicePtr device;
-  Exe<&Bert<>::embed> exe;
+  std::shared_ptr<const Model> model;
   BoundExe<&Bert<>::embed> bound;
 };
 
@@ -220,25 +229,32 @@ SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
                                       const EncoderOptions& options) {
   return with_memory_errors(path.native(), [&] {
     const io::File file = io::open(path, {.access = io::Access::guarded});
-    return with_page_checks(file,
-                            [&] { return SentenceEncoder(std::make_shared<Impl>(file, options)); });
+    return with_page_checks(file, [&] {
+      return SentenceEncoder(
+          std::make_shared<Impl>(std::make_shared<const Impl::Model>(file, options)));
+    });
   });
 }
 
-const BertConfig& SentenceEncoder::config() const { return impl_->config; }
-const text::Tokenizer& SentenceEncoder::tokenizer() const { return impl_->tokenizer; }
-const io::File& SentenceEncoder::file() const { return impl_->file; }
-const Program& SentenceEncoder::program() const { return impl_->exe.program(); }
-PlanReport SentenceEncoder::plan() const { return impl_->exe.report(); }
+SentenceEncoder SentenceEncoder::fork() const {
+  return with_memory_errors("SentenceEncoder::fork",
+                            [&] { return SentenceEncoder(std::make_shared<Impl>(impl_->model)); });
+}
+
+const BertConfig& SentenceEncoder::config() const { return impl_->model->config; }
+const text::Tokenizer& SentenceEncoder::tokenizer() const { return impl_->model->tokenizer; }
+const io::File& SentenceEncoder::file() const { return impl_->model->file; }
+const Program& SentenceEncoder::program() const { return impl_->model->exe.program(); }
+PlanReport SentenceEncoder::plan() const { return impl_->model->exe.report(); }
 
 std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view text) const {
-  std::vector<std::int32_t> ids = impl_->tokenizer.encode(text);
-  const auto limit = static_cast<std::size_t>(impl_->config.max_tokens);
+  std::vector<std::int32_t> ids = impl_->model->tokenizer.encode(text);
+  const auto limit = static_cast<std::size_t>(impl_->model->config.max_tokens);
   if (ids.size() > limit) {
     // Truncation keeps the separator at the end.
     const std::int32_t last = ids.back();
     ids.resize(limit);
-    if (impl_->tokenizer.sep() == last) ids.back() = last;
+    if (impl_->model->tokenizer.sep() == last) ids.back() = last;
   }
   return ids;
 }
@@ -266,10 +282,10 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
       return ids[a].size() != ids[b].size() ? ids[a].size() < ids[b].size() : a < b;
     });
 
-    const auto width = static_cast<std::size_t>(impl_->config.width);
+    const auto width = static_cast<std::size_t>(impl_->model->config.width);
     HostBuffer result = HostBuffer::zeros(
-        Shape({static_cast<std::int64_t>(texts.size()), impl_->config.width}, f32));
-    const std::int32_t pad = impl_->tokenizer.pad().value_or(0);
+        Shape({static_cast<std::int64_t>(texts.size()), impl_->model->config.width}, f32));
+    const std::int32_t pad = impl_->model->tokenizer.pad().value_or(0);
     for (std::size_t begin = 0; begin < order.size();) {
       // Lengths ascend: the last text of a batch sets its padded length.
       std::size_t end = begin + 1;

@@ -103,9 +103,9 @@ struct EncoderOptions {
 };
 
 /// A sentence encoder from a folder with model.safetensors, config.json and tokenizer.json. A
-/// handle; one thread at a time (Errc::busy). The file is mapped (io::Access::guarded): if another
-/// process truncates it, loading and embedding throw Errc::io_error. Use of a moved-from one throws
-/// Errc::call_order.
+/// handle: copies are the same encoder, for one thread at a time (Errc::busy); each further thread
+/// takes a fork(). The file is mapped (io::Access::guarded): if another process truncates it, loading
+/// and embedding throw Errc::io_error. Use of a moved-from one throws Errc::call_order.
 class SentenceEncoder {
  public:
   /// `path`: the folder, or its model.safetensors. Errors, which name the path of the file at
@@ -114,6 +114,10 @@ class SentenceEncoder {
   /// that is not a block type.
   static SentenceEncoder load(const std::filesystem::path& path,
                               const EncoderOptions& options = {});
+
+  /// Another encoder for another thread. It shares everything except the activations: weights, which
+  /// are packed once for both, tokenizer and plans.
+  SentenceEncoder fork() const;
 
   const BertConfig& config() const;
   const text::Tokenizer& tokenizer() const;

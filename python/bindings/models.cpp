@@ -211,6 +211,34 @@ void bind_language_model(nb::module_& module) {
                    "Drops all but the first `position` tokens");
   conversation.def("rewindable", &Conversation::rewindable, nb::arg("position"),
                    "The last position up to `position` that rewind goes to");
+  conversation.def(
+      "keep_prefix_of",
+      [](Conversation& self, const std::vector<std::int32_t>& tokens) {
+        return self.keep_prefix_of(tokens);
+      },
+      nb::arg("tokens"),
+      "Rewinds to where it begins to differ from `tokens`, at the latest before the last of them; "
+      "that position: tokens[position:] are to be read next");
+  conversation.def(
+      "fork",
+      [](const Conversation& self) {
+        const nb::gil_scoped_release no_gil;
+        return self.fork();
+      },
+      "A second conversation that holds the same tokens and continues independently");
+  conversation.def(
+      "save",
+      [](const Conversation& self, const std::filesystem::path& path) {
+        const nb::gil_scoped_release no_gil;
+        self.save(path);
+      },
+      nb::arg("path"), "Writes it to a safetensors file, for LanguageModel.restore()");
+  conversation.def_prop_ro(
+      "tokens",
+      [](const Conversation& self) {
+        return std::vector<std::int32_t>(self.tokens().begin(), self.tokens().end());
+      },
+      "The tokens that it holds");
   conversation.def_prop_ro("position", &Conversation::position);
   conversation.def_prop_ro("capacity", &Conversation::capacity);
 
@@ -267,7 +295,14 @@ void bind_language_model(nb::module_& module) {
     facts["context_length"] = config.context_length;
     return facts;
   });
-  model.def("conversation", &LanguageModel::conversation);
+  model.def("conversation", &LanguageModel::conversation, "A conversation without tokens");
+  model.def(
+      "restore",
+      [](const LanguageModel& self, const std::filesystem::path& path) {
+        const nb::gil_scoped_release no_gil;
+        return self.restore(path);
+      },
+      nb::arg("path"), "The conversation that Conversation.save() wrote, with this model");
   model.def(
       "chat_tokens",
       [](const LanguageModel& self, nb::handle messages) {
@@ -335,6 +370,7 @@ void bind_models(nb::module_& module) {
       nb::arg("path"), nb::kw_only(), nb::arg("device") = nb::none(),
       nb::arg("cpu_fallback") = false, nb::arg("threads") = 0, nb::arg("exact") = false,
       nb::arg("weights") = nb::none(), "`weights`: a block type to which the layers are quantised");
+  encoder.def("fork", &SentenceEncoder::fork, "Another encoder for another thread");
   encoder.def(
       "tokens",
       [](const SentenceEncoder& self, const nb::str& text) {

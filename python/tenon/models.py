@@ -163,7 +163,7 @@ class SentenceEncoder:
         print(encoder.similarity(embeddings, encoder.embed("pets")))
 
     Keyword arguments: device ("npu://sim"), cpu_fallback, threads, exact, weights (a block type, such as "q8_0", to
-    which the layers are quantised). One thread at a time.
+    which the layers are quantised). One thread at a time; each further thread takes a fork().
     """
 
     def __init__(self, path, *, device=None, cpu_fallback=False, threads=0, exact=False, weights=None):
@@ -182,6 +182,12 @@ class SentenceEncoder:
 
     def __repr__(self):
         return repr(self._encoder)
+
+    def fork(self):
+        """Another encoder for another thread, which shares the weights."""
+        made = type(self).__new__(type(self))
+        made._encoder = self._encoder.fork()
+        return made
 
     def embed(self, texts):
         """Embeddings of length 1: f32 [texts, width] of several texts, f32 [width] of one that is a str."""

@@ -4,6 +4,7 @@
 #include "support/failing_memory.hpp"
 #include "support/remote_device.hpp"
 #include "support/rounds.hpp"
+#include "support/shown_code.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
@@ -13,8 +14,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <random>
 #include <span>
@@ -74,11 +73,6 @@ Logits after(Conversation& conversation, const Ids& tokens) {
 Logits anew(const LanguageModel& model, const Ids& tokens) {
   Conversation conversation = model.conversation();
   return after(conversation, tokens);
-}
-
-std::string contents(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 /// A saved conversation taken apart, to be written otherwise.
@@ -402,7 +396,7 @@ TEST_CASE("conversation: forks of a cache that the CPU cannot address are copied
 TEST_CASE("conversation: a saved one is tied to the contents of its model, not to the place") {
   const TempFolder folder;
   const auto path = folder / "saved.safetensors";
-  const std::string bytes = contents("tests/models/data/tiny_llama.gguf");
+  const std::string bytes = read_bytes("tests/models/data/tiny_llama.gguf");
   const auto load = [&](std::string_view name, const std::string& with) {
     return LanguageModel::load(folder.write(name, with), one_by_one());
   };
@@ -440,7 +434,7 @@ TEST_CASE("conversation: files that are cut short or that have other bytes are r
     Conversation conversation = model.conversation();
     conversation.read(ids(5));
     conversation.save(path);
-    const std::string good = contents(path);
+    const std::string good = read_bytes(path);
     const auto damaged = [&](const std::string& bytes) {
       folder.write("damaged.safetensors", bytes);
       try {
@@ -556,7 +550,7 @@ TEST_CASE("A03: memory runs out while conversations are forked, saved and restor
     Conversation conversation = model.conversation();
     conversation.read(ids(7));
     conversation.save(path);
-    const std::string good = contents(path);
+    const std::string good = read_bytes(path);
     fail_allocations(
         100,
         [&] {
@@ -565,10 +559,31 @@ TEST_CASE("A03: memory runs out while conversations are forked, saved and restor
           model.restore(path);
         },
         [&] {
-          CHECK(contents(path) == good);
+          CHECK(read_bytes(path) == good);
           CHECK(held_by(conversation) == ids(7));
           Conversation fork = conversation.fork();
           CHECK(after(fork, ids(2, 7)) == anew(model, ids(9)));
         });
   }
+}
+
+TEST_CASE("conversations.md: the code that it shows") {
+  check_shown_code("docs/conversations.md", "tests/models/conversation_test.cpp", 1);
+  const TempFolder folder;
+  const auto file = folder / "prompt.safetensors";
+  const LanguageModel model = tiny_model("llama");
+  const Ids prompt = ids(6), longer = ids(9);
+
+  Conversation conversation = model.conversation();
+  conversation.read(prompt);
+  Conversation other = conversation.fork();  // for a second answer, also on another thread
+  conversation.save(file);
+
+  Conversation later = model.restore(file);  // in another process, or with another context
+  const std::size_t kept = later.keep_prefix_of(longer);
+  const auto logits = later.read(std::span(longer).subspan(kept));
+
+  CHECK(kept == 6);
+  CHECK(std::ranges::equal(logits, anew(model, longer)));
+  CHECK(after(other, Ids{longer.begin() + 6, longer.end()}) == anew(model, longer));
 }

@@ -1,4 +1,4 @@
-"""Runs the code of docs/python.md, hf.md, objects.md, onnx.md and torch.md, block after block, as one program each."""
+"""Runs the code of docs/python.md, conversations.md, hf.md, objects.md, onnx.md and torch.md, block after block, as one program each."""
 
 import contextlib
 import io
@@ -42,6 +42,14 @@ class Page(unittest.TestCase):
         printed = self.run_page("hf.md")
         for want in ("Llama SmolLM2-135M: ", " lines, ['layer0', 'forward']", "(2, 3, 16) (2, 16)"):
             self.assertIn(want, printed)
+
+    def test_conversations(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")
+        self.assertRegex(self.run_page("conversations.md", 1), r"(\d+) of (\d+) tokens are known")
 
     def test_objects(self):
         self.assertIn("42 42 40", self.run_page("objects.md", 1))

@@ -223,6 +223,61 @@ class WrittenInPython(unittest.TestCase):
                 np.testing.assert_allclose(logits.numpy()[0], want[end - 1], atol=1e-3)
 
 
+class Conversations(unittest.TestCase):
+    def setUp(self):
+        held = tempfile.TemporaryDirectory()
+        self.addCleanup(held.cleanup)
+        self.path = pathlib.Path(held.name) / "saved.safetensors"
+
+    def test_fork_save_and_restore(self):
+        tokens = [7 * i % 272 for i in range(20)]
+        for name in ("llama", "rwkv7", "lfm2"):
+            with self.subTest(name):
+                model = tenon.LanguageModel(TINY / f"tiny_{name}.gguf", context=64, threads=1)
+                conversation = model.conversation()
+                conversation.read(tokens[:15])
+                fork = conversation.fork()
+                conversation.save(self.path)
+                restored = model.restore(str(self.path))
+                self.assertEqual(restored.tokens, tokens[:15])
+                want = conversation.read(tokens[15:])
+                fork.read([1, 2])
+                self.assertEqual(fork.tokens, tokens[:15] + [1, 2])
+                np.testing.assert_array_equal(restored.read(tokens[15:]), want)
+                again = model.restore(self.path)
+                kept = again.keep_prefix_of(tokens)
+                self.assertEqual(kept, 15)
+                np.testing.assert_array_equal(again.read(tokens[kept:]), want)
+                # What generate() is given as a prompt continues the conversation.
+                result = model.generate(tokens[15:], conversation=model.restore(self.path), max_tokens=1, temperature=0)
+                self.assertEqual(result.tokens, [int(want.argmax())][: len(result.tokens)])
+
+    def test_what_is_refused(self):
+        model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=64, threads=1)
+        conversation = model.conversation()
+        conversation.read([1, 2, 3])
+        conversation.save(self.path)
+        other = tenon.LanguageModel(TINY / "tiny_qwen2.gguf", context=64, threads=1)
+        with self.assertRaisesRegex(tenon.InputError, "another model") as raised:
+            other.restore(self.path)
+        self.assertEqual((raised.exception.code, raised.exception.where), ("Incompatible", str(self.path)))
+        self.path.write_bytes(self.path.read_bytes()[:-1])
+        with self.assertRaises(tenon.InputError):
+            model.restore(self.path)
+        with self.assertRaises(tenon.Error) as raised:
+            model.restore(self.path.with_name("none"))
+        self.assertEqual(raised.exception.code, "NotFound")
+        with self.assertRaises(tenon.MachineError):
+            conversation.save(self.path.parent / "no" / "folder")
+        with self.assertRaises(tenon.ArgumentError):
+            conversation.keep_prefix_of([])
+        for wrong in (None, 1, ["a"]):
+            with self.assertRaises(TypeError):
+                conversation.save(wrong)
+            with self.assertRaises(TypeError):
+                model.restore(wrong)
+
+
 @unittest.skipUnless(MINILM, "TENON_TEST_MODELS has no MiniLM")
 class Encoder(unittest.TestCase):
     def test_embeds(self):
@@ -239,6 +294,8 @@ class Encoder(unittest.TestCase):
         np.testing.assert_allclose(encoder.similarity(encoder.embed(texts), one).numpy(), similar[:, 2], atol=1e-5)
         np.testing.assert_allclose(encoder.embed(iter(texts)).numpy(), embeddings, atol=1e-6)
         self.assertIn(MINILM.name, repr(encoder))
+        self.assertIsInstance(encoder.fork(), tenon.SentenceEncoder)
+        np.testing.assert_array_equal(encoder.fork().embed(texts).numpy(), embeddings)
         self.assertEqual(encoder.tokens("a"), encoder.tokenizer.encode("a"))
         with self.assertRaises(TypeError):
             encoder.embed([1])

@@ -2,9 +2,10 @@
 // Messages come from the command line, or else a line each from standard input.
 #include <tenon/tenon.hpp>
 
-#include <algorithm>
+#include <cstddef>
 #include <cstdio>
 #include <iostream>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -28,7 +29,6 @@ int main(int count, char** arguments) try {
 
   auto conversation = model.conversation();
   std::vector<text::ChatMessage> messages;
-  std::vector<std::int32_t> read;  // what the conversation's cache holds
   for (int next = 2;; ++next) {
     std::string line;
     if (count > 2 ? next == count : !std::getline(std::cin, line)) break;
@@ -37,10 +37,7 @@ int main(int count, char** arguments) try {
 
     // The whole conversation as tokens; those that were read in earlier turns stay read.
     const auto prompt = format->format(messages).encode(model.tokenizer());
-    auto known = static_cast<std::size_t>(std::ranges::mismatch(read, prompt).in1 - read.begin());
-    known = std::min(known, prompt.size() - 1);  // the last token's logits are needed
-    known = static_cast<std::size_t>(conversation.rewindable(static_cast<std::int64_t>(known)));
-    conversation.rewind(static_cast<std::int64_t>(known));
+    const std::size_t known = conversation.keep_prefix_of(prompt);
 
     const auto answer = models::generate(model, conversation, std::span(prompt).subspan(known),
                                          options, [](std::string_view text) {
@@ -49,9 +46,6 @@ int main(int count, char** arguments) try {
                                          });
     std::printf("\n");
     messages.push_back({"assistant", answer.text});
-    read = prompt;
-    read.insert(read.end(), answer.tokens.begin(), answer.tokens.end());
-    read.resize(static_cast<std::size_t>(conversation.position()));
   }
   return 0;
 } catch (const Error& error) {

@@ -1,5 +1,6 @@
 // Language models on the emulated device.
 #include "emulated.hpp"
+#include "io/temp_folder.hpp"
 #include "models/sampling_program.hpp"
 #include "support/expect_error.hpp"
 
@@ -7,8 +8,10 @@
 
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <random>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -49,6 +52,36 @@ TEST_CASE("cuda: language models give the CPU's tokens, and run on the device al
       CHECK(plan.weight_copies.empty());
       for (const auto& transfer : plan.transfers) CHECK(transfer.bytes < 64);
       for (const PlanReport::Part& part : plan.parts) CHECK(part.backend == "cuda");
+    }
+    CHECK(device->default_mem_region().all_chunks().empty());
+  }
+}
+
+TEST_CASE("cuda: conversations are forked on the device, saved and restored", "[gpu][models]") {
+  const TempFolder folder;
+  const std::filesystem::path path = folder / "saved.safetensors";
+  std::vector<std::int32_t> tokens;
+  for (int i = 0; i < 20; ++i) tokens.push_back(7 * i % 272);
+  const auto rest = [&](models::Conversation conversation) {
+    const auto logits = conversation.read(std::span(tokens).subspan(13));
+    return std::vector<float>(logits.begin(), logits.end());
+  };
+  for (const std::string architecture : {"llama", "gemma3", "lfm2", "rwkv7"}) {
+    CAPTURE(architecture);
+    const DevicePtr device = test_device();
+    {
+      const models::LanguageModel model = tiny(architecture, device, f32);
+      models::Conversation conversation = model.conversation();
+      conversation.read(std::span(tokens).first(13));
+      models::Conversation fork = conversation.fork();
+      conversation.save(path);
+      const std::vector<float> want = rest(conversation);
+      CHECK(rest(fork) == want);
+      CHECK(rest(model.restore(path)) == want);
+      const std::vector<float> on_cpu = rest(tiny(architecture, nullptr, f32).restore(path));
+      for (std::size_t i = 0; i < want.size(); ++i) {
+        CHECK(on_cpu[i] == Approx(want[i]).margin(2e-3));
+      }
     }
     CHECK(device->default_mem_region().all_chunks().empty());
   }

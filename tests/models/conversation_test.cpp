@@ -40,6 +40,18 @@ const char* const kinds[] = {"llama",      "gemma3",       "gpt-oss", "llama4", 
                              "lfm2",       "jamba",        "deci",    "qwen3next", "falcon-h1",
                              "nemotron_h", "granitehybrid"};
 
+/// All there are.
+std::vector<std::string> tiny_architectures() {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator("tests/models/data")) {
+    const std::string stem = entry.path().stem().string();
+    if (entry.path().extension() == ".gguf") names.push_back(stem.substr(stem.find('_') + 1));
+  }
+  std::ranges::sort(names);
+  REQUIRE(names.size() > 80);
+  return names;
+}
+
 /// Read one by one unless `chunk` says otherwise: logits are then the same bits whatever was read at
 /// once.
 models::LanguageModelOptions one_by_one(std::int64_t context = 48, std::int64_t chunk = 1) {
@@ -148,9 +160,9 @@ TEST_CASE("conversation: it keeps what it has in common with a text") {
 TEST_CASE("conversation: forks and restored ones continue bit by bit as the first") {
   const TempFolder folder;
   const auto path = folder / "saved.safetensors";
-  EveryThird third;
-  for (const std::string architecture : kinds) {
-    if (third.skips()) continue;
+  int number = 0;
+  for (const std::string& architecture : tiny_architectures()) {
+    if (number++ % round_stride != 0) continue;
     CAPTURE(architecture);
     for (const std::int64_t chunk : {1, 512}) {
       CAPTURE(chunk);
@@ -186,7 +198,7 @@ TEST_CASE("conversation: random ways to the same tokens give the same logits") {
   INFO("TENON_TEST_SEED=" << seed);
   std::mt19937_64 random(seed);
   const auto below = [&](std::size_t end) { return static_cast<std::size_t>(random() % end); };
-  constexpr int steps = rounds(50);
+  constexpr int steps = rounds(120);
   EveryThird third;
   for (const std::string architecture : kinds) {
     if (third.skips()) continue;

@@ -67,9 +67,9 @@ using tenon::Interrupt;
 
 class LanguageModel;
 
-/// A conversation with a model: the KV cache of the tokens read so far. A handle: copies are the same
-/// conversation. One thread at a time (Errc::busy). Use of a moved-from one throws Errc::call_order,
-/// as for LanguageModel.
+/// A conversation with a model: the tokens read so far and their KV cache. A handle: copies are the
+/// same conversation, fork() makes another. One thread at a time (Errc::busy). Use of a moved-from one
+/// throws Errc::call_order, as for LanguageModel.
 ///
 /// Models whose states only move on (Mamba, see rewindable()) go back to the beginning of a chunk that
 /// was interrupted, too; of a single token they end the step first. Any other error within such a
@@ -129,8 +129,8 @@ class Conversation {
   ///     const auto kept = conversation.keep_prefix_of(prompt);
   ///     const auto logits = conversation.read(prompt.subspan(kept));
   ///
-  /// Where states only move on, it is 0 unless all that is held is a prefix. Errc::bad_argument for
-  /// no tokens.
+  /// Where states only move on, it is 0 unless `tokens` continue all that it holds. Errc::bad_argument
+  /// for no tokens.
   std::size_t keep_prefix_of(std::span<const std::int32_t> tokens);
 
   /// A second conversation that holds the same tokens and continues independently, on any thread: for

@@ -250,6 +250,21 @@ class Generate(Folder):
                 done = self.tenon("generate", model, "--prompt", "xyz", "-n", 1, "--prompt-cache", cache)
                 self.assertRegex(done.stderr, rb"prompt 1 tokens after \d+ in the cache")
 
+    def test_an_empty_prompt_continues_what_a_prompt_cache_holds(self):
+        cache = self.folder / "prompt"
+        for model in (LLAMA, DATA / "tiny_rwkv7.gguf"):
+            cache.unlink(missing_ok=True)
+            options = ("-n", 9, "--temp", 0, "--repeat-penalty", 1)
+            want = self.json("generate", model, "-p", "abc", *options)["tokens"]
+            got = []
+            for prompt in ("abc", "", ""):
+                made = self.json("generate", model, "-p", prompt, "-n", 4, *options[2:],
+                                 "--prompt-cache", cache, "--prompt-cache-all")["tokens"]
+                got += made[:3]  # the last one is drawn and not read
+            self.assertEqual(got, want)
+        self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "-p", "", "--prompt-cache", self.folder / "none",
+                     says="no tokens")
+
     def test_a_prompt_cache_keeps_what_was_read_in_time(self):
         cache = self.folder / "prompt"
         done = self.json("generate", LLAMA, "--prompt", "abc " * 100, "-n", 2, "--timeout", 1e-6,

@@ -22,13 +22,17 @@ struct Options {
   PromptCache cache;
 };
 
-/// The prompt's tokens; adds the chat format's stop tokens to the options.
+/// The prompt's tokens, those of the cache for an empty prompt; adds the chat format's stop tokens to
+/// the options.
 std::vector<std::int32_t> read_prompt(const Tool& tool, const Options& options, bool from_file,
                                       const models::LanguageModel& model,
+                                      const models::Conversation& cached,
                                       models::GenerateOptions& generate) {
   const std::string prompt = from_file ? read_text(options.prompt_file) : options.prompt;
   std::vector<std::int32_t> ids;
-  if (options.chat) {
+  if (prompt.empty() && !options.chat && cached.position() > 0) {
+    ids.assign(cached.tokens().begin(), cached.tokens().end());
+  } else if (options.chat) {
     const auto format = model.chat_format();
     if (!format)
       throw Error(Errc::template_error, tool.model,
@@ -105,8 +109,8 @@ void run(Tool& tool, const Options& options, bool from_file) {
         tool.started + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                            std::chrono::duration<double>(options.timeout_s));
   }
-  const auto ids = read_prompt(tool, options, from_file, model, generate);
   auto conversation = options.cache.conversation(model);
+  const auto ids = read_prompt(tool, options, from_file, model, conversation, generate);
   double first_token = 0;
   const auto emit = [&](std::string_view text) {
     if (first_token == 0) {

@@ -29,9 +29,11 @@ inline std::vector<KeptToken> sorted_kept(const nn::SamplerOptions& options,
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (!std::isnan(logits[i])) tokens.push_back({1, logits[i], static_cast<std::int32_t>(i)});
   }
-  const auto by_logit = [](const KeptToken& a, const KeptToken& b) { return a.logit > b.logit; };
+  const auto by_logit = [](const KeptToken& a, const KeptToken& b) {
+    return a.logit != b.logit ? a.logit > b.logit : a.id < b.id;
+  };
   const float peak = std::min_element(tokens.begin(), tokens.end(), by_logit)->logit;
-  std::stable_sort(tokens.begin(), tokens.end(), by_logit);
+  std::sort(tokens.begin(), tokens.end(), by_logit);
   if (options.temperature == 0 || std::isinf(peak)) return {tokens.front()};
   if (options.top_k > 0) {
     tokens.resize(std::min(tokens.size(), static_cast<std::size_t>(options.top_k)));

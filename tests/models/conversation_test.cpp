@@ -169,7 +169,7 @@ TEST_CASE("conversation: forks and restored ones continue bit by bit as the firs
       const LanguageModel model = tiny_model(architecture, one_by_one(48, chunk));
       Conversation first = model.conversation();
       first.read(ids(17));
-      Conversation fork = first.fork();
+      Conversation fork = first.fork(), twin = first.fork();
       first.save(path);
       Conversation restored = model.restore(path);
       const LanguageModel larger = tiny_model(architecture, one_by_one(500, chunk));
@@ -180,12 +180,14 @@ TEST_CASE("conversation: forks and restored ones continue bit by bit as the firs
       Conversation straight = model.conversation();
       straight.read(ids(17));
       const Logits want = after(straight, ids(9, 17));
+      CHECK(std::ranges::equal(want, after(twin, ids(9, 17))));
       CHECK(std::ranges::equal(want, after(restored, ids(9, 17))));
       CHECK(std::ranges::equal(want, after(moved, ids(9, 17))));
       CHECK(held_by(moved) == ids(26));
       CHECK(moved.capacity() == 500);
       const Logits next = after(straight, ids(1, 26));
       CHECK(next == after(first, ids(1, 26)));
+      CHECK(next == after(twin, ids(1, 26)));
       CHECK(next == after(restored, ids(1, 26)));
       CHECK(next == after(moved, ids(1, 26)));
     }

@@ -10,6 +10,7 @@
 #include <tenon/nn/growing_cache.hpp>
 #include <tenon/nn/kv_cache.hpp>
 #include <tenon/nn/latent_attention.hpp>
+#include <tenon/nn/layer_inputs.hpp>
 #include <tenon/nn/linear.hpp>
 #include <tenon/nn/mamba.hpp>
 #include <tenon/nn/mixture_of_experts.hpp>

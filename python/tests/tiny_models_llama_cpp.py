@@ -660,6 +660,83 @@ def write_gemma3n(path):
     writer.write(layer, own_head=False)
 
 
+def write_gemma4(path, kind, seed):
+    """Layers with a window have heads of another size than the others. `kind`: "dense" (the 31B, whose layers without a
+    window have fewer heads of keys and no projection of values), "inputs" (E2B: each layer's own inputs, and shared keys
+    and values) or "experts" (26B, experts beside the dense part, their gates with the others in one tensor). """
+    width, heads, layers = 32, 4, 6
+    wide, narrow, own = 64, 32, 32
+    shared = 3 if kind == "inputs" else 0
+    is_local = [index not in ({"dense": (2, 5), "inputs": (2, 5), "experts": (3, 5)}[kind]) for index in range(layers)]
+    kv_heads = [2 if local else 1 for local in is_local] if kind == "dense" else [1] * layers
+    widths = [64 if index >= layers - shared and shared else 32 for index in range(layers)]
+    writer = Writer(path, "gemma4", layers, width, seed)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv(kv_heads if kind == "dense" else 1)
+    file.add_feed_forward_length(widths if kind == "inputs" else widths[0])
+    file.add_key_length(wide)
+    file.add_value_length(wide)
+    file.add_key_length_swa(narrow)
+    file.add_value_length_swa(narrow)
+    file.add_rope_dimension_count(wide)
+    file.add_rope_dimension_count_swa(narrow if kind != "dense" else narrow // 2)
+    file.add_rope_freq_base(1e6)
+    file.add_rope_freq_base_swa(1e4)
+    file.add_sliding_window(8)
+    file.add_sliding_window_pattern(is_local)
+    file.add_shared_kv_layers(shared)
+    file.add_embedding_length_per_layer_input(own if kind == "inputs" else 0)
+    if kind != "experts":
+        file.add_final_logit_softcapping(20.0)
+    writer.tensor("rope_freqs.weight", np.where(np.arange(wide // 2) < wide // 8, 1, 1e30).astype(np.float32))
+    if kind == "inputs":
+        writer.matrix("per_layer_token_embd", (VOCABULARY, layers * own), Type.Q8_0, 0.5)
+        writer.matrix("per_layer_model_proj", (layers * own, width), Type.F16)
+        writer.norm("per_layer_proj_norm", own)
+    if kind == "experts":
+        file.add_expert_count(5)
+        file.add_expert_used_count(2)
+        file.add_expert_feed_forward_length(32)
+
+    def layer(prefix, index):
+        size = narrow if is_local[index] else wide
+        for name in ("attn_norm", "ffn_norm"):
+            writer.norm(prefix + name, width)
+        # As of Gemma 3n: llama.cpp's table of GELU is not amplified.
+        for name in ("post_attention_norm", "post_ffw_norm"):
+            writer.vector(f"{prefix}{name}.weight", width, 0.3, 0.1)
+        writer.vector(prefix + "layer_output_scale.weight", 1, 0.8, 0.2)
+        writer.vector(prefix + "attn_q_norm.weight", size, 0.5, 0.1)
+        writer.matrix(prefix + "attn_q", (heads * size, width), Type.Q4_0)
+        if index < layers - shared:
+            writer.vector(prefix + "attn_k_norm.weight", size, 0.5, 0.1)
+            writer.matrix(prefix + "attn_k", (kv_heads[index] * size, width), Type.Q8_0)
+            if kind != "dense" or is_local[index]:
+                writer.matrix(prefix + "attn_v", (kv_heads[index] * size, width), Type.F16)
+        writer.matrix(prefix + "attn_output", (width, heads * size), Type.Q5_1)
+        writer.dense(prefix, widths[index])
+        if kind == "inputs":
+            writer.matrix(prefix + "inp_gate", (own, width), Type.Q4_0)
+            writer.matrix(prefix + "proj", (width, own), Type.Q4_1)
+            writer.vector(prefix + "post_norm.weight", width, 0.3, 0.1)
+        if kind == "experts" and index != 1:
+            writer.matrix(prefix + "ffn_gate_inp", (5, width), scale=1.0)
+            writer.vector(prefix + "ffn_gate_inp.scale", width, 1.0, 0.2)
+            for name in ("pre_ffw_norm_2", "post_ffw_norm_1", "post_ffw_norm_2"):
+                writer.norm(prefix + name, width)
+            if index % 2:
+                writer.matrix(prefix + "ffn_gate_exps", (5, 32, width), Type.Q4_1)
+                writer.matrix(prefix + "ffn_up_exps", (5, 32, width), Type.Q5_0)
+            else:
+                writer.matrix(prefix + "ffn_gate_up_exps", (5, 64, width), Type.Q4_1)
+            writer.matrix(prefix + "ffn_down_exps", (5, width, 32), Type.Q8_0)
+            if index != 2:
+                writer.vector(prefix + "ffn_down_exps.scale", 5, 1.0, 0.3)
+
+    writer.write(layer, own_head=kind == "experts")
+
+
 def write_expanded(path, arch, seed):
     """Latent attention whose heads have keys and values of their own: projections are one tensor."""
     width, rank, plain, rotated, value, heads = 32, 32, 16, 8, 16, 2
@@ -1007,6 +1084,9 @@ MODELS = {
     "jamba": write_jamba,
     "llama4": write_llama4,
     "gemma3n": write_gemma3n,
+    "gemma4": lambda path: write_gemma4(path, "dense", 221),
+    "gemma4_inputs": lambda path: write_gemma4(path, "inputs", 222),
+    "gemma4_experts": lambda path: write_gemma4(path, "experts", 223),
     "minicpm3": lambda path: write_expanded(path, "minicpm3", 214),
     "plm": lambda path: write_expanded(path, "plm", 215),
     "deci": write_deci,

@@ -5,10 +5,14 @@
 
 #include <tenon/error.hpp>
 #include <tenon/object.hpp>
+#include <tenon/ops/binary.hpp>
+#include <tenon/ops/fill.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <map>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <variant>
@@ -60,6 +64,15 @@ class Flattener {
   static void check_type(const Value& value, const Shape& actual, TypeAssertions& types, Errc code,
                          const std::string& where);
 
+  /// What an i64 scalar counts: a loop's iterations, from a number of its own.
+  struct Counter {
+    std::uint32_t loop = 0;  // how many loops are around it
+    std::int64_t first = 0;
+  };
+  std::optional<Counter> counter_of(StorageId id) const;
+  std::optional<std::int64_t> number_of(const Array& array) const;
+  void note_counter(const FlatStep& step);
+
   StorageId add_storage(Place::Kind kind, std::uint32_t index, std::int64_t bytes);
   Array fresh(const Shape& shape);
   void read(const Array& array, std::int64_t time);
@@ -83,6 +96,7 @@ class Flattener {
   std::vector<Loop> loops_;
   std::vector<std::int64_t> counts_;  // of the enclosing loops
   std::uint32_t loops_made_ = 0;
+  std::unordered_map<StorageId, Counter> counters_;  // those that steps compute of a loop's index
   std::string path_;  // into the function that is expanded: see Origins
   std::map<std::string, std::uint32_t> constant_runs_;  // first slot by joined names
   std::unordered_map<std::string, Shape> noted_;        // types of constants so far
@@ -105,6 +119,54 @@ Array Flattener::fresh(const Shape& shape) {
   array.shape = shape;
   array.strides = dense_strides(shape);
   return array;
+}
+
+std::optional<Flattener::Counter> Flattener::counter_of(StorageId id) const {
+  const Storage& storage = flat_.storages[id];
+  if (storage.kind == Place::Kind::loop_index) {
+    return Counter{storage.index, storage.bytes};  // which are its first number
+  }
+  const auto found = counters_.find(id);
+  return found == counters_.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// The i64 number that an array is, where the program has it: filled, or folded.
+std::optional<std::int64_t> Flattener::number_of(const Array& array) const {
+  if (!(array.shape == Shape(std::span<const Axis>(), i64))) return std::nullopt;
+  const Storage& storage = flat_.storages[array.storage];
+  if (storage.kind == Place::Kind::constant) {
+    const ConstantSlot& slot = flat_.constants[storage.index];
+    const auto found = program_.folded.find(slot.name);
+    if (slot.computed || found == program_.folded.end() || array.entry_step != LoopSteps{}) {
+      return std::nullopt;
+    }
+    return found->second.values<std::int64_t>()[0];
+  }
+  const auto found = flat_.fills.find(array.storage);
+  const Full* const full = found == flat_.fills.end() ? nullptr : found->second.op.as<Full>();
+  constexpr double largest = 1e15;  // doubles have all whole numbers up to it
+  if (full == nullptr || !(std::fabs(full->value) <= largest)) return std::nullopt;
+  return static_cast<std::int64_t>(full->value);
+}
+
+/// An index plus or minus a number that the program has counts, too: layers that share a stack with
+/// others have their places in it so.
+void Flattener::note_counter(const FlatStep& step) {
+  const bool is_sum = step.op.as<Add>() != nullptr;
+  if (!is_sum && step.op.as<Sub>() == nullptr) return;
+  const Array &left = step.inputs[0], &right = step.inputs[1];
+  const auto keep = [&](const std::optional<Counter>& counter, std::optional<std::int64_t> number) {
+    if (!counter || !number) return;
+    counters_.insert_or_assign(step.output.storage,
+                               Counter{counter->loop, counter->first + *number});
+  };
+  const auto number = number_of(right);
+  if (is_sum) {
+    keep(counter_of(left.storage), number);
+    keep(counter_of(right.storage), number_of(left));
+  } else if (number) {
+    keep(counter_of(left.storage), -*number);
+  }
 }
 
 void Flattener::read(const Array& array, std::int64_t time) {
@@ -287,27 +349,24 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
       return {array};
     }
   }
-  if (def.traits.selects) {
-    const Storage& index = flat_.storages[inputs[1].storage];
-    if (index.kind == Place::Kind::loop_index) {
-      const std::int64_t end = index.bytes + counts_[index.index];
-      const bool fits = counts_[index.index] == 0 || end <= inputs[0].shape[0];
-      const bool may_end_before = loops_[index.index].has_condition;
-      if (!fits && !may_end_before) {
-        throw Error(Errc::out_of_range,
-                    place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
-                    fmt::format("the loop counts to {}, but {} has {} slices", end - 1,
-                                to_string(inputs[0].shape), inputs[0].shape[0]));
-      }
-      if (fits) {  // else the op looks at the index when it runs
-        Array array = inputs[0];
-        const std::int64_t stride = array.strides[0];
-        array.offset += stride * index.bytes;  // a loop index keeps its first number in `bytes`
-        array.byte_step[index.index] += stride;
-        array.shape = shape;
-        std::copy(inputs[0].strides.begin() + 1, inputs[0].strides.end(), array.strides.begin());
-        return {array};
-      }
+  if (const auto index = def.traits.selects ? counter_of(inputs[1].storage) : std::nullopt) {
+    const std::int64_t count = counts_[index->loop], end = index->first + count;
+    const bool fits = count == 0 || (index->first >= 0 && end <= inputs[0].shape[0]);
+    const bool may_end_before = loops_[index->loop].has_condition;
+    if (!fits && !may_end_before) {
+      throw Error(Errc::out_of_range,
+                  place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
+                  fmt::format("the loop counts from {} to {}, but {} has {} slices", index->first,
+                              end - 1, to_string(inputs[0].shape), inputs[0].shape[0]));
+    }
+    if (fits) {  // else the op looks at the index when it runs
+      Array array = inputs[0];
+      const std::int64_t stride = array.strides[0];
+      array.offset += stride * index->first;
+      array.byte_step[index->loop] += stride;
+      array.shape = shape;
+      std::copy(inputs[0].strides.begin() + 1, inputs[0].strides.end(), array.strides.begin());
+      return {array};
     }
   }
 
@@ -360,6 +419,7 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
                       .path = step.path};
     flat_.fills.emplace(step.output.storage, std::move(fill));
   }
+  if (shape == Shape(std::span<const Axis>(), i64) && !loops_.empty()) note_counter(step);
   Array output = step.output;
   emit(std::move(step));
   return {output};

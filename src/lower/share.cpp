@@ -125,7 +125,8 @@ bool Sharer::try_enter(const FlatStep& copy) {
   const StorageId carry = flat_.root(copy.output.storage);
   const Storage& source = flat_.storages[from];
   const bool is_input = source.kind == Place::Kind::input;
-  const bool is_updated = is_input && flat_.storages[carry].updated;
+  // What an earlier loop has updated in an input stays there, too, where a later one only reads it.
+  const bool is_updated = is_input && (flat_.storages[carry].updated || source.updated);
   if (from == carry || !(is_input || source.kind == Place::Kind::slab) || source.end != copy.time ||
       !fills_storage(flat_, init) || source.loops != flat_.storages[carry].loops) {
     return false;

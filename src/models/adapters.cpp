@@ -53,15 +53,16 @@ template <class Layer>
 auto linears_of(Layer& layer) {
   using Linear = std::remove_reference_t<decltype((layer.attention->query))>;
   const auto whole = [](Linear& linear) { return linear.rows == 0 ? &linear : nullptr; };
+  const auto of = [&](auto& linear) { return linear ? whole(*linear) : nullptr; };
   std::array<Linear*, targets.size()> found{};
   if (layer.attention) {
     auto& attention = *layer.attention;
-    found = {whole(attention.query), whole(attention.key), whole(attention.value),
+    found = {whole(attention.query), of(attention.key), of(attention.value),
              whole(attention.output)};
   }
   if (layer.feed_forward) {
     auto& feed = *layer.feed_forward;
-    found[4] = feed.gate ? whole(*feed.gate) : nullptr;
+    found[4] = of(feed.gate);
     found[5] = whole(feed.up);
     found[6] = whole(feed.down);
   }

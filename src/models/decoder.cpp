@@ -3,6 +3,7 @@
 #include <tenon/error.hpp>
 #include <tenon/models/decoder.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -32,11 +33,13 @@ std::optional<DecoderNorm<>> optional_norm(const WeightsView& view, std::string_
 }
 
 /// Queries, keys and values, which one tensor may have below each other.
-nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfig& config) {
+nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfig& config,
+                                     std::int64_t layer) {
   nn::MultiHeadAttention<> made;
+  const CachedHeads cached = config.cached_heads(layer);
   if (view["attn_qkv"].contains("weight")) {
-    const std::int64_t queries = config.heads * config.head_dim;
-    const std::int64_t keys = config.kv_heads * config.head_dim;
+    const std::int64_t queries = config.heads * cached.key_dim;
+    const std::int64_t keys = cached.heads * cached.key_dim;
     const std::int64_t dims[] = {queries + 2 * keys, config.width};
     static_cast<void>(view["attn_qkv"].tensor("weight", dims));
     const auto rows = [&](std::int64_t first, std::int64_t count) {
@@ -46,27 +49,31 @@ nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfi
     made.key = rows(queries, keys);
     made.value = rows(queries + keys, keys);
   } else {
+    const bool is_own = config.layer_of_values(layer) == layer;
     made.query = nn::Linear<>::init(view["attn_q"]);
-    made.key = nn::Linear<>::init(view["attn_k"]);
-    made.value = nn::Linear<>::init(view["attn_v"]);
+    if (is_own || view["attn_k"].contains("weight")) made.key = nn::Linear<>::init(view["attn_k"]);
+    const bool has_keys_for_values = config.architecture == "gemma4";
+    if ((is_own && !has_keys_for_values) || view["attn_v"].contains("weight")) {
+      made.value = nn::Linear<>::init(view["attn_v"]);
+    }
   }
   made.output = nn::Linear<>::init(view["attn_output"]);
   const bool needs_norms =
       config.has_gated_attention || find_architecture(config.architecture)->has_rotated_norms;
-  const auto add_norm = [&](const char* name, std::int64_t heads, auto& rms, auto& layer) {
+  const auto add_norm = [&](const char* name, std::int64_t heads, auto& rms, auto& mean) {
     if (!needs_norms && !view[name].contains("weight")) return;
     if (config.has_mean_norms) {
-      const std::int64_t dims[] = {heads, config.head_dim};
-      layer = nn::LayerNorm<>{view[name].tensor("weight", dims), {}, config.norm_eps};
+      const std::int64_t dims[] = {heads, cached.key_dim};
+      mean = nn::LayerNorm<>{view[name].tensor("weight", dims), {}, config.norm_eps};
     } else {
       rms = nn::RmsNorm<>::init(view[name], config.norm_eps);
     }
   };
   add_norm("attn_q_norm", config.heads, made.query_norm, made.query_layer_norm);
-  add_norm("attn_k_norm", config.kv_heads, made.key_norm, made.key_layer_norm);
+  add_norm("attn_k_norm", cached.heads, made.key_norm, made.key_layer_norm);
   made.heads = config.heads;
-  made.kv_heads = config.kv_heads;
-  made.head_dim = config.head_dim;
+  made.kv_heads = cached.heads;
+  made.head_dim = cached.key_dim;
   made.has_gate = config.has_gated_attention;
   return made;
 }
@@ -74,7 +81,7 @@ nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfi
 nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderConfig& config,
                                         std::int64_t layer) {
   const bool is_local = config.is_local(layer);
-  nn::MultiHeadAttention<> made = projections(view, config);
+  nn::MultiHeadAttention<> made = projections(view, config, layer);
   made.sinks = view["attn_sinks"].find("weight");
   made.has_rotated_norms = find_architecture(config.architecture)->has_rotated_norms;
   // Llama 4's layers have one of both: the rotation or the temperature.
@@ -89,12 +96,8 @@ nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderCo
   made.options.scale = config.attention_scale;
   made.options.softcap = config.attention_softcap;
   made.options.window = is_local ? config.window : 0;
-  if (config.alt_up) {
-    made.value_eps = config.norm_eps;
-    if (const std::int64_t with = config.alt_up->with_values; layer >= with) {
-      made.shared_layer = with - (is_local ? 2 : 1);
-    }
-  }
+  if (config.alt_up || config.architecture == "gemma4") made.value_eps = config.norm_eps;
+  if (config.layer_of_values(layer) != layer) made.shared_layer = config.place(layer).keys;
   if (config.is_rotated(layer)) made.rope = is_local ? config.local_rope : config.rope;
   return made;
 }
@@ -231,6 +234,24 @@ nn::Rwkv7Layer<> rwkv_part(const WeightsView& view, const DecoderConfig& config,
   return made;
 }
 
+nn::LayerInputGate<> input_gate_part(const WeightsView& view, const DecoderConfig& config) {
+  return {nn::Linear<>::init(view["inp_gate"]), nn::Linear<>::init(view["proj"]),
+          nn::RmsNorm<>::init(view["post_norm"], config.norm_eps)};
+}
+
+nn::LayerInputs<> layer_input_part(const WeightsView& view, const DecoderConfig& config) {
+  const std::int64_t size[] = {config.layer_inputs};
+  const std::int64_t rows[] = {config.layers * config.layer_inputs, config.width};
+  nn::LayerInputs<> made;
+  made.tokens = nn::Embedding<>::init(view["per_layer_token_embd"]);
+  made.projection = nn::Linear<>::init(view["per_layer_model_proj"]);
+  static_cast<void>(view["per_layer_model_proj"].tensor("weight", rows));
+  made.norm = nn::RmsNorm<>::init(view["per_layer_proj_norm"], config.norm_eps);
+  static_cast<void>(view["per_layer_proj_norm"].tensor("weight", size));
+  made.layers = config.layers;
+  return made;
+}
+
 nn::AltUpLayer<> alt_up_part(const WeightsView& view, const DecoderConfig& config) {
   const auto norm = [&](const char* name) {
     return nn::RmsNorm<>::init(view[name], config.norm_eps);
@@ -245,9 +266,7 @@ nn::AltUpLayer<> alt_up_part(const WeightsView& view, const DecoderConfig& confi
   made.detour_down = linear("laurel_l");
   made.detour_up = linear("laurel_r");
   made.detour_norm = norm("laurel_post_norm");
-  made.own_gate = linear("inp_gate");
-  made.own_projection = linear("proj");
-  made.own_norm = norm("post_norm");
+  made.own = input_gate_part(view, config);
   made.active = config.alt_up->active;
   return made;
 }
@@ -255,15 +274,9 @@ nn::AltUpLayer<> alt_up_part(const WeightsView& view, const DecoderConfig& confi
 nn::AltUp<> alt_up_ends(const WeightsView& view, const DecoderConfig& config) {
   const AltUpSizes& sizes = *config.alt_up;
   const std::int64_t square[] = {sizes.streams - 1, config.width, config.width};
-  const std::int64_t own[] = {sizes.own};
   nn::AltUp<> made;
   made.widening = view["altup_proj"].tensor("weight", square);
   made.merging = view["altup_unembd_proj"].tensor("weight", square);
-  made.tokens = nn::Embedding<>::init(view["per_layer_token_embd"]);
-  made.own = nn::Linear<>::init(view["per_layer_model_proj"]);
-  made.own_norm = nn::RmsNorm<>::init(view["per_layer_proj_norm"], config.norm_eps);
-  static_cast<void>(view["per_layer_proj_norm"].tensor("weight", own));
-  made.layers = config.layers;
   made.active = sizes.active;
   return made;
 }
@@ -316,8 +329,13 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   made.router = nn::Linear<>::init(view["ffn_gate_inp"]);
   made.router_bias = view["exp_probs_b"].find("bias");
   const Gate gate = find_architecture(config.architecture)->gate;
-  if (gate != Gate::none) made.gate = view["ffn_gate_exps"].tensor("weight");
-  made.up = view["ffn_up_exps"].tensor("weight");
+  made.has_fused_gate = view["ffn_gate_up_exps"].contains("weight");
+  if (made.has_fused_gate) {
+    made.up = view["ffn_gate_up_exps"].tensor("weight");
+  } else {
+    if (gate != Gate::none) made.gate = view["ffn_gate_exps"].tensor("weight");
+    made.up = view["ffn_up_exps"].tensor("weight");
+  }
   made.down = view["ffn_down_exps"].tensor("weight");
   made.gate_bias = view["ffn_gate_exps"].find("bias");
   made.up_bias = view["ffn_up_exps"].find("bias");
@@ -332,6 +350,20 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   return made;
 }
 
+SideExperts<> side_expert_part(const WeightsView& view, const DecoderConfig& config) {
+  const auto norm = [&](const char* name) {
+    return nn::RmsNorm<>::init(view[name], config.norm_eps);
+  };
+  SideExperts<> made;
+  made.experts = expert_part(view, config);
+  made.experts.down_scale = view["ffn_down_exps"].find("scale");
+  made.router_norm = {view["ffn_gate_inp"].tensor("scale"), config.norm_eps};
+  made.first_norm = norm("pre_ffw_norm_2");
+  made.last_norm = norm("post_ffw_norm_2");
+  made.dense_last_norm = norm("post_ffw_norm_1");
+  return made;
+}
+
 }  // namespace
 
 template <>
@@ -339,6 +371,7 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
                                                 const DecoderConfig& config, std::int64_t index) {
   const Architecture& architecture = *find_architecture(config.architecture);
   DecoderLayer layer;
+  layer.place = config.place(index);
   if (config.rwkv) {
     if (config.architecture == "rwkv6") {
       layer.rwkv6 = rwkv6_part(view, config, index);
@@ -371,7 +404,14 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   if (config.mixing(index) == Mixing::projection) {
     layer.projection = nn::Linear<>::init(view["attn_output"]);
   }
-  if (config.alt_up) layer.alt_up = alt_up_part(view, config);
+  if (config.alt_up) {
+    layer.alt_up = alt_up_part(view, config);
+  } else if (config.layer_inputs > 0) {
+    layer.input_gate = input_gate_part(view, config);
+  }
+  if (config.architecture == "gemma4") {
+    layer.output_scale = view["layer_output_scale"].find("weight");
+  }
   if (!config.has_feed_forward(index)) return layer;
   const std::string_view second = architecture.feed_forward_norm;
   if (architecture.has_last_norms) {
@@ -388,7 +428,9 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   } else if (architecture.has_first_norms) {
     layer.feed_forward_norm = norm_part(view[second], config);
   }
-  if (config.has_experts(index)) {
+  const bool has_side_experts = config.has_experts(index) && config.architecture == "gemma4";
+  if (has_side_experts) layer.side_experts = side_expert_part(view, config);
+  if (config.has_experts(index) && !has_side_experts) {
     layer.experts = expert_part(view, config);
   } else {
     layer.feed_forward = dense_part(view, "", config.activation, architecture.gate);
@@ -413,6 +455,7 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
     decoder.positions = nn::Embedding<>::init(view["position_embd"]);
   }
   if (config.alt_up) decoder.alt_up = alt_up_ends(view, config);
+  if (config.layer_inputs > 0) decoder.layer_inputs = layer_input_part(view, config);
   std::optional<Tensor> factors = view["rope_freqs"].find("weight");
   if (!factors) {
     factors =
@@ -421,7 +464,8 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   for (std::int64_t i = 0; i < config.layers; ++i) {
     decoder.layers.push_back(DecoderLayer<>::init(view["blk"][i], config, i));
     DecoderLayer<>& layer = decoder.layers.back();
-    if (layer.attention) layer.attention->rope_factors = factors;
+    const bool is_plain = architecture.has_plain_local_rope && config.is_local(i);
+    if (layer.attention && !is_plain) layer.attention->rope_factors = factors;
     if (layer.latent_attention) layer.latent_attention->rope_factors = factors;
   }
   if (architecture.has_embedding_norm) {
@@ -434,30 +478,81 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   return decoder;
 }
 
+std::int64_t DecoderConfig::layer_of_values(std::int64_t layer) const noexcept {
+  if (with_values == 0 || layer < with_values) return layer;
+  std::int64_t other = with_values - 1;
+  while (other >= 0 && is_local(other) != is_local(layer)) --other;
+  return other;
+}
+
+CachedHeads DecoderConfig::cached_heads(std::int64_t layer) const noexcept {
+  CachedHeads cached{kv_heads, head_dim, value_dim};
+  if (!layer_kv_heads.empty()) cached.heads = layer_kv_heads[static_cast<std::size_t>(layer)];
+  if (local_head_dim > 0 && is_local(layer)) cached.key_dim = cached.value_dim = local_head_dim;
+  return cached;
+}
+
+bool DecoderConfig::has_values(std::int64_t layer) const noexcept {
+  return attends(layer) && layer_of_values(layer) == layer;
+}
+
+std::vector<CachedHeads> DecoderConfig::stacks() const {
+  std::vector<CachedHeads> found;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    const CachedHeads cached = cached_heads(layer);
+    if (!has_values(layer) || std::ranges::find(found, cached) != found.end()) continue;
+    found.push_back(cached);
+  }
+  return found;
+}
+
+LayerPlace DecoderConfig::place(std::int64_t layer) const {
+  LayerPlace place;
+  place.layer = layer;
+  for (std::int64_t before = 0; before < layer; ++before) {
+    if (keeps_state(before)) ++place.state;
+  }
+  if (!attends(layer)) return place;
+  const std::int64_t read = layer_of_values(layer);
+  const CachedHeads cached = cached_heads(read);
+  const std::vector<CachedHeads> all = stacks();
+  place.stack = std::ranges::find(all, cached) - all.begin();
+  for (std::int64_t before = 0; before < read; ++before) {
+    if (has_values(before) && cached_heads(before) == cached) ++place.keys;
+  }
+  return place;
+}
+
 DecoderCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capacity, DType dtype,
                                 std::int64_t batch) {
   DecoderCache<Shape> shapes;
-  if (config.has_attention()) {
-    const std::int64_t layers = config.alt_up ? config.alt_up->with_values : config.layers;
-    shapes.attention = nn::kv_cache_shape(layers, batch, config.kv_heads, capacity, config.head_dim,
-                                          dtype, config.value_dim);
+  for (const CachedHeads& cached : config.stacks()) {
+    std::int64_t layers = 0;
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      if (config.has_values(layer) && config.cached_heads(layer) == cached) ++layers;
+    }
+    shapes.attention.push_back(nn::kv_cache_shape(layers, batch, cached.heads, capacity,
+                                                  cached.key_dim, dtype, cached.value_dim));
+  }
+  std::int64_t states = 0;
+  for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+    if (config.keeps_state(layer)) ++states;
   }
   if (config.rwkv) {
     const std::int64_t size = config.rwkv->head_size;
     shapes.rwkv =
-        nn::Rwkv7State<Shape>{Shape({config.layers, batch, 2, config.width}, f32),
-                              Shape({config.layers, batch, size, config.width / size, size}, f32)};
+        nn::Rwkv7State<Shape>{Shape({states, batch, 2, config.width}, f32),
+                              Shape({states, batch, size, config.width / size, size}, f32)};
   }
   if (config.mamba) {
     const MambaSizes& sizes = *config.mamba;
     const std::int64_t heads = sizes.heads == 0 ? sizes.inner : sizes.heads;
     shapes.mamba = nn::MambaState<Shape>{
-        Shape({config.layers, batch, sizes.taps - 1, sizes.convolved()}, f32),
-        Shape({config.layers, batch, sizes.states, heads, sizes.inner / heads}, f32)};
+        Shape({states, batch, sizes.taps - 1, sizes.convolved()}, f32),
+        Shape({states, batch, sizes.states, heads, sizes.inner / heads}, f32)};
   }
   if (config.short_conv_taps > 0) {
-    shapes.short_conv =
-        Shape({config.layers, batch, config.short_conv_taps - 1, config.width}, f32);
+    shapes.short_conv = Shape({states, batch, config.short_conv_taps - 1, config.width}, f32);
   }
   return shapes;
 }

@@ -444,7 +444,7 @@ void set_scales(const Hyperparameters& values, const Architecture& architecture,
   if (config.architecture == "jais") {
     config.attention_scale = 1 / static_cast<double>(config.head_dim);
   }
-  if (config.architecture == "gemma3n") {
+  if (config.architecture == "gemma3n" || config.architecture == "gemma4") {
     config.attention_scale = 1;
     config.logit_softcap = values.real_or("final_logit_softcapping", 30, 0, largest);
   }
@@ -509,22 +509,97 @@ void set_llama4(const Hyperparameters& values, const Architecture& architecture,
   config.has_rotated_unit_norms = config.experts != experts_without_norms;
 }
 
+/// Layers at the end without keys and values of their own; `usual`: where the file does not say how many.
+void set_shared_values(const Hyperparameters& values, std::int64_t usual, DecoderConfig& config) {
+  constexpr std::string_view key = "attention.shared_kv_layers";
+  const std::int64_t shared = values.integer_or(key, usual, 0, config.layers - 1);
+  if (shared == 0) return;
+  config.with_values = config.layers - shared;
+  for (std::int64_t layer = config.with_values; layer < config.layers; ++layer) {
+    if (config.layer_of_values(layer) >= 0) continue;
+    values.refuse(key, std::to_string(shared),
+                  fmt::format("those behind a layer {} a window",
+                              config.is_local(layer) ? "with" : "without"));
+  }
+}
+
+/// What tells the layers of Gemma 4 apart: those with a window have heads of another size, and maybe other numbers of
+/// key-value heads.
+void set_gemma4(const io::File& file, const Hyperparameters& values, DecoderConfig& config) {
+  constexpr std::string_view pattern = "attention.sliding_window_pattern";
+  const auto listed = values.booleans(pattern);
+  if (!listed || std::ssize(*listed) < config.layers) {
+    throw Error(Errc::unsupported, values.file(),
+                fmt::format("{} does not name every layer", values.full(pattern)));
+  }
+  config.local_layers.assign(listed->begin(), listed->begin() + config.layers);
+  config.window = values.integer("attention.sliding_window", 1, max_context);
+  config.local_rope.theta = values.real_or("rope.freq_base_swa", 10000, 1, 1e30);
+  config.local_rope.scaling = "none";
+  config.local_rope.factor = 1;
+  config.local_rope.attention_factor = 0;
+  config.local_head_dim = values.integer("attention.key_length_swa", 1, max_width);
+  if (values.integer("attention.value_length_swa", 1, max_width) != config.local_head_dim) {
+    values.refuse("attention.value_length_swa", "another size",
+                  fmt::format("{}, as keys have", config.local_head_dim));
+  }
+  config.local_rope.dims = values.integer_or("rope.dimension_count_swa",
+                                             std::min(config.rope.dims, config.local_head_dim), 2,
+                                             config.local_head_dim);
+  if (config.local_rope.dims % 2 != 0) {
+    values.refuse("rope.dimension_count_swa", std::to_string(config.local_rope.dims),
+                  "even numbers");
+  }
+  config.layer_inputs = values.integer_or("embedding_length_per_layer_input", 0, 0, max_width);
+  set_shared_values(values, 0, config);
+  if (config.experts > 0) set_expert_layers(file, config);
+}
+
+/// Key-value heads of Gemma 4's layers and widths of their feed-forward parts, one number or one for each layer.
+void set_gemma4_heads(const Hyperparameters& values, DecoderConfig& config) {
+  const auto of = [&](std::string_view key, std::int64_t most) {
+    std::vector<std::int64_t> numbers;
+    if (const auto listed = values.integers(key)) {
+      numbers.assign(listed->begin(), listed->end());
+    } else {
+      numbers.assign(static_cast<std::size_t>(config.layers), values.integer(key, 1, most));
+    }
+    if (std::ssize(numbers) < config.layers || std::ranges::min(numbers) < 1 ||
+        std::ranges::max(numbers) > most) {
+      throw Error(
+          Errc::unsupported, values.file(),
+          fmt::format("{} has no number from 1 to {} for each layer", values.full(key), most));
+    }
+    numbers.resize(static_cast<std::size_t>(config.layers));
+    return numbers;
+  };
+  config.intermediate_size = std::ranges::max(of("feed_forward_length", max_width));
+  config.layer_kv_heads = of("attention.head_count_kv", config.heads);
+  config.kv_heads = config.layer_kv_heads.front();
+  for (const std::int64_t heads : config.layer_kv_heads) {
+    if (config.heads % heads == 0) continue;
+    values.refuse("attention.head_count_kv", std::to_string(heads),
+                  fmt::format("divisors of {} heads", config.heads));
+  }
+  config.head_dim = values.integer("attention.key_length", 1, max_width);
+  if (values.integer_or("attention.value_length", config.head_dim, 1, max_width) !=
+      config.head_dim) {
+    values.refuse("attention.value_length", "another size",
+                  fmt::format("{}, as keys have", config.head_dim));
+  }
+  config.value_dim = config.head_dim;
+}
+
 /// Streams, shared keys and values, and sparse activations of Gemma 3n.
 void set_gemma3n(const Hyperparameters& values, DecoderConfig& config) {
   AltUpSizes sizes;
   sizes.streams = values.integer_or("altup.num_inputs", sizes.streams, 2, 64);
   sizes.active = values.integer_or("altup.active_idx", 0, 0, sizes.streams - 1);
-  sizes.own = values.integer_or("embedding_length_per_layer_input", sizes.own, 1, max_width);
+  constexpr std::int64_t usual_inputs = 256;
+  config.layer_inputs =
+      values.integer_or("embedding_length_per_layer_input", usual_inputs, 1, max_width);
   constexpr std::int64_t usual = 20;  // with keys and values, in both sizes of the model
-  const std::int64_t shared =
-      values.integer_or("attention.shared_kv_layers",
-                        std::max<std::int64_t>(config.layers - usual, 0), 0, config.layers - 1);
-  sizes.with_values = config.layers - shared;
-  if (shared > 0 && (sizes.with_values < 2 || !config.is_local(sizes.with_values - 2) ||
-                     config.is_local(sizes.with_values - 1))) {
-    values.refuse("attention.shared_kv_layers", std::to_string(shared),
-                  "those behind a layer with a window and one without");
-  }
+  set_shared_values(values, std::max<std::int64_t>(config.layers - usual, 0), config);
   config.alt_up = sizes;
   const double of_the_largest_twentieth = 1.6448533535003662;
   const auto listed = values.reals("activation_sparsity_scale");
@@ -617,6 +692,9 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
   const bool is_expanded = (is_deepseek && !is_latent) || arch == "minicpm3" || arch == "plm";
   if (arch == "deci") {
     set_deci(values, config);
+  } else if (arch == "gemma4") {
+    config.heads = values.integer("attention.head_count", 1, max_heads);
+    set_gemma4_heads(values, config);
   } else {
     if (!config.has_experts(0) || architecture.has_single_parts) {
       set_feed_forward(values, architecture, config);
@@ -640,6 +718,8 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
   set_scales(values, architecture, config);
   if (arch == "llama4") {
     set_llama4(values, architecture, config);
+  } else if (arch == "gemma4") {
+    set_gemma4(file, values, config);
   } else if (architecture.global_every > 0) {
     set_windows(values, architecture, config);
   }

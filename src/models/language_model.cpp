@@ -199,11 +199,13 @@ struct LanguageModel::Impl {
       throw Error(Errc::bad_argument, "LanguageModel",
                   fmt::format("a cache of {} cannot hold keys", name(type)));
     }
-    for (const std::int64_t size : {config.head_dim, config.value_dim}) {
-      if (size % block_size(type) == 0) continue;
-      throw Error(Errc::bad_argument, "LanguageModel",
-                  fmt::format("a cache of {} holds blocks of {}, heads have {} numbers", name(type),
-                              block_size(type), size));
+    for (const CachedHeads& cached : config.stacks()) {
+      for (const std::int64_t size : {cached.key_dim, cached.value_dim}) {
+        if (size % block_size(type) == 0) continue;
+        throw Error(Errc::bad_argument, "LanguageModel",
+                    fmt::format("a cache of {} holds blocks of {}, heads have {} numbers",
+                                name(type), block_size(type), size));
+      }
     }
   }
   /// Of a forward's arguments; `more` are those behind the cache.
@@ -383,10 +385,9 @@ struct Conversation::Impl {
   void settle_cache() {
     if (cache_in_large_pages || 4 * position() < capacity() || !model->memory().is_host()) return;
     cache_in_large_pages = true;
-    if (!cache.attention) return;
-    for (const Buffer* part : {&cache.attention->keys, &cache.attention->values}) {
-      move_to_large_pages(part->host_view().data, static_cast<std::size_t>(part->shape().bytes()));
-    }
+    visit_fields(cache.attention, [](const std::string&, const Buffer& part) {
+      move_to_large_pages(part.host_view().data, static_cast<std::size_t>(part.shape().bytes()));
+    });
   }
   std::int64_t capacity() const { return model->options.context; }
   std::int64_t position() const { return static_cast<std::int64_t>(tokens.size()); }
@@ -447,7 +448,7 @@ struct Conversation::Impl {
     DecoderCache<Buffer> states;  // further handles, so that the run does not write to them
     if (model->config.is_recurrent() && !moves_states(read.size())) {
       states = cache;
-      states.attention.reset();  // of which a run writes behind the positions that it has
+      states.attention.clear();  // of which a run writes behind the positions that it has
     }
     auto state = [&] {
       try {

@@ -14,10 +14,12 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 namespace tenon {
 namespace {
@@ -279,6 +281,79 @@ def forward(x: f32[8], state: f32[4, 8]):
   CHECK_FALSE(plan.inputs[1].reusable);  // it is anyway
   CHECK(plan.outputs[1].from_input == 1u);
   CHECK(plan.slab_bytes < 4 * 8 * 4);
+}
+
+TEST_CASE("Lowering: state that an earlier loop updates is read by later ones in place") {
+  const Lowered plan = lowered(R"(def keeps(x: f32[8], state: f32[4, 8], index: i64, s: Scope):
+    next = update_slice(state, index, x)
+    return x, next
+
+def reads(x: f32[8], state: f32[4, 8], index: i64, s: Scope):
+    row = select(state, index)
+    y = add(x, row)
+    return y, state
+
+def forward(x: f32[8], state: f32[4, 8]):
+    first = pack(x, state)
+    scope0 = scope("layer")
+    one = repeat(keeps, 2, first, scope0)
+    x1 = item(one, 0)
+    s1 = item(one, 1)
+    second = pack(x1, s1)
+    two = repeat(reads, 2, second, scope0, first=0)
+    y = item(two, 0)
+    s2 = item(two, 1)
+    return y, s2
+)",
+                               {Shape({8}, f32), Shape({4, 8}, f32)});
+  CHECK(plan.inputs[1].updated);
+  CHECK(plan.outputs[1].from_input == 1u);
+  CHECK(plan.slab_bytes < 4 * 8 * 4);
+}
+
+TEST_CASE("Lowering: a slice at a loop's index plus or minus a number is a view") {
+  const auto plan_of = [](const std::string& at, int first) {
+    return lowered(
+        fmt::format(R"(def body(x: f32[8], index: i64, s: Scope, rows: f32[4, 8], number: i64):
+    at = {}
+    row = select(rows, at)
+    y = add(x, row)
+    return y
+
+def forward(x: f32[8], rows: f32[4, 8]):
+    number = full(value=3.0, dtype="i64")
+    c0 = pack(x)
+    s0 = scope("layer")
+    c1 = repeat(body, 2, c0, s0, rows, number, first={})
+    y = item(c1, 0)
+    return y
+)",
+                    at, first),
+        {Shape({8}, f32), Shape({4, 8}, f32)});
+  };
+  const auto read_from = [](const Lowered& plan) -> std::int64_t {
+    for (const Step& step : plan.steps) {
+      for (const Step& inner : step.body) {
+        for (const Operand& input : inner.inputs) {
+          if (input.place.kind != Place::Kind::input || input.place.index != 1) continue;
+          CHECK(input.shape == Shape({8}, f32));
+          CHECK(input.place.byte_step[0] == 32);
+          return input.place.offset;
+        }
+      }
+    }
+    return -1;
+  };
+  CHECK(read_from(plan_of("sub(index, number)", 4)) == 32);
+  CHECK(read_from(plan_of("add(index, number)", -2)) == 32);
+  CHECK(read_from(plan_of("add(number, index)", -3)) == 0);
+  for (const auto& [at, first] :
+       {std::pair("sub(index, number)", 2), {"sub(index, number)", 6}, {"add(index, number)", 0}}) {
+    INFO(at << " from " << first);
+    expect_error(Errc::out_of_range, [&] { plan_of(at, first); });
+  }
+  // A number minus the index counts down: that is no view, but read when it runs.
+  CHECK_NOTHROW(plan_of("sub(number, index)", 0));
 }
 
 TEST_CASE("Lowering: a value that is needed later is not written over") {

@@ -141,6 +141,23 @@ TEST_CASE("hostile models: windows of gemma3") {
         std::string::npos);
 }
 
+TEST_CASE("hostile models: layers of gemma4 that the file does not tell apart") {
+  const auto refused = [](const auto& change) {
+    TinyModel model("gemma4");
+    change(model.metadata);
+    return model.refused(Errc::unsupported);
+  };
+  for (const char* key : {"gemma4.attention.head_count_kv", "gemma4.feed_forward_length"}) {
+    const auto why = refused([&](io::Metadata& metadata) {
+      metadata.set_array<std::int32_t>(key, std::vector<std::int32_t>{1, 1});
+    });
+    CHECK(why.find(key) != std::string::npos);
+  }
+  const char* const pattern = "gemma4.attention.sliding_window_pattern";
+  const auto why = refused([&](io::Metadata& metadata) { metadata.set(pattern, 3); });
+  CHECK(why.find(pattern) != std::string::npos);
+}
+
 TEST_CASE("hostile models: experts, groups of them, and latent attention") {
   const std::int64_t huge = std::int64_t{1} << 31;
   const struct {
@@ -171,7 +188,16 @@ TEST_CASE("hostile models: experts, groups of them, and latent attention") {
       {"gemma2", "gemma2.attention.sliding_window", {-1, huge + 1}},
       {"lfm2", "lfm2.shortconv.l_cache", {0, -1, 1, huge}},
       {"llama4", "llama4.interleave_moe_layer_step", {0, -1, huge}},
-      {"gemma3n", "gemma3n.attention.shared_kv_layers", {-1, 1, 3, 21, 22, huge}},
+      {"gemma3n", "gemma3n.attention.shared_kv_layers", {-1, 21, 22, huge}},
+      {"gemma4",
+       "gemma4.attention.shared_kv_layers",
+       {-1, 4, 5, 6, huge}},  // the first two have windows
+      {"gemma4", "gemma4.attention.sliding_window", {0, -1, huge + 1}},
+      {"gemma4", "gemma4.attention.head_count_kv", {3}},  // of 4
+      {"gemma4", "gemma4.attention.key_length", {0, -1, 32, huge}},
+      {"gemma4", "gemma4.attention.key_length_swa", {0, -1, 64, huge}},
+      {"gemma4", "gemma4.rope.dimension_count_swa", {0, -1, 1, 3, 34, huge}},
+      {"gemma4", "gemma4.embedding_length_per_layer_input", {-1, huge}},
       {"minicpm3", "minicpm3.attention.kv_lora_rank", {0, -1, huge}},
       {"plm", "plm.attention.key_length", {0, -1, 8, huge}},  // 8 are rotated
       {"plm", "plm.attention.value_length", {0, -1, huge}},

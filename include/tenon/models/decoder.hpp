@@ -7,8 +7,12 @@
 #include <tenon/ops.hpp>
 #include <tenon/repeat.hpp>
 
+#include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,10 +43,22 @@ struct MambaSizes {
 struct AltUpSizes {
   std::int64_t streams = 4;
   std::int64_t active = 0;
-  std::int64_t own = 256;  ///< numbers of each layer's embeddings
-  std::int64_t with_values =
-      0;  ///< layers at the beginning that have keys and values; others share those of the last
-          ///< two of them, of which one has a window
+};
+
+/// Heads of a layer's keys and values, as the cache has them.
+struct CachedHeads {
+  std::int64_t heads = 0;
+  std::int64_t key_dim = 0;
+  std::int64_t value_dim = 0;
+  friend bool operator==(const CachedHeads&, const CachedHeads&) = default;
+};
+
+/// Where the part of a layer lies in a DecoderCache.
+struct LayerPlace {
+  std::int64_t layer = 0;
+  std::int64_t stack = 0;  ///< number of its keys and values in DecoderCache::attention, and
+  std::int64_t keys = 0;   ///< the index there; of a layer that attends
+  std::int64_t state = 0;  ///< index among the states, of a layer that keeps one
 };
 
 /// Sizes of RWKV-6's or RWKV-7's layers.
@@ -76,6 +92,14 @@ struct DecoderConfig {
   std::int64_t kv_heads = 0;
   std::int64_t head_dim = 0;   ///< of queries and keys, as the cache has them
   std::int64_t value_dim = 0;  ///< of values there
+  /// Of a model whose layers differ in them: key-value heads by layer, and the size of a head where
+  /// there is a window; empty and 0: they do not.
+  std::vector<std::int64_t> layer_kv_heads;
+  std::int64_t local_head_dim = 0;
+  /// Layers at the beginning that have keys and values; each other one attends to those of the last
+  /// of these that has a window as it has, or none as it has none. 0: all have them.
+  std::int64_t with_values = 0;
+  std::int64_t layer_inputs = 0;  ///< numbers of each layer's own inputs, see nn::LayerInputs
   std::optional<LatentSizes>
       latent;  ///< where attention is latent; kv_heads is 1 then, unless it is expanded
   std::optional<MambaSizes> mamba;   ///< of a model with such layers
@@ -123,6 +147,8 @@ struct DecoderConfig {
   std::int64_t window = 0;        ///< size of the sliding window; 0: none
   std::int64_t global_every =
       0;  ///< layer i has no window when (i + 1) % this == 0; 0: none has one
+  /// By layer, whether it has one; empty: `global_every` tells.
+  std::vector<std::uint8_t> local_layers;
 
   /// Layers, or some of them, keep states that only move on, not keys and values of every position.
   bool is_recurrent() const noexcept { return mamba || rwkv || short_conv_taps > 0; }
@@ -145,6 +171,7 @@ struct DecoderConfig {
            (has_parallel_states || !(keeps_state(layer) || is_feed_forward(layer)));
   }
   bool is_local(std::int64_t layer) const noexcept {
+    if (!local_layers.empty()) return local_layers[static_cast<std::size_t>(layer)] != 0;
     return (window > 0 || attention_chunk > 0) && global_every > 0 &&
            (layer + 1) % global_every != 0;
   }
@@ -160,6 +187,17 @@ struct DecoderConfig {
     return experts > 0 && layer >= dense_layers &&
            (expert_layers.empty() || expert_layers[static_cast<std::size_t>(layer)] != 0);
   }
+
+  /// The layer whose keys and values this one attends to; -1: there is none.
+  std::int64_t layer_of_values(std::int64_t layer) const noexcept;
+  /// Whether the cache has keys and values of its own for it.
+  bool has_values(std::int64_t layer) const noexcept;
+  /// Of the keys and values that a layer has.
+  CachedHeads cached_heads(std::int64_t layer) const noexcept;
+  /// The kinds of heads of keys and values that layers have, in the order of the first layers that have them: one stack of
+  /// the cache for each.
+  std::vector<CachedHeads> stacks() const;
+  LayerPlace place(std::int64_t layer) const;
 
   /// Errors: unsupported (another architecture or rope scaling), bad_hyperparameter naming the key,
   /// its value and what is allowed.
@@ -186,6 +224,27 @@ struct DecoderNorm {
   }
 };
 
+/// Experts beside a dense feed-forward part, whose results are added (Gemma 4). Norms are before and
+/// behind each; the router reads what comes from neither, normalised by itself.
+template <class T = Tensor>
+struct SideExperts {
+  nn::MixtureOfExperts<T> experts;
+  nn::RmsNorm<T> router_norm;  ///< divided by the root of the width, too
+  nn::RmsNorm<T> first_norm;
+  nn::RmsNorm<T> last_norm;
+  nn::RmsNorm<T> dense_last_norm;  ///< behind the dense part
+  TENON_FIELDS(experts, router_norm, first_norm, last_norm, dense_last_norm)
+
+  /// Of x [B, S, width] and what the dense part made of it: [B, S, width].
+  Tensor forward(const Tensor& x, const Tensor& dense) const
+    requires std::same_as<T, Tensor>
+  {
+    const double shrink = 1 / std::sqrt(static_cast<double>(x.dim(-1)));
+    const Tensor chosen = experts.forward(first_norm.forward(x), router_norm.forward(x) * shrink);
+    return dense_last_norm.forward(dense) + last_norm.forward(chosen);
+  }
+};
+
 /// One layer: x + attention(norm(x)), then x + feed_forward(norm(x)). Where the file has norms
 /// after the two parts (Gemma), they are applied before each sum; OLMo 2 has these only. Where
 /// config.is_parallel, both parts read x: x + attention(norm(x)) + feed_forward(norm(x)), with one
@@ -208,10 +267,16 @@ struct DecoderLayer {
   std::optional<DecoderNorm<T>> feed_forward_norm;
   std::optional<nn::FeedForward<T>> feed_forward;
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
+  std::optional<SideExperts<T>> side_experts;      ///< beside it
   std::optional<DecoderNorm<T>> post_feed_forward_norm;
+  std::optional<nn::LayerInputGate<T>> input_gate;
+  std::optional<T> output_scale;  ///< [1], of the layer's result
   TENON_FIELDS(attention_norm, attention, latent_attention, projection, mamba, delta_net,
                short_conv, rwkv, rwkv6, alt_up, post_attention_norm, feed_forward_norm,
-               feed_forward, experts, post_feed_forward_norm)
+               feed_forward, experts, side_experts, post_feed_forward_norm, input_gate,
+               output_scale, place)
+
+  LayerPlace place;
 
   static DecoderLayer init(const WeightsView& view, const DecoderConfig& config,
                            std::int64_t index);
@@ -219,14 +284,14 @@ struct DecoderLayer {
 
 /// What a decoder knows of earlier inputs: keys and values, the states of its layers, which begin
 /// as zeros, or both. State: an input and a result of forward, updated in place where the caller
-/// moves it in. Each has room for all layers; layers without attention leave theirs of the keys and
-/// values alone.
+/// moves it in. There is room for those layers that have keys and values, or a state, and no others:
+/// DecoderConfig::place() says where a layer has its own.
 template <class T = Tensor>
 struct DecoderCache {
-  std::optional<nn::KvCache<T>> attention;
+  std::vector<nn::KvCache<T>> attention;  ///< one for each of DecoderConfig::stacks()
   std::optional<nn::MambaState<T>> mamba;
   std::optional<nn::Rwkv7State<T>> rwkv;
-  std::optional<T> short_conv;  ///< [layers, batch, taps - 1, width]
+  std::optional<T> short_conv;  ///< [layers with it, batch, taps - 1, width]
   TENON_FIELDS(attention, mamba, rwkv, short_conv)
 };
 
@@ -271,10 +336,11 @@ struct Decoder {
   std::optional<nn::Embedding<T>> positions;  ///< added to those of the tokens (GPT-2)
   std::optional<nn::LayerNorm<T>> embedding_norm;
   std::optional<nn::AltUp<T>> alt_up;
+  std::optional<nn::LayerInputs<T>> layer_inputs;
   std::vector<DecoderLayer<T>> layers;
   DecoderNorm<T> norm;
   std::optional<nn::Linear<T>> head;  ///< none: tied to the embedding
-  TENON_FIELDS(tokens, positions, embedding_norm, alt_up, layers, norm, head, config)
+  TENON_FIELDS(tokens, positions, embedding_norm, alt_up, layer_inputs, layers, norm, head, config)
   DecoderConfig config;
 
   /// Declares the weights by their GGUF names.
@@ -344,18 +410,20 @@ struct Decoder {
 
   /// Logits of every position of whole sequences [B, S], without a cache: f32 [B, S, vocabulary].
   /// For training, since it has a gradient, and for scoring. Errc::unsupported where layers share keys and values
-  /// (gemma3n).
+  /// (gemma3n and some sizes of gemma4).
   Tensor scores(const Tensor& ids) const
     requires std::same_as<T, Tensor>
   {
-    if (alt_up) {
+    if (alt_up || config.with_values > 0) {
       throw Error(Errc::unsupported, config.architecture,
                   "scores without a cache of keys and values");
     }
     const Tensor place = iota(ids, 1, i32);
+    const Tensor embedded = embed(ids, place);
+    const Tensor own = layer_inputs ? layer_inputs->forward(ids, embedded) : Tensor();
     const Tensor x =
-        repeat(layers, first_hidden(embed(ids, place), {}),
-               [&](const DecoderLayer<Tensor>& layer, const Tensor&, const Hidden& carry) {
+        repeat(layers, first_hidden(embedded, {}),
+               [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
                  if (layer.rwkv || layer.rwkv6) {
                    const auto next =
                        rwkv_step(layer, {carry.x, *carry.first_value, *first_states(ids).rwkv}, {});
@@ -376,7 +444,8 @@ struct Decoder {
                    mixed.add(layer.latent_attention->forward(normed, place));
                  }
                  if (layer.projection) mixed.add(layer.projection->forward(normed));
-                 return Hidden{after_attention(layer, mixed.y, normed, carry.x), {}, {}};
+                 const Tensor next = after_attention(layer, mixed.y, normed, carry.x);
+                 return Hidden{after_layer(layer, next, own, index), {}, {}};
                })
             .x;
     return logits(norm.forward(x));
@@ -388,6 +457,54 @@ struct Decoder {
     std::optional<Tensor> first_value;  // of RWKV's first layer
     DecoderCache<Tensor> cache;
     TENON_FIELDS(x, first_value, cache)
+  };
+
+  /// Indices of layers in the cache, made of the layers' own. Where one differs from that, all of its
+  /// stack are the own index minus a number, so that layers still share a function; the numbers come from outside of it.
+  class Places {
+   public:
+    Places(const std::vector<DecoderLayer<Tensor>>& layers, const DecoderConfig& config) {
+      for (const DecoderLayer<Tensor>& layer : layers) {
+        if (has_keys(layer)) shifts_[layer.place.stack].insert(keys_shift(layer));
+        if (config.keeps_state(layer.place.layer)) shifts_[states].insert(state_shift(layer));
+      }
+      std::erase_if(shifts_, [](const auto& entry) { return entry.second == std::set{no_shift}; });
+      for (const auto& [stack, shifts] : shifts_) {
+        for (const std::int64_t shift : shifts) {
+          if (numbers_.contains(shift)) continue;
+          const Shape number(std::span<const Axis>(), i64);
+          numbers_.emplace(shift, full(static_cast<double>(shift), number));
+        }
+      }
+    }
+
+    Tensor of_keys(const DecoderLayer<Tensor>& layer, const Tensor& index) const {
+      return has_keys(layer) ? of(layer.place.stack, keys_shift(layer), index) : index;
+    }
+    Tensor of_state(const DecoderLayer<Tensor>& layer, const Tensor& index) const {
+      return of(states, state_shift(layer), index);
+    }
+
+   private:
+    static constexpr std::int64_t states = -1;  // in place of a stack's number
+    static constexpr std::int64_t no_shift = 0;
+
+    static bool has_keys(const DecoderLayer<Tensor>& layer) {
+      return layer.latent_attention || (layer.attention && !layer.attention->shared_layer);
+    }
+    static std::int64_t keys_shift(const DecoderLayer<Tensor>& layer) {
+      return layer.place.layer - layer.place.keys;
+    }
+    static std::int64_t state_shift(const DecoderLayer<Tensor>& layer) {
+      return layer.place.layer - layer.place.state;
+    }
+    Tensor of(std::int64_t stack, std::int64_t shift, const Tensor& index) const {
+      return shifts_.contains(stack) ? index - numbers_.at(shift) : index;
+    }
+
+    std::map<std::int64_t, std::set<std::int64_t>>
+        shifts_;  // by stack; without those that have none
+    std::map<std::int64_t, Tensor> numbers_;
   };
 
   /// Of the parts of a layer; empty without any.
@@ -410,16 +527,18 @@ struct Decoder {
   {
     const nn::Position position = nn::Position::after(past, ids.dim(1));
     const Tensor embedded = embed(ids, position.positions);
-    const Tensor own = alt_up ? alt_up->own_inputs(ids, embedded) : Tensor();
+    const Tensor own = layer_inputs ? layer_inputs->forward(ids, embedded) : Tensor();
+    const Places places(layers, config);
     Hidden result = repeat(
         layers, first_hidden(embedded, cache),
         [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
           Hidden next = carry;
           if (layer.rwkv || layer.rwkv6) {
             nn::Rwkv7State<Tensor>& states = *next.cache.rwkv;
+            const Tensor at = places.of_state(layer, index);
             const auto step =
-                rwkv_step(layer, {carry.x, *carry.first_value, of_layer(states, index)}, lengths);
-            states = with_layer(states, index, step.state);
+                rwkv_step(layer, {carry.x, *carry.first_value, of_layer(states, at)}, lengths);
+            states = with_layer(states, at, step.state);
             next.x = step.x;
             next.first_value = step.first_value;
             return next;
@@ -431,28 +550,33 @@ struct Decoder {
           Sum mixed;
           const auto scan = [&](const auto& part) {
             nn::MambaState<Tensor>& states = *next.cache.mamba;
-            const auto step = part.forward(normed, of_layer(states, index), lengths);
-            states = with_layer(states, index, step.state);
+            const Tensor at = places.of_state(layer, index);
+            const auto step = part.forward(normed, of_layer(states, at), lengths);
+            states = with_layer(states, at, step.state);
             mixed.add(step.y);
           };
           const auto attend = [&](const auto& attention) {
-            const auto step = attention.forward(normed, position, index, *carry.cache.attention);
-            next.cache.attention = step.cache;
+            const auto stack = static_cast<std::size_t>(layer.place.stack);
+            const auto step = attention.forward(normed, position, places.of_keys(layer, index),
+                                                carry.cache.attention[stack]);
+            next.cache.attention[stack] = step.cache;
             mixed.add(step.y);
           };
           if (layer.mamba) scan(*layer.mamba);
           if (layer.delta_net) scan(*layer.delta_net);
           if (layer.short_conv) {
             Tensor& states = *next.cache.short_conv;
-            const auto step = layer.short_conv->forward(normed, select(states, index), lengths);
-            states = update_slice(states, index, step.state);
+            const Tensor at = places.of_state(layer, index);
+            const auto step = layer.short_conv->forward(normed, select(states, at), lengths);
+            states = update_slice(states, at, step.state);
             mixed.add(step.y);
           }
           if (layer.attention) attend(*layer.attention);
           if (layer.latent_attention) attend(*layer.latent_attention);
           if (layer.projection) mixed.add(layer.projection->forward(normed));
           next.x = after_attention(layer, mixed.y, normed, x);
-          if (streams) next.x = streams->corrected(predicted, next.x, select(own, index));
+          next.x = streams ? streams->corrected(predicted, next.x, select(own, index))
+                           : after_layer(layer, next.x, own, index);
           return next;
         });
     if (alt_up) result.x = alt_up->merged(result.x);
@@ -544,8 +668,18 @@ struct Decoder {
       in = layer.feed_forward_norm->forward(config.is_parallel ? x : middle);
     }
     Tensor fed = layer.experts ? layer.experts->forward(in) : layer.feed_forward->forward(in);
+    if (layer.side_experts) fed = layer.side_experts->forward(middle, fed);
     if (layer.post_feed_forward_norm) fed = layer.post_feed_forward_norm->forward(fed);
     return scaled(fed, config.residual_scale) + middle;
+  }
+
+  /// The layer's result of x [B, S, width], what its parts made, and of all layers' inputs.
+  static Tensor after_layer(const DecoderLayer<Tensor>& layer, Tensor x, const Tensor& own,
+                            const Tensor& index)
+    requires std::same_as<T, Tensor>
+  {
+    if (layer.input_gate) x = x + layer.input_gate->forward(x, select(own, index));
+    return layer.output_scale ? x * *layer.output_scale : x;
   }
 
   /// Without the padding rows of the vocabulary.

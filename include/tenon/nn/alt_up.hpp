@@ -1,10 +1,9 @@
 #pragma once
 
 #include <tenon/fields.hpp>
-#include <tenon/nn/embedding.hpp>
+#include <tenon/nn/layer_inputs.hpp>
 #include <tenon/nn/linear.hpp>
 #include <tenon/nn/norm.hpp>
-#include <tenon/ops/activation.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/broadcast_to.hpp>
@@ -30,19 +29,17 @@ namespace tenon::nn {
 /// detour (LAuReL: Menghani et al., arXiv:2411.07501), and each layer reads embeddings of its own.
 template <class T = Tensor>
 struct AltUpLayer {
-  RmsNorm<T> router_norm;    ///< [width]
-  Linear<T> router;          ///< [streams, width]
-  Linear<T> prediction;      ///< [streams * streams, streams]
-  Linear<T> correction;      ///< [streams, streams]
-  T correction_scale;        ///< [width]
-  Linear<T> detour_down;     ///< [rank, width]
-  Linear<T> detour_up;       ///< [width, rank]
-  RmsNorm<T> detour_norm;    ///< [width]
-  Linear<T> own_gate;        ///< [own, width]
-  Linear<T> own_projection;  ///< [width, own]
-  RmsNorm<T> own_norm;       ///< [width]
+  RmsNorm<T> router_norm;  ///< [width]
+  Linear<T> router;        ///< [streams, width]
+  Linear<T> prediction;    ///< [streams * streams, streams]
+  Linear<T> correction;    ///< [streams, streams]
+  T correction_scale;      ///< [width]
+  Linear<T> detour_down;   ///< [rank, width]
+  Linear<T> detour_up;     ///< [width, rank]
+  RmsNorm<T> detour_norm;  ///< [width]
+  LayerInputGate<T> own;
   TENON_FIELDS(router_norm, router, prediction, correction, correction_scale, detour_down,
-               detour_up, detour_norm, own_gate, own_projection, own_norm, active)
+               detour_up, detour_norm, own, active)
 
   std::int64_t active = 0;
 
@@ -77,8 +74,8 @@ struct AltUpLayer {
   }
 
   /// The streams behind the layer: those that were predicted, by what the layer computed of the active one [B, S, width],
-  /// and by its own embeddings [B, S, own].
-  Tensor corrected(const Tensor& predicted, const Tensor& computed, const Tensor& own,
+  /// and by its own inputs [B, S, size], see LayerInputs.
+  Tensor corrected(const Tensor& predicted, const Tensor& computed, const Tensor& inputs,
                    const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
@@ -87,9 +84,8 @@ struct AltUpLayer {
     const Tensor factors = add(shares, scalar_like(shares, 1, where), where);  // [B, S, streams]
     const Tensor streams =
         add(mul(news, unsqueeze(factors, -1, {}, where), where), predicted, where);
-    Tensor extra = mul(active_of(streams, where), correction_scale, where);
-    extra = mul(gelu_tanh(own_gate.forward(extra, where), where), own, where);
-    extra = own_norm.forward(own_projection.forward(extra, where), where);
+    const Tensor corrected = mul(active_of(streams, where), correction_scale, where);
+    const Tensor extra = own.forward(corrected, inputs, where);
     const Tensor first = slice(streams, 2, 0, 1, 1, where);
     const Tensor others =
         add(slice(streams, 2, 1, to_end, 1, where), unsqueeze(extra, 2, {}, where), where);
@@ -110,14 +106,10 @@ struct AltUpLayer {
 /// What is before and behind such layers.
 template <class T = Tensor>
 struct AltUp {
-  T widening;           ///< [streams - 1, width, width]
-  T merging;            ///< the same
-  Embedding<T> tokens;  ///< [vocabulary, layers * own]
-  Linear<T> own;        ///< [layers * own, width]
-  RmsNorm<T> own_norm;  ///< [own]
-  TENON_FIELDS(widening, merging, tokens, own, own_norm, layers, active)
+  T widening;  ///< [streams - 1, width, width]
+  T merging;   ///< the same
+  TENON_FIELDS(widening, merging, active)
 
-  std::int64_t layers = 1;
   std::int64_t active = 0;
 
   /// Embeddings x [B, S, width] as streams [B, S, streams, width]: x, and projections that are as long.
@@ -139,23 +131,6 @@ struct AltUp {
     const Tensor like = slice(streams, 2, active, active + 1, 1, where);
     return mean(concat({first, projected(others, like, merging, where)}, 2, where), {2}, false,
                 where);
-  }
-
-  /// What each layer reads besides the streams, of ids [B, S] and their embeddings x: [layers, B, S, own].
-  Tensor own_inputs(const Tensor& ids, const Tensor& x,
-                    const std::source_location& where = std::source_location::current()) const
-    requires std::same_as<T, Tensor>
-  {
-    const auto scaled = [&](const Tensor& y, double scale) {
-      return mul(y, scalar_like(y, scale, where), where);
-    };
-    const std::int64_t size = own_norm.weight.dim(0, where);
-    const Tensor read = split_axis(tokens.forward(ids, where), -1, {layers, size}, where);
-    const Tensor made = split_axis(own.forward(x, where), -1, {layers, size}, where);
-    const double shrink = 1 / std::sqrt(static_cast<double>(x.dim(-1, where)));
-    const Tensor both = add(own_norm.forward(scaled(made, shrink), where),
-                            scaled(read, std::sqrt(static_cast<double>(size))), where);
-    return permute(scaled(both, 1 / std::sqrt(2.0)), {2, 0, 1, 3}, where);
   }
 
  private:

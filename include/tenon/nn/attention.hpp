@@ -87,8 +87,9 @@ struct AttentionTemperature {
 template <class T = Tensor>
 struct MultiHeadAttention {
   Linear<T> query;
-  Linear<T> key;
-  Linear<T> value;
+  std::optional<Linear<T>> key;  ///< none: another layer's keys and values serve
+  std::optional<Linear<T>>
+      value;  ///< none: values are what `key` gives, before its norm and rotation
   Linear<T> output;
   std::optional<RmsNorm<T>> query_norm;  ///< of each head, or of all heads as one (by its size)
   std::optional<RmsNorm<T>> key_norm;
@@ -108,14 +109,16 @@ struct MultiHeadAttention {
   Attention options;  ///< causal, window, scale, softcap
   std::optional<Rope> rope;
   bool has_rotated_norms = false;  ///< query_norm and key_norm are of heads, behind their rotation
-  /// Of norms without weights: of the rotated queries and keys (Llama 4), and of the values (Gemma 3n); 0: there is none.
+  /// Of norms without weights: of the rotated queries and keys (Llama 4), and of the values (Gemma 3n and 4); 0: there is
+  /// none.
   double rotated_eps = 0;
   double value_eps = 0;
   AttentionTemperature temperature;
   /// Positions are in chunks of so many, and a query sees the keys of its own only (Llama 4); 0: of all. Where there are
   /// positions.
   std::int64_t chunk = 0;
-  /// Where there is a cache: the layer whose keys and values are attended to, in place of this layer's own (Gemma 3n).
+  /// Where there is a cache: the index in it of the keys and values that are attended to, in place of this layer's own
+  /// (Gemma 3n and 4).
   std::optional<std::int64_t> shared_layer;
   /// Of ALiBi's slopes, see alibi_slopes; 0: no ALiBi. Where there is a cache, of causal attention only.
   double max_alibi_bias = 0;
@@ -143,7 +146,7 @@ struct MultiHeadAttention {
     made.head_dim =
         detail::part_of_rows(made.query.weight.dim(0, where), heads, view[names.query], where);
     made.kv_heads =
-        detail::part_of_rows(made.key.weight.dim(0, where), made.head_dim, view[names.key], where);
+        detail::part_of_rows(made.key->weight.dim(0, where), made.head_dim, view[names.key], where);
     return made;
   }
 
@@ -152,7 +155,7 @@ struct MultiHeadAttention {
     KvCache<Tensor> cache;
   };
 
-  /// Self-attention over x [B, S, width] and the keys and values that the cache has for `layer`
+  /// Self-attention over x [B, S, width] and the keys and values that the cache has at `layer`
   /// (i64[]); appends those of x, each row's behind its own past, unless it shares another layer's. -> y [B, S, width].
   Cached forward(const Tensor& x, const Position& position, const Tensor& layer,
                  const KvCache<Tensor>& cache,
@@ -234,14 +237,14 @@ struct MultiHeadAttention {
   Tensor keys_of(const Tensor& x, const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
-    return heads_of(clipped(key.forward(x, where), where), kv_heads, key_norm, key_layer_norm,
+    return heads_of(clipped(key->forward(x, where), where), kv_heads, key_norm, key_layer_norm,
                     where);
   }
   Tensor values_of(const Tensor& x, const std::source_location& where) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor v =
-        split_axis(clipped(value.forward(x, where), where), -1, {kv_heads, head_dim}, where);
+    const Tensor all = (value ? *value : *key).forward(x, where);
+    const Tensor v = split_axis(clipped(all, where), -1, {kv_heads, head_dim}, where);
     return value_eps == 0 ? v : rms_norm(v, value_eps, where);
   }
 

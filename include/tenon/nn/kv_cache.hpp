@@ -7,7 +7,7 @@
 
 namespace tenon::nn {
 
-/// Keys and values of past positions, of all layers: [layers, batch, kv_heads, capacity, head_dim],
+/// Keys and values of past positions, of layers whose heads are alike: [layers, batch, kv_heads, capacity, head_dim],
 /// or, of values, value_dim.
 /// State: an input and a result of forward, updated in place where the caller moves it in.
 template <class T = Tensor>

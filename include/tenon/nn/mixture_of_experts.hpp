@@ -6,8 +6,10 @@
 #include <tenon/nn/linear.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/gather.hpp>
 #include <tenon/ops/grouped_linear.hpp>
 #include <tenon/ops/reduce.hpp>
+#include <tenon/ops/slice.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -49,17 +51,19 @@ struct MixtureOfExperts {
   Linear<T> router;                     ///< [E, width]
   std::optional<T> router_bias;         ///< [E]: see route()
   std::optional<T> gate;                ///< [E, hidden, width], of a floating or a block type
-  T up;                                 ///< the same
+  T up;                                 ///< the same; with has_fused_gate [E, 2 * hidden, width]
   T down;                               ///< [E, width, hidden]
+  std::optional<T> down_scale;          ///< [E]: multiplies an expert's results
   std::optional<T> gate_bias, up_bias;  ///< [E, hidden]
   std::optional<T> down_bias;           ///< [E, width]
   std::optional<FeedForward<T>> shared;
   std::optional<T> shared_gate;  ///< [width] or [1, width]: sigmoid of w x scales the shared part
   Name activation = "silu";      ///< see gated(), or without gates activate()
   bool has_weighted_inputs =
-      false;  ///< weights multiply what experts read, not their results (Llama 4)
-  TENON_FIELDS(router, router_bias, gate, up, down, gate_bias, up_bias, down_bias, shared,
-               shared_gate, activation, has_weighted_inputs, options)
+      false;                    ///< weights multiply what experts read, not their results (Llama 4)
+  bool has_fused_gate = false;  ///< the first half of what `up` gives is the gate's
+  TENON_FIELDS(router, router_bias, gate, up, down, down_scale, gate_bias, up_bias, down_bias,
+               shared, shared_gate, activation, has_weighted_inputs, has_fused_gate, options)
   RouterOptions options;
 
   /// x [..., width] -> [..., width].
@@ -67,8 +71,17 @@ struct MixtureOfExperts {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const auto [experts, weights] =
-        route(router.forward(x, where), options, router_bias.value_or(Tensor()), where);
+    return forward(x, x, where);
+  }
+
+  /// The same where the router reads `routed` [..., width] in place of x (Gemma 4).
+  Tensor forward(const Tensor& x, const Tensor& routed,
+                 const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [experts, weights] =
+        route(router.forward(routed, where), options, router_bias.value_or(Tensor()), where);
+    if (down_scale) weights = mul(weights, gather(*down_scale, experts, 0, where), where);
     const Tensor shares = unsqueeze(weights, -1, {}, where);
     Tensor rows = unsqueeze(x, -2, {}, where);
     if (has_weighted_inputs) rows = mul(rows, shares, where);
@@ -77,8 +90,14 @@ struct MixtureOfExperts {
       return grouped_linear(in, weight, chosen, bias.value_or(Tensor()), where);
     };
     const Tensor wide = of_experts(rows, up, up_bias);
+    const auto halves = [&] {
+      const std::int64_t size = wide.dim(-1, where) / 2;
+      return gated(slice(wide, -1, 0, size, 1, where), slice(wide, -1, size, to_end, 1, where),
+                   activation, where);
+    };
     const Tensor hidden = gate ? gated(of_experts(rows, *gate, gate_bias), wide, activation, where)
-                               : activate(wide, activation, where);
+                          : has_fused_gate ? halves()
+                                           : activate(wide, activation, where);
     Tensor results = of_experts(hidden, down, down_bias);
     if (!has_weighted_inputs) results = mul(results, shares, where);
     const Tensor y = sum(results, {-2}, false, where);

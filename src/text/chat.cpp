@@ -91,6 +91,7 @@ std::optional<ChatFamily> recognise(std::string_view jinja) {
   if (contains(jinja, "<start_of_turn>") && contains(jinja, "<end_of_turn>")) {
     return ChatFamily::gemma;
   }
+  if (contains(jinja, "<|turn>") && contains(jinja, "<turn|>")) return ChatFamily::gemma4;
   if (contains(jinja, "<|start_header_id|>") && contains(jinja, "<|eot_id|>")) {
     return ChatFamily::llama3;
   }
@@ -102,6 +103,18 @@ void append_content(Prompt& prompt, std::string_view content) {
   const std::size_t begin = prompt.text.size();
   prompt.text.append(content);
   if (!content.empty()) prompt.content.push_back({begin, prompt.text.size()});
+}
+
+/// What Gemma 4 said aloud: without what lies between "<|channel>" and "<channel|>", trimmed.
+std::string without_thoughts(std::string_view content) {
+  constexpr std::string_view opening = "<|channel>", closing = "<channel|>";
+  std::string said;
+  while (!content.empty()) {
+    const std::string_view part = content.substr(0, content.find(closing));
+    said += part.substr(0, part.find(opening));
+    content.remove_prefix(std::min(content.size(), part.size() + closing.size()));
+  }
+  return std::string(trim(said));
 }
 
 /// Gemma's and Llama 2's templates raise an exception where turns do not alternate.
@@ -123,6 +136,8 @@ std::string_view spelling(ChatFamily family) noexcept {
       return "chatml";
     case ChatFamily::gemma:
       return "gemma";
+    case ChatFamily::gemma4:
+      return "gemma4";
     case ChatFamily::llama2:
       return "llama2";
     case ChatFamily::llama3:
@@ -140,6 +155,7 @@ ChatFormat::ChatFormat(ChatFamily family, ChatVariables variables) : family_(fam
     case ChatFamily::chatml:
       break;
     case ChatFamily::gemma:
+    case ChatFamily::gemma4:
       bos_ = "<bos>";
       eos_ = "<eos>";
       starts_with_bos_ = trims_content_ = true;
@@ -164,7 +180,8 @@ ChatFormat ChatFormat::from_template(std::string_view jinja, ChatVariables varia
   const auto family = recognise(jinja);
   if (!family) {
     refuse_template(
-        "not one of the known families (chatml, gemma, llama2, llama3); use raw mode, which sends "
+        "not one of the known families (chatml, gemma, gemma4, llama2, llama3); use raw mode, "
+        "which sends "
         "the text as it is, or name a family");
   }
   const bool has_date = variables.date.has_value();
@@ -178,6 +195,11 @@ ChatFormat ChatFormat::from_template(std::string_view jinja, ChatVariables varia
     case ChatFamily::gemma:
       format.allows_system_ = contains(jinja, "first_user_prefix");
       format.starts_with_bos_ = contains(jinja, "bos_token");
+      break;
+    case ChatFamily::gemma4:
+      format.starts_with_bos_ = contains(jinja, "bos_token");
+      format.joins_model_turns_ = contains(jinja, "continue_same_model_turn");
+      format.opens_with_no_thought_ = contains(jinja, "'<|channel>thought\\n<channel|>'");
       break;
     case ChatFamily::llama2:
       break;
@@ -207,6 +229,13 @@ Prompt ChatFormat::format(std::span<const ChatMessage> messages, bool add_genera
     case ChatFamily::gemma:
       prompt = format_gemma(messages);
       if (add_generation_prompt) prompt.text += "<start_of_turn>model\n";
+      break;
+    case ChatFamily::gemma4:
+      prompt = format_gemma4(messages);
+      if (add_generation_prompt) {
+        prompt.text += "<|turn>model\n";
+        if (opens_with_no_thought_) prompt.text += "<|channel>thought\n<channel|>";
+      }
       break;
     case ChatFamily::llama2:
       prompt = format_llama2(messages);  // "[/INST]" itself hands over
@@ -251,6 +280,25 @@ Prompt ChatFormat::format_gemma(std::span<const ChatMessage> messages) const {
     if (i == 0) append_content(prompt, system);
     append_content(prompt, trim(messages[i].content));
     prompt.text += "<end_of_turn>\n";
+  }
+  return prompt;
+}
+
+Prompt ChatFormat::format_gemma4(std::span<const ChatMessage> messages) const {
+  Prompt prompt;
+  if (starts_with_bos_) prompt.text = bos_;
+  bool was_model = false;
+  for (const ChatMessage& message : messages) {
+    const bool is_model = message.role == "assistant";
+    if (!(is_model && was_model && joins_model_turns_)) {
+      prompt.text += "<|turn>";
+      append_content(prompt, is_model ? "model" : message.role);
+      prompt.text += '\n';
+    }
+    append_content(
+        prompt, is_model ? without_thoughts(message.content) : std::string(trim(message.content)));
+    prompt.text += "<turn|>\n";
+    was_model = is_model;
   }
   return prompt;
 }
@@ -316,6 +364,8 @@ std::vector<std::string> ChatFormat::stop_tokens() const {
       return {"<|im_end|>", "<|endoftext|>"};
     case ChatFamily::gemma:
       return {"<end_of_turn>", eos_};
+    case ChatFamily::gemma4:
+      return {"<turn|>", eos_};
     case ChatFamily::llama2:
       return {eos_};
     case ChatFamily::llama3:

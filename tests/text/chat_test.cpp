@@ -31,6 +31,11 @@ constexpr std::string_view gemma_with_system =
 constexpr std::string_view gemma_without_system =
     "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
     "{{ '<start_of_turn>' }}{{ '<end_of_turn>\\n' }}";
+constexpr std::string_view gemma4_turns =
+    "{{- bos_token -}}{{- '<|turn>' + role + '\\n' }}{{- '<turn|>\\n' -}}"
+    "{%- if add_generation_prompt -%}{{- '<|turn>model\\n' -}}"
+    "{%- if not enable_thinking -%}{{- '<|channel>thought\\n<channel|>' -}}{%- endif -%}{%- endif "
+    "-%}";
 constexpr std::string_view llama3_plain =
     "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + "
     "message['content'] | trim + '<|eot_id|>' %}{{ bos_token + content }}";
@@ -74,6 +79,36 @@ TEST_CASE("chat: Gemma trims, calls the assistant model, and puts the system mes
   expect_error(Errc::template_error, [] { render(gemma_without_system, talk); });
   const std::vector<ChatMessage> twice{{"user", "a"}, {"user", "b"}};
   expect_error(Errc::template_error, [&] { render(gemma_with_system, twice); });
+}
+
+// The texts are what google-gemma-4-31B-it's template gives in Jinja 3.1.6, and its "interleaved" one where turns are not joined.
+TEST_CASE(
+    "chat: Gemma 4 has a system turn, leaves thoughts out, and may begin behind an empty one") {
+  const std::vector<ChatMessage> thought{{"system", "Be brief. "},
+                                         {"user", "Hi!"},
+                                         {"assistant", "<|channel>thought\nhm<channel|> Hello. "},
+                                         {"user", "Bye"}};
+  const std::string said =
+      "<bos><|turn>system\nBe brief.<turn|>\n<|turn>user\nHi!<turn|>\n<|turn>model\nHello.<turn|>\n"
+      "<|turn>user\nBye<turn|>\n";
+  CHECK(render(gemma4_turns, thought) == said + "<|turn>model\n<|channel>thought\n<channel|>");
+  CHECK(render(gemma4_turns, thought, false) == said);
+  CHECK(ChatFormat(ChatFamily::gemma4).format(thought).text == said + "<|turn>model\n");
+  const std::vector<ChatMessage> twice{{"user", "a"},
+                                       {"user", "b"},
+                                       {"assistant", "c"},
+                                       {"assistant", " d<|channel>x"},
+                                       {"user", "e"}};
+  const std::string users = "<bos><|turn>user\na<turn|>\n<|turn>user\nb<turn|>\n";
+  CHECK(render(gemma4_turns, twice, false) ==
+        users + "<|turn>model\nc<turn|>\n<|turn>model\nd<turn|>\n<|turn>user\ne<turn|>\n");
+  const std::string joining =
+      std::string(gemma4_turns) + "{%- set continue_same_model_turn = x -%}";
+  CHECK(render(joining, twice, false) ==
+        users + "<|turn>model\nc<turn|>\nd<turn|>\n<|turn>user\ne<turn|>\n");
+  const auto format = ChatFormat::from_template(gemma4_turns);
+  CHECK(spelling(format.family()) == "gemma4");
+  CHECK(format.stop_tokens() == std::vector<std::string>{"<turn|>", "<eos>"});
 }
 
 TEST_CASE("chat: Llama 2") {

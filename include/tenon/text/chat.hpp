@@ -12,7 +12,7 @@
 namespace tenon::text {
 
 struct ChatMessage {
-  std::string role;  ///< "system", "user" or "assistant"; chatml and llama3 take any
+  std::string role;  ///< "system", "user" or "assistant"; chatml, gemma4 and llama3 take any
   std::string content;
 };
 
@@ -20,6 +20,7 @@ struct ChatMessage {
 enum class ChatFamily {
   chatml,  ///< <|im_start|>role ... <|im_end|> (SmolLM2, Qwen)
   gemma,   ///< <start_of_turn>role ... <end_of_turn>
+  gemma4,  ///< <|turn>role ... <turn|>
   llama2,  ///< [INST] ... [/INST], the system message in <<SYS>>
   llama3,  ///< <|start_header_id|>role<|end_header_id|> ... <|eot_id|>
 };
@@ -75,6 +76,7 @@ class ChatFormat {
  private:
   Prompt format_chatml(std::span<const ChatMessage> messages) const;
   Prompt format_gemma(std::span<const ChatMessage> messages) const;
+  Prompt format_gemma4(std::span<const ChatMessage> messages) const;
   Prompt format_llama2(std::span<const ChatMessage> messages) const;
   Prompt format_llama3(std::span<const ChatMessage> messages) const;
 
@@ -85,6 +87,9 @@ class ChatFormat {
   bool starts_with_bos_ = false;
   bool trims_content_ = false;
   bool allows_system_ = true;
+  bool opens_with_no_thought_ =
+      false;                        ///< gemma4: the assistant's turn begins behind an empty thought
+  bool joins_model_turns_ = false;  ///< gemma4: an assistant's message behind another opens no turn
   std::optional<std::string> knowledge_date_;  ///< Llama 3.1: the line that opens every prompt
   std::string today_;
 };

@@ -312,7 +312,7 @@ def forward(x: f32[8], state: f32[4, 8]):
 }
 
 TEST_CASE("Lowering: a slice at a loop's index plus or minus a number is a view") {
-  const auto plan_of = [](const std::string& at, int first) {
+  const auto plan_of = [](const std::string& at, double number, int first) {
     return lowered(
         fmt::format(R"(def body(x: f32[8], index: i64, s: Scope, rows: f32[4, 8], number: i64):
     at = {}
@@ -321,14 +321,14 @@ TEST_CASE("Lowering: a slice at a loop's index plus or minus a number is a view"
     return y
 
 def forward(x: f32[8], rows: f32[4, 8]):
-    number = full(value=3.0, dtype="i64")
+    number = full(value={:.1f}, dtype="i64")
     c0 = pack(x)
     s0 = scope("layer")
     c1 = repeat(body, 2, c0, s0, rows, number, first={})
     y = item(c1, 0)
     return y
 )",
-                    at, first),
+                    at, number, first),
         {Shape({8}, f32), Shape({4, 8}, f32)});
   };
   const auto read_from = [](const Lowered& plan) -> std::int64_t {
@@ -344,16 +344,22 @@ def forward(x: f32[8], rows: f32[4, 8]):
     }
     return -1;
   };
-  CHECK(read_from(plan_of("sub(index, number)", 4)) == 32);
-  CHECK(read_from(plan_of("add(index, number)", -2)) == 32);
-  CHECK(read_from(plan_of("add(number, index)", -3)) == 0);
-  for (const auto& [at, first] :
-       {std::pair("sub(index, number)", 2), {"sub(index, number)", 6}, {"add(index, number)", 0}}) {
-    INFO(at << " from " << first);
-    expect_error(Errc::out_of_range, [&] { plan_of(at, first); });
+  CHECK(read_from(plan_of("sub(index, number)", 3, 4)) == 32);
+  CHECK(read_from(plan_of("add(index, number)", 1, 0)) == 32);
+  CHECK(read_from(plan_of("add(number, index)", -3, 3)) == 0);
+  const struct {
+    const char* at;
+    double number;
+    int first;
+  } outside[] = {
+      {"sub(index, number)", 3, 2}, {"sub(index, number)", 3, 6}, {"add(index, number)", 3, 0}};
+  for (const auto& [at, number, first] : outside) {
+    INFO(at << ", " << number << " from " << first);
+    expect_error(Errc::out_of_range,
+                 [&, &at = at, &number = number, &first = first] { plan_of(at, number, first); });
   }
   // A number minus the index counts down: that is no view, but read when it runs.
-  CHECK_NOTHROW(plan_of("sub(number, index)", 0));
+  CHECK_NOTHROW(plan_of("sub(number, index)", 3, 0));
 }
 
 TEST_CASE("Lowering: a value that is needed later is not written over") {

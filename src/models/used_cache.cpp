@@ -2,6 +2,10 @@
 
 #include <tenon/dtype.hpp>
 
+#include <charconv>
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -24,6 +28,16 @@ Shape layer_shape(const Shape& shape, std::int64_t positions) {
   return Shape(std::span<const std::int64_t>(dims), u8);
 }
 
+/// The number of a stack of keys and values by the path of its array, such as "attention.0.keys"; none of
+/// an array of states.
+std::optional<std::int64_t> stack_of(std::string_view path) {
+  constexpr std::string_view begin = "attention.";
+  if (!path.starts_with(begin)) return std::nullopt;
+  std::int64_t stack = 0;
+  std::from_chars(path.data() + begin.size(), path.data() + path.size(), stack);
+  return stack;
+}
+
 }  // namespace
 
 std::vector<UsedPart> used_parts(const DecoderConfig& config, const DecoderCache<Buffer>& cache,
@@ -31,19 +45,24 @@ std::vector<UsedPart> used_parts(const DecoderConfig& config, const DecoderCache
   std::vector<UsedPart> parts;
   visit_fields(cache, [&](const std::string& path, const Buffer& array) {
     const Shape& shape = array.shape();
-    const bool has_positions = path.starts_with("attention.");
+    const std::optional<std::int64_t> stack = stack_of(path);
+    const std::string_view name = std::string_view(path).substr(path.rfind('.') + 1);
     const std::uint64_t layer_bytes =
         static_cast<std::uint64_t>(shape.bytes()) / static_cast<std::uint64_t>(shape[0]);
-    for (std::int64_t layer = 0; layer < shape[0]; ++layer) {
-      if (!(has_positions ? config.attends(layer) : config.keeps_state(layer))) continue;
-      UsedPart part{.name = fmt::format("layers.{}.{}", layer, path),
-                    .shape = layer_shape(shape, has_positions ? positions : -1),
+    for (std::int64_t layer = 0; layer < config.layers; ++layer) {
+      if (!(stack ? config.has_values(layer) : config.keeps_state(layer))) continue;
+      const LayerPlace place = config.place(layer);
+      if (stack && place.stack != *stack) continue;
+      UsedPart part{.name = stack ? fmt::format("layers.{}.attention.{}", layer, name)
+                                  : fmt::format("layers.{}.{}", layer, path),
+                    .shape = layer_shape(shape, stack ? positions : -1),
                     .array = &array,
-                    .offset_bytes = static_cast<std::uint64_t>(layer) * layer_bytes,
+                    .offset_bytes =
+                        static_cast<std::uint64_t>(stack ? place.keys : place.state) * layer_bytes,
                     .runs = 1,
                     .run_bytes = layer_bytes,
                     .stride_bytes = layer_bytes};
-      if (has_positions) {
+      if (stack) {
         const std::uint64_t row = bytes_of(shape[position_axis + 1], shape.dtype());
         part.runs = static_cast<std::uint64_t>(shape[1] * shape[2]);
         part.run_bytes = static_cast<std::uint64_t>(positions) * row;

@@ -1,5 +1,5 @@
-// Fourier transforms: as many lanes at once as a vector holds, in the type of the elements, with
-// roots from f64.
+// Fourier transforms in the type of the elements, with roots from f64: by vectors along a lane where its elements lie
+// side by side and its size allows it, else as many lanes at once as a vector holds.
 #include "../fourier/fourier_kernels.hpp"
 #include "../task.hpp"
 #include "reader.hpp"
@@ -7,11 +7,13 @@
 #include <tenon/ops/fft.hpp>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <numbers>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -74,7 +76,7 @@ class OwnedPlan {
       }
       square = (square + 2 * j + 1) % (2 * size);
     }
-    const double* y = fourier_kernels().single_f64.run(exact.plan(), x.data(), spare.data());
+    const double* y = fourier_kernels().f64.single.run(exact.plan(), x.data(), spare.data());
     for (std::size_t i = 0; i < x.size(); ++i) {
       filter_.push_back(static_cast<T>(y[i] / static_cast<double>(length)));
     }
@@ -115,25 +117,157 @@ struct FourierForm {
 };
 
 template <class T>
-class FourierTask final : public Task {
+const FourierOf<T>& fourier_kernels_of() {
+  if constexpr (std::is_same_v<T, float>) {
+    return fourier_kernels().f32;
+  } else {
+    return fourier_kernels().f64;
+  }
+}
+
+/// Real numbers 2j and 2j + 1 are taken as the parts of complex number j where their number is even.
+bool takes_halves(const FourierForm& form) {
+  return (form.from_real || form.to_real) && form.size % 2 == 0;
+}
+
+template <class T>
+class FourierSteps {
  public:
-  FourierTask(const Step& step, const FourierForm& form, Compiler& compiler)
+  FourierSteps(const Step& step, const FourierForm& form)
       : form_(form),
         x_(step.inputs[0], form.axis, !form.from_real),
         y_(step.output, form.axis, !form.to_real),
-        // Real lanes of even size are complex ones of half the size.
-        halves_((form.from_real || form.to_real) && form.size % 2 == 0),
-        owned_(halves_ ? form.size / 2 : form.size),
-        kernel_(kernel(x_.count)),
-        room_(std::max(owned_.plan().room(), form.size / 2 + 1) * 2 * kernel_.lanes) {
-    if (halves_) {
-      for (std::int64_t k = 0; k <= form.size / 2; ++k) {
+        halves_(takes_halves(form)),
+        size_(halves_ ? form.size / 2 : form.size) {}
+
+  bool reads_rows() const noexcept {
+    return lies_in_rows(x_, form_.from_real) && (halves_ || !form_.to_real);
+  }
+  bool writes_rows() const noexcept { return lies_in_rows(y_, form_.to_real); }
+
+ protected:
+  void make_turns() {
+    if (!halves_) return;
+    const double sign = form_.to_real ? -1 : 1;
+    turns_.resize(static_cast<std::size_t>(2 * (size_ + 1)));
+    for (std::int64_t k = 0; k <= size_; ++k) {
+      const double angle =
+          sign * -std::numbers::pi * static_cast<double>(k) / static_cast<double>(size_);
+      turns_[static_cast<std::size_t>(k)] = static_cast<T>(sign * std::cos(angle));
+      turns_[static_cast<std::size_t>(size_ + 1 + k)] = static_cast<T>(sign * std::sin(angle));
+    }
+  }
+  T fold_factor() const noexcept { return static_cast<T>(form_.to_real ? 1 : 0.5); }
+  T scale() const noexcept {
+    return static_cast<T>(form_.inverse ? 1 / static_cast<double>(form_.size) : 1);
+  }
+
+  /// Whether elements along the axis lie side by side, as the kernels for rows want them.
+  bool lies_in_rows(const FourierLanes& array, bool is_real) const noexcept {
+    constexpr std::int64_t unit = sizeof(T);
+    return is_real ? halves_ && array.step == unit : array.step == 2 * unit && array.part == unit;
+  }
+
+  FourierForm form_;
+  FourierLanes x_, y_;
+  bool halves_;
+  std::int64_t size_;     ///< of the complex transform
+  std::vector<T> turns_;  ///< as FourierKernel::fold has them
+};
+
+/// Lane by lane.
+template <class T>
+class LineTask final : public Task, FourierSteps<T> {
+  using Base = FourierSteps<T>;
+  using Base::form_, Base::x_, Base::y_, Base::halves_, Base::size_, Base::turns_;
+
+ public:
+  LineTask(const Step& step, const FourierForm& form, Compiler& compiler)
+      : Base(step, form), kernel_(*line_for(step, form)), owned_(size_ / kernel_.lanes) {
+    Base::make_turns();
+    const std::int64_t columns = size_ / kernel_.lanes;
+    for (std::int64_t l = 1; l < kernel_.lanes; ++l) {
+      const std::size_t at = across_.size();
+      across_.resize(at + static_cast<std::size_t>(2 * columns));
+      for (std::int64_t k = 0; k < columns; ++k) {
         const double angle =
-            -2 * std::numbers::pi * static_cast<double>(k) / static_cast<double>(form.size);
-        turns_.push_back(static_cast<T>(std::cos(angle)));
-        turns_.push_back(static_cast<T>(std::sin(angle)));
+            -2 * std::numbers::pi * static_cast<double>(l * k) / static_cast<double>(size_);
+        across_[at + static_cast<std::size_t>(k)] = static_cast<T>(std::cos(angle));
+        across_[at + static_cast<std::size_t>(columns + k)] = static_cast<T>(std::sin(angle));
       }
     }
+    compiler.working_memory(memory_bytes());
+  }
+
+  /// The kernel for such a step, or null: then lanes are better taken side by side.
+  static const FourierLine<T>* line_for(const Step& step, const FourierForm& form) {
+    const Base steps(step, form);
+    if (!steps.reads_rows() || !steps.writes_rows()) return nullptr;
+    const std::int64_t size = takes_halves(form) ? form.size / 2 : form.size;
+    const FourierOf<T>& kernels = fourier_kernels_of<T>();
+    for (const FourierLine<T>* line : {&kernels.line, &kernels.shorter_line}) {
+      const std::int64_t columns = size / line->lanes;
+      if (size % line->lanes == 0 && columns >= line->lanes && is_smooth(columns)) return line;
+    }
+    return nullptr;
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const auto* from = context.pointer<const std::byte>(x_.operand);
+    auto* to = context.pointer<std::byte>(y_.operand);
+    void* memory = context.working_memory();
+    auto bytes = static_cast<std::size_t>(memory_bytes());
+    auto* const work = static_cast<T*>(std::align(64, bytes - 64, memory, bytes));
+    T* const halves = work + 4 * size_;
+    const Range lanes = context.share(x_.count);
+    for (std::int64_t i = lanes.begin; i < lanes.end && !context.worker.is_interrupted(); ++i) {
+      const auto* x = reinterpret_cast<const T*>(from + x_.outer.offset(i));
+      auto* y = reinterpret_cast<T*>(to + y_.outer.offset(i));
+      if (halves_ && form_.to_real) {
+        kernel_.fold(x, turns_.data(), size_, Base::fold_factor(), halves);
+        // The imaginary parts of the ends do not count.
+        halves[0] = x[0] + x[2 * size_];
+        halves[1] = x[0] - x[2 * size_];
+        x = halves;
+      }
+      T* const made = halves_ && form_.from_real ? halves : y;
+      kernel_.run(owned_.plan(), across_.data(), x, form_.inverse, Base::scale(), work, made);
+      if (made == y) continue;
+      std::copy_n(halves, 2, halves + 2 * size_);
+      kernel_.fold(halves, turns_.data(), size_, Base::fold_factor(), y);
+    }
+  }
+
+ private:
+  std::int64_t memory_bytes() const noexcept {
+    return (4 * size_ + 2 * (size_ + 1)) * std::int64_t{sizeof(T)} + 64;
+  }
+  /// Whether no prime factor needs a chirp.
+  static bool is_smooth(std::int64_t size) {
+    for (std::int64_t f = 2; f <= FourierPlan<T>::most_factor; ++f) {
+      while (size % f == 0) size /= f;
+    }
+    return size == 1;
+  }
+
+  const FourierLine<T>& kernel_;
+  OwnedPlan<T> owned_;
+  std::vector<T> across_;
+};
+
+/// As many lanes at once as a vector holds.
+template <class T>
+class LanesTask final : public Task, FourierSteps<T> {
+  using Base = FourierSteps<T>;
+  using Base::form_, Base::x_, Base::y_, Base::halves_, Base::size_, Base::turns_;
+
+ public:
+  LanesTask(const Step& step, const FourierForm& form, Compiler& compiler)
+      : Base(step, form),
+        owned_(size_),
+        kernel_(kernel(x_.count)),
+        room_(std::max(owned_.plan().room(), form.size / 2 + 1) * 2 * kernel_.lanes) {
+    Base::make_turns();
     compiler.working_memory((2 * room_ + alignment) * std::int64_t{sizeof(T)});
   }
 
@@ -148,40 +282,33 @@ class FourierTask final : public Task {
     T* const second = first + room_;
     const Range groups = context.share(ceil_div(x_.count, lanes));
     for (std::int64_t g = groups.begin; g < groups.end && !context.worker.is_interrupted(); ++g) {
-      const std::int64_t count = std::min(lanes, x_.count - g * lanes);
-      if (count < lanes) std::fill(first, first + room_, T{});
-      for (std::int64_t l = 0; l < count; ++l) {
-        read(from + x_.outer.offset(g * lanes + l), first + l);
-      }
+      read_group(from, g, first);
       T* x = first;
       T* other = second;
       if (halves_ && form_.to_real) {
-        join_halves(first, second);
+        kernel_.fold(first, turns_.data(), size_, Base::fold_factor(), second);
         std::swap(x, other);
+        exchange_parts(x);
       }
       T* y = kernel_.run(owned_.plan(), x, other);
       if (halves_ && form_.from_real) {
         T* const result = y == first ? second : first;
-        split(y, result);
+        std::copy_n(y, 2 * lanes, y + 2 * lanes * size_);
+        kernel_.fold(y, turns_.data(), size_, Base::fold_factor(), result);
         y = result;
       }
-      for (std::int64_t l = 0; l < count; ++l) {
-        write(y + l, to + y_.outer.offset(g * lanes + l));
-      }
+      write_group(y, g, to);
     }
   }
 
  private:
   static constexpr std::int64_t alignment = 16;  // elements: 64 bytes of f32
+  static constexpr std::size_t most_lanes = 16;
 
   /// Fewer lanes than half a vector are computed one by one.
-  static FourierKernel<T> kernel(std::int64_t lanes) {
-    const FourierKernels& kernels = fourier_kernels();
-    if constexpr (std::is_same_v<T, float>) {
-      return 2 * lanes > kernels.f32.lanes ? kernels.f32 : kernels.single_f32;
-    } else {
-      return 2 * lanes > kernels.f64.lanes ? kernels.f64 : kernels.single_f64;
-    }
+  static const FourierKernel<T>& kernel(std::int64_t lanes) {
+    const FourierOf<T>& kernels = fourier_kernels_of<T>();
+    return 2 * lanes > kernels.lanes.lanes ? kernels.lanes : kernels.single;
   }
   static T load(const std::byte* element) noexcept {
     T value;
@@ -189,8 +316,73 @@ class FourierTask final : public Task {
     return value;
   }
 
-  /// One lane to x, whose elements are 2 * lanes apart. An inverse exchanges real and imaginary
-  /// parts before and after a forward transform.
+  /// Where lanes are fewer than a vector's, the last one again and again.
+  std::int64_t lane(std::int64_t group, std::int64_t number) const noexcept {
+    return std::min(group * kernel_.lanes + number, x_.count - 1);
+  }
+  /// Where the lanes of a group begin.
+  template <class Byte>
+  auto lanes_of(const FourierLanes& array, std::int64_t group, Byte* data) const noexcept {
+    using Element = std::conditional_t<std::is_const_v<Byte>, const T, T>;
+    std::array<Element*, most_lanes> pointers{};
+    for (std::int64_t l = 0; l < kernel_.lanes; ++l) {
+      pointers[static_cast<std::size_t>(l)] =
+          reinterpret_cast<Element*>(data + array.outer.offset(lane(group, l)));
+    }
+    return pointers;
+  }
+  /// Where the lanes of a whole group begin if they lie side by side, as pairs of parts.
+  std::optional<std::int64_t> columns_of(const FourierLanes& array, bool is_real,
+                                         std::int64_t group) const noexcept {
+    if (is_real || array.part != std::int64_t{sizeof(T)}) return std::nullopt;
+    if ((group + 1) * kernel_.lanes > array.count) return std::nullopt;
+    return array.outer.run_at(std::int64_t{2 * sizeof(T)}, group * kernel_.lanes, kernel_.lanes);
+  }
+
+  void read_group(const std::byte* from, std::int64_t group, T* x) const noexcept {
+    const std::int64_t lanes = kernel_.lanes;
+    const bool exchange = form_.inverse && !halves_;
+    const bool is_whole = halves_ || !form_.to_real;  // nothing to mirror
+    if (lanes > 1 && Base::reads_rows()) {
+      const std::int64_t count = form_.from_real ? form_.size : 2 * x_.size;
+      kernel_.read_rows(lanes_of(x_, group, from).data(), count, exchange, x);
+    } else if (const auto columns =
+                   lanes > 1 && is_whole ? columns_of(x_, form_.from_real, group) : std::nullopt) {
+      kernel_.read_columns(from + *columns, x_.step, x_.size, exchange, x);
+    } else {
+      for (std::int64_t l = 0; l < lanes; ++l) read(from + x_.outer.offset(lane(group, l)), x + l);
+    }
+    if (form_.to_real && halves_) {  // the imaginary parts of the ends do not count
+      for (const std::int64_t end : {std::int64_t{0}, size_}) {
+        std::fill_n(x + (2 * end + 1) * lanes, lanes, T{});
+      }
+    }
+  }
+
+  void write_group(const T* y, std::int64_t group, std::byte* to) const noexcept {
+    const std::int64_t lanes = kernel_.lanes;
+    if (lanes > 1 && Base::writes_rows()) {
+      const std::int64_t count = form_.to_real ? form_.size : 2 * y_.size;
+      kernel_.write_rows(y, count, form_.inverse, Base::scale(), lanes_of(y_, group, to).data());
+    } else if (const auto columns =
+                   lanes > 1 ? columns_of(y_, form_.to_real, group) : std::nullopt) {
+      kernel_.write_columns(y, y_.size, form_.inverse, Base::scale(), to + *columns, y_.step);
+    } else {
+      const std::int64_t count = std::min(lanes, x_.count - group * lanes);
+      for (std::int64_t l = 0; l < count; ++l) {
+        write(y + l, to + y_.outer.offset(group * lanes + l));
+      }
+    }
+  }
+
+  void exchange_parts(T* x) const noexcept {
+    const std::int64_t lanes = kernel_.lanes;
+    for (std::int64_t k = 0; k < size_; ++k, x += 2 * lanes) {
+      std::swap_ranges(x, x + lanes, x + lanes);
+    }
+  }
+
+  /// One lane to x, whose elements are 2 * lanes apart.
   void read(const std::byte* lane, T* x) const noexcept {
     const std::int64_t lanes = kernel_.lanes, step = x_.step;
     if (form_.from_real) {
@@ -210,10 +402,10 @@ class FourierTask final : public Task {
       const std::byte* element = lane + j * step;
       x[2 * lanes * j + re] = load(element);
       x[2 * lanes * j + im] = load(element + x_.part);
-      if (!form_.to_real) continue;
-      const bool own_mirror = j == 0 || 2 * j == form_.size;
-      if (own_mirror) x[2 * lanes * j + im] = 0;
-      if (!halves_ && !own_mirror) {
+      if (!form_.to_real || halves_) continue;
+      if (j == 0) {
+        x[im] = 0;
+      } else {
         x[2 * lanes * (form_.size - j) + re] = x[2 * lanes * j + re];
         x[2 * lanes * (form_.size - j) + im] = -x[2 * lanes * j + im];
       }
@@ -222,8 +414,7 @@ class FourierTask final : public Task {
 
   void write(const T* y, std::byte* lane) const noexcept {
     const std::int64_t lanes = kernel_.lanes, step = y_.step;
-    const auto scale = static_cast<T>(form_.inverse ? 1 / static_cast<double>(form_.size) : 1);
-    const auto store = [&](std::byte* element, T value) {
+    const auto store = [scale = Base::scale()](std::byte* element, T value) {
       value *= scale;
       std::memcpy(element, &value, sizeof value);
     };
@@ -241,52 +432,19 @@ class FourierTask final : public Task {
     }
   }
 
-  /// From the transform z of x_{2j} + i x_{2j+1}, of h = n / 2 elements, that of x:
-  /// y_k = (z_k + conj z_{h-k}) / 2 - i w^k (z_k - conj z_{h-k}) / 2, w = exp(-2 pi i / n).
-  void split(const T* z, T* y) const noexcept {
-    const std::int64_t lanes = kernel_.lanes, half = form_.size / 2;
-    for (std::int64_t k = 0; k <= half; ++k) {
-      const T* a = z + 2 * lanes * (k == half ? 0 : k);
-      const T* b = z + 2 * lanes * (k == 0 ? 0 : half - k);
-      const T c = turns_[static_cast<std::size_t>(2 * k)];
-      const T s = turns_[static_cast<std::size_t>(2 * k + 1)];
-      T* to = y + 2 * lanes * k;
-      for (std::int64_t l = 0; l < lanes; ++l) {
-        const T sum_re = a[l] + b[l], sum_im = a[lanes + l] - b[lanes + l];
-        const T rest_re = a[l] - b[l], rest_im = a[lanes + l] + b[lanes + l];
-        to[l] = static_cast<T>(0.5) * (sum_re + (c * rest_im + s * rest_re));
-        to[lanes + l] = static_cast<T>(0.5) * (sum_im - (c * rest_re - s * rest_im));
-      }
-    }
-  }
-
-  /// The other way round, twice z: z_k = (y_k + conj y_{h-k}) + i w^-k (y_k - conj y_{h-k}), with
-  /// real and imaginary parts exchanged for the inverse.
-  void join_halves(const T* y, T* z) const noexcept {
-    const std::int64_t lanes = kernel_.lanes, half = form_.size / 2;
-    for (std::int64_t k = 0; k < half; ++k) {
-      const T* a = y + 2 * lanes * k;
-      const T* b = y + 2 * lanes * (half - k);
-      const T c = turns_[static_cast<std::size_t>(2 * k)];
-      const T s = -turns_[static_cast<std::size_t>(2 * k + 1)];
-      T* to = z + 2 * lanes * k;
-      for (std::int64_t l = 0; l < lanes; ++l) {
-        const T sum_re = a[l] + b[l], sum_im = a[lanes + l] - b[lanes + l];
-        const T rest_re = a[l] - b[l], rest_im = a[lanes + l] + b[lanes + l];
-        to[lanes + l] = sum_re - (c * rest_im + s * rest_re);
-        to[l] = sum_im + (c * rest_re - s * rest_im);
-      }
-    }
-  }
-
-  FourierForm form_;
-  FourierLanes x_, y_;
-  bool halves_;
   OwnedPlan<T> owned_;
-  FourierKernel<T> kernel_;
+  const FourierKernel<T>& kernel_;
   std::int64_t room_;
-  std::vector<T> turns_;
 };
+
+template <class T>
+std::unique_ptr<Task> make_fourier_of(const Step& step, const FourierForm& form,
+                                      Compiler& compiler) {
+  if (LineTask<T>::line_for(step, form) != nullptr) {
+    return std::make_unique<LineTask<T>>(step, form, compiler);
+  }
+  return std::make_unique<LanesTask<T>>(step, form, compiler);
+}
 
 template <class Op>
 std::unique_ptr<Task> make_fourier(const Step& step, Compiler& compiler) {
@@ -297,9 +455,9 @@ std::unique_ptr<Task> make_fourier(const Step& step, Compiler& compiler) {
   if constexpr (std::is_same_v<Op, Irfft>) form.size = op.size;
   if constexpr (std::is_same_v<Op, Fft>) form.inverse = op.inverse;
   if (step.output.shape.dtype() == DType::f64) {
-    return std::make_unique<FourierTask<double>>(step, form, compiler);
+    return make_fourier_of<double>(step, form, compiler);
   }
-  return std::make_unique<FourierTask<float>>(step, form, compiler);
+  return make_fourier_of<float>(step, form, compiler);
 }
 
 }  // namespace

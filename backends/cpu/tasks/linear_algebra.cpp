@@ -1,16 +1,149 @@
-// Equations and decompositions of matrices: threads take whole matrices, widened to f64.
+// Equations and decompositions of matrices: threads take whole matrices, widened to f64. Those of eigenvectors are
+// Eigen's, in the ops themselves; elimination and reflections are kernels of each instruction set.
+#include "../linear_algebra/factor_kernels.hpp"
 #include "lanes.hpp"
 
 #include <tenon/ops/linear_algebra.hpp>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <exception>
+#include <limits>
 #include <memory>
+#include <span>
+#include <type_traits>
 #include <vector>
 
 namespace tenon::cpu {
 namespace {
+
+using Matrices = std::span<const DenseMatrix>;
+
+MatrixRows rows_of(const DenseMatrix& a) { return {a.elements, a.columns}; }
+
+/// Calls f(i, j, a_ji, a_ij) for the elements on and below the diagonal. Those above it are read and written by squares of
+/// a cache line, in a copy: rows a power of two apart would evict each other.
+template <class F>
+void for_each_pair(const DenseMatrix& a, F f) {
+  constexpr std::int64_t side = 8;
+  double square[side][side];
+  const std::int64_t n = a.rows;
+  const auto visit = [&](std::int64_t top, std::int64_t left, auto height, auto width) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      for (std::int64_t i = 0; i < height; ++i) square[j][i] = a.row(left + j)[top + i];
+    }
+    for (std::int64_t i = 0; i < height; ++i) {
+      const double* const row = a.row(top + i) + left;
+      const std::int64_t count = std::min<std::int64_t>(width, top + i - left + 1);
+      for (std::int64_t j = 0; j < count; ++j) f(top + i, left + j, square[j][i], row[j]);
+    }
+    for (std::int64_t j = 0; j < width; ++j) {
+      for (std::int64_t i = 0; i < height; ++i) a.row(left + j)[top + i] = square[j][i];
+    }
+  };
+  constexpr std::integral_constant<std::int64_t, side> whole;
+  for (std::int64_t top = 0; top < n; top += side) {
+    for (std::int64_t left = 0; left <= top; left += side) {
+      if (top + side <= n) {
+        visit(top, left, whole, whole);
+      } else {
+        visit(top, left, n - top, std::min(side, n - left));
+      }
+    }
+  }
+}
+
+void compute(const Cholesky&, Matrices in, const DenseMatrix& out, double* room) {
+  const DenseMatrix& a = in[0];
+  for_each_pair(a, [](std::int64_t, std::int64_t, double& upper, double lower) {
+    upper = 0.5 * (lower + upper);
+  });
+  const bool is_definite = factor_kernels().cholesky(a.rows, rows_of(a), room);
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+  for_each_pair(a, [&](std::int64_t i, std::int64_t j, double upper, double) {
+    out.row(i)[j] = is_definite ? upper : nan;
+  });
+  for (std::int64_t i = 0; i < a.rows; ++i)
+    std::fill(out.row(i) + i + 1, out.row(i) + a.columns, 0.0);
+}
+
+void compute(const TriangularSolve& op, Matrices in, const DenseMatrix& out, double* room) {
+  const DenseMatrix& a = in[0];
+  std::copy_n(in[1].elements, out.rows * out.columns, out.elements);
+  factor_kernels().solve(a.rows, out.columns, a.elements, op.transposed ? 1 : a.columns,
+                         op.transposed ? a.columns : 1, op.lower != op.transposed, op.unit,
+                         rows_of(out), room);
+}
+
+/// The places of rows behind `room`: n of them.
+struct Eliminated {
+  int sign;
+  const std::int64_t* rows;
+
+  Eliminated(const DenseMatrix& a, double* room) {
+    auto* const places = reinterpret_cast<std::int64_t*>(room);
+    sign = factor_kernels().lu(a.rows, rows_of(a), places, room + a.rows);
+    rows = places;
+  }
+};
+
+void compute(const Solve&, Matrices in, const DenseMatrix& out, double* room) {
+  const DenseMatrix& a = in[0];
+  const Eliminated done(a, room);
+  for (std::int64_t i = 0; i < out.rows; ++i) {
+    std::copy_n(in[1].row(done.rows[i]), out.columns, out.row(i));
+  }
+  for (const bool lower : {true, false}) {
+    factor_kernels().solve(a.rows, out.columns, a.elements, a.columns, 1, lower, lower,
+                           rows_of(out), room);
+  }
+}
+
+void compute(const Det&, Matrices in, const DenseMatrix& out, double* room) {
+  double product = Eliminated(in[0], room).sign;
+  for (std::int64_t i = 0; i < in[0].rows; ++i) product *= in[0].row(i)[i];
+  out.elements[0] = product;
+}
+
+void compute(const Slogdet&, Matrices in, const DenseMatrix& out, double* room) {
+  double sign = Eliminated(in[0], room).sign, sum = 0;
+  for (std::int64_t i = 0; i < in[0].rows; ++i) {
+    const double diagonal = in[0].row(i)[i];
+    sign *= diagonal > 0 ? 1 : diagonal < 0 ? -1 : diagonal;
+    sum += std::log(std::fabs(diagonal));
+  }
+  out.elements[0] = sign;
+  out.elements[1] = sum;
+}
+
+void compute(const Lu&, Matrices in, const DenseMatrix& out, double* room) {
+  const std::int64_t n = in[0].rows;
+  if (n == 0) return;
+  const DenseMatrix packed{n, n, out.row(1)};
+  std::copy_n(in[0].elements, n * n, packed.elements);
+  const Eliminated done(packed, room);
+  for (std::int64_t i = 0; i < n; ++i) out.row(0)[i] = static_cast<double>(done.rows[i]);
+}
+
+void compute(const Qr&, Matrices in, const DenseMatrix& out, double* room) {
+  const DenseMatrix& a = in[0];
+  if (out.rows == 0) return;
+  factor_kernels().qr(a.rows, a.columns, rows_of(a), rows_of(out), room);
+  for (std::int64_t i = 0; i < out.rows; ++i) {
+    double* const r = out.row(i) + a.rows;
+    std::fill_n(r, std::min(i, a.columns), 0.0);
+    std::copy(a.row(i) + i, a.row(i) + a.columns, r + i);
+    if (r[i] >= 0) continue;
+    for (std::int64_t j = 0; j < out.columns; ++j) out.row(i)[j] = -out.row(i)[j];
+  }
+}
+
+template <class Op>
+void compute(const Op& op, Matrices in, const DenseMatrix& out, double*) {
+  op.compute(in, out);
+}
 
 template <class Op>
 class MatrixTask final : public Task {
@@ -31,7 +164,12 @@ class MatrixTask final : public Task {
     const int trailing = y_.shape.rank() - leading;
     rows_ = trailing > 1 ? y_.shape[leading] : 1;
     columns_ = trailing > 0 ? y_.shape[leading + trailing - 1] : 1;
-    compiler.working_memory((elements + rows_ * columns_) * 8);
+    std::int64_t size = 0;
+    for (const Operand& input : inputs_) {
+      size = std::max({size, input.shape[leading], input.shape[leading + 1]});
+    }
+    const std::int64_t room = size == 0 ? 0 : factor_kernels().room(size, size) + size;
+    compiler.working_memory((elements + rows_ * columns_ + room) * 8);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -45,18 +183,18 @@ class MatrixTask final : public Task {
         memory += matrices[i].rows * matrices[i].columns;
       }
       try {
-        op_.compute(std::span(matrices).first(inputs_.size()), {rows_, columns_, memory});
+        compute(op_, std::span(matrices).first(inputs_.size()), {rows_, columns_, memory},
+                memory + size);
       } catch (...) {  // no memory
         context.fault.report(std::current_exception());
         return;
       }
-      std::byte* y = context.pointer<std::byte>(y_) + m * size * unit;
-      for (std::int64_t i = 0; i < size; ++i, y += unit) {
-        if (unit == 4) {
-          *reinterpret_cast<float*>(y) = static_cast<float>(memory[i]);
-        } else {
-          *reinterpret_cast<double*>(y) = memory[i];
-        }
+      std::byte* const y = context.pointer<std::byte>(y_) + m * size * unit;
+      if (unit == 4) {
+        auto* const to = reinterpret_cast<float*>(y);
+        for (std::int64_t i = 0; i < size; ++i) to[i] = static_cast<float>(memory[i]);
+      } else {
+        std::copy_n(memory, size, reinterpret_cast<double*>(y));
       }
     }
   }
@@ -72,6 +210,10 @@ class MatrixTask final : public Task {
     const std::byte* from = context.pointer<const std::byte>(x) + loops_[input].offset(matrix);
     const bool is_float = x.shape.dtype() == DType::f32;
     for (std::int64_t i = 0; i < result.rows; ++i) {
+      if (is_float && column == 4) {
+        to = std::copy_n(reinterpret_cast<const float*>(from + i * row), result.columns, to);
+        continue;
+      }
       for (std::int64_t j = 0; j < result.columns; ++j) {
         const std::byte* at = from + i * row + j * column;
         *to++ = is_float ? static_cast<double>(*reinterpret_cast<const float*>(at))

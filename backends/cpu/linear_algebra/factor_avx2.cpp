@@ -1,0 +1,11 @@
+// The vectors first: the body is written in terms of them.
+// clang-format off
+#include "../simd/avx2.hpp"
+#include "factor_body.hpp"
+// clang-format on
+
+namespace tenon::cpu::avx2 {
+
+constinit const FactorKernels factors = all_factor_kernels;
+
+}  // namespace tenon::cpu::avx2

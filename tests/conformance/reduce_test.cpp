@@ -72,6 +72,28 @@ TEST_CASE("reductions: long sums are shared by threads and have the same bits") 
   for (const std::int64_t run : {1, 4, 5, 48, 64}) {
     check(OpInstance(Sum{{{0, 2}}}), values(Shape({38400 / run, 3, run}, f32), f32));
   }
+  // Rows that are folded several at once: of every rest behind whole vectors, and fewer rows than a group.
+  for (const std::int64_t columns :
+       {1, 5, 15, 16, 17, 31, 33, 48, 49, 64, 79, 100, 128, 255, 1030}) {
+    for (const std::int64_t count : {1, 7, 16, 33, 150}) {
+      HostBuffer some = values(Shape({count, columns}, f32), f32);
+      check(OpInstance(Sum{{{1}}}), some);
+      check(OpInstance(Mean{{{1}}}), some);
+      check(OpInstance(Max{{{1}}}), some);
+      check(OpInstance(Min{{{1}}}), some);
+      // A NaN, and infinities of both signs, in every place of a vector over the rows.
+      float* const element = some.mutable_values<float>().data();
+      for (std::int64_t row = 0; row < count; ++row) {
+        const float special[] = {std::nanf(""), HUGE_VALF, -HUGE_VALF};
+        element[row * columns + 7 * row % columns] = special[row % 3];
+      }
+      check(OpInstance(Sum{{{1}}}), some);
+      check(OpInstance(Max{{{1}}}), some);
+      check(OpInstance(Min{{{1}}}), some);
+    }
+  }
+  check(OpInstance(Max{{{2}}}), values(Shape({3, 5, 70}, f32), f32));
+  check(OpInstance(Sum{{{1}}}), values(Shape({80, 70, 3}, f32), f32));
   HostBuffer x = values(Shape({40000, 2}, f32), f32);
   x.mutable_values<float>()[79999] = std::nanf("");
   check(OpInstance(Max{{{0}}}), x);

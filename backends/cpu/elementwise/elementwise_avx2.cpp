@@ -30,6 +30,7 @@ constinit const ElementwiseKernels elementwise{run_unary,
                                                run_quantize_codes,
                                                run_dequantize_codes,
                                                run_softmax_columns,
-                                               run_log_softmax_columns};
+                                               run_log_softmax_columns,
+                                               run_fold_rows};
 
 }  // namespace tenon::cpu::avx2

@@ -37,10 +37,10 @@ TENON_INLINE Float in_doubles(F f, Inputs... inputs) {
   const auto part = [](Float x, std::size_t which) {
     FewFloats few;
     __builtin_memcpy(&few, reinterpret_cast<const char*>(&x) + which * sizeof few, sizeof few);
-    return __builtin_convertvector(few, Doubles);
+    return widened(few);
   };
-  const FewFloats low = __builtin_convertvector(f(part(inputs, 0)...), FewFloats);
-  const FewFloats high = __builtin_convertvector(f(part(inputs, 1)...), FewFloats);
+  const FewFloats low = narrowed(f(part(inputs, 0)...));
+  const FewFloats high = narrowed(f(part(inputs, 1)...));
   Float y;
   __builtin_memcpy(&y, &low, sizeof low);
   __builtin_memcpy(reinterpret_cast<char*>(&y) + sizeof low, &high, sizeof high);

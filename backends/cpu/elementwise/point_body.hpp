@@ -19,9 +19,17 @@ constexpr std::int64_t lanes = Simd::lanes;
 
 TENON_INLINE Float load(const float* x, std::int64_t count) {
   if (count >= lanes) return Simd::load_float(x);
+#if defined(__AVX512F__)
+  return _mm512_maskz_loadu_ps(static_cast<__mmask16>((1u << count) - 1), x);
+#elif defined(__AVX2__)
+  const __m256i numbers = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
+  const __m256i few = _mm256_set1_epi32(static_cast<int>(count));
+  return _mm256_maskload_ps(x, _mm256_cmpgt_epi32(few, numbers));
+#else
   float pad[lanes] = {};
   __builtin_memcpy(pad, x, static_cast<std::size_t>(count) * sizeof(float));
   return Simd::load_float(pad);
+#endif
 }
 TENON_INLINE void store(float* y, Float v, std::int64_t count) {
   if (count >= lanes) return Simd::store_float(y, v);

@@ -2,6 +2,11 @@
 
 // Rows. Included after a header of simd/, by the sources of one instruction set each.
 #include "point_body.hpp"
+#include "typed.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <utility>
 
 namespace tenon::cpu {
 namespace {
@@ -17,7 +22,7 @@ TENON_INLINE double total(const float* x, std::int64_t count, Term term) {
     for (int v = 0; v < vectors; ++v) {
       FewFloats part;
       __builtin_memcpy(&part, x + i + v * wide, sizeof part);
-      partial[v] += term(__builtin_convertvector(part, Doubles));
+      partial[v] += term(widened(part));
     }
   }
   double sum[sums];
@@ -64,33 +69,214 @@ void run_layer_norm_row(const float* x, const float* weight, const float* bias, 
   run(one, zero);
 }
 
+/// Numbers 0, 1, .. of lanes.
+template <int... i>
+TENON_INLINE Mask lane_numbers(std::integer_sequence<int, i...>) {
+  return Mask{i...};
+}
+template <int half, class V, int... i>
+TENON_INLINE V halves_exchanged(const V& a, std::integer_sequence<int, i...>) {
+  return __builtin_shufflevector(a, a, (i ^ half)...);
+}
+/// In every lane what is picked of all.
+template <int half, class Pick>
+TENON_INLINE Float picked(Float a, Pick pick) {
+  const Float b = pick(halves_exchanged<half>(a, std::make_integer_sequence<int, lanes>()), a);
+  if constexpr (half > 1) {
+    return picked<half / 2>(b, pick);
+  } else {
+    return b;
+  }
+}
+
+/// Whether a NaN has been among some vectors.
+class NotNumbers {
+ public:
+#if defined(__AVX512F__)
+  TENON_INLINE void look(Float a, Float b) {
+    seen_ = static_cast<__mmask16>(seen_ | _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q));
+  }
+  TENON_INLINE bool any() const { return seen_ != 0; }
+
+ private:
+  __mmask16 seen_ = 0;
+#elif defined(__AVX2__)
+  TENON_INLINE void look(Float a, Float b) {
+    seen_ = _mm256_or_ps(seen_, _mm256_cmp_ps(a, b, _CMP_UNORD_Q));
+  }
+  TENON_INLINE bool any() const { return _mm256_movemask_ps(seen_) != 0; }
+
+ private:
+  Float seen_ = {};
+#else
+  TENON_INLINE void look(Float a, Float b) { seen_ |= (a != a) | (b != b); }
+  TENON_INLINE bool any() const { return !all(seen_ == 0); }
+
+ private:
+  Mask seen_ = {};
+#endif
+};
+
+struct Largest {
+  static constexpr float start = -__builtin_inff();
+  TENON_INLINE Float operator()(Float a, Float b) const { return Simd::max(a, b); }
+};
+struct Smallest {
+  static constexpr float start = __builtin_inff();
+  TENON_INLINE Float operator()(Float a, Float b) const { return Simd::min(a, b); }
+};
+
+/// What is picked of the elements that are a multiple of `lanes` apart. Picks see no NaN that counts:
+/// these are looked for apart, which takes less time.
 template <class Pick>
-TENON_INLINE float extreme(const float* x, std::int64_t count, float start, Pick pick) {
-  constexpr std::int64_t vectors = 4;  // so many comparisons do not wait for each other
-  const Float none = set(start);
+TENON_INLINE Float pick_lanes(const float* x, std::int64_t count, Pick pick, NotNumbers& bad) {
+  constexpr std::int64_t vectors = 4;  // so many picks do not wait for each other
+  const Float none = set(Pick::start);
   Float some[vectors] = {none, none, none, none};
+  const auto take = [&](std::int64_t v, Float a, Float b) {
+    some[v] = pick(a, some[v]);
+    some[v + 1] = pick(b, some[v + 1]);
+    bad.look(a, b);
+  };
   std::int64_t i = 0;
   for (; i + vectors * lanes <= count; i += vectors * lanes) {
-    for (std::int64_t v = 0; v < vectors; ++v) {
-      some[v] = pick(Simd::load_float(x + i + v * lanes), some[v]);
+    take(0, Simd::load_float(x + i), Simd::load_float(x + i + lanes));
+    take(2, Simd::load_float(x + i + 2 * lanes), Simd::load_float(x + i + 3 * lanes));
+  }
+  if (i + 2 * lanes <= count) {
+    take(0, Simd::load_float(x + i), Simd::load_float(x + i + lanes));
+    i += 2 * lanes;
+  }
+  if (i + lanes <= count) {
+    take(2, Simd::load_float(x + i), none);
+    i += lanes;
+  }
+  if (i < count) {
+    const auto left = static_cast<std::int32_t>(count - i);
+    const Mask is_there = lane_numbers(std::make_integer_sequence<int, lanes>()) < left;
+    take(0, is_there ? load(x + i, left) : none, none);
+  }
+  return pick(pick(some[0], some[1]), pick(some[2], some[3]));
+}
+
+template <class Pick>
+TENON_INLINE float extreme(const float* x, std::int64_t count) {
+  NotNumbers bad;
+  const Float best = pick_lanes(x, count, Pick{}, bad);
+  return bad.any() ? __builtin_nanf("") : picked<lanes / 2>(best, Pick{})[0];
+}
+float run_max_row(const float* x, std::int64_t count) noexcept {
+  return extreme<Largest>(x, count);
+}
+float run_min_row(const float* x, std::int64_t count) noexcept {
+  return extreme<Smallest>(x, count);
+}
+
+/// From groups of 2 half numbers of a and of b those of `half` numbers f(second, first) of what is
+/// `half` apart.
+template <int half, class V, class F, int... i>
+TENON_INLINE V folded(const V& a, const V& b, F f, std::integer_sequence<int, i...>) {
+  const V first = __builtin_shufflevector(a, b, (i / half * 2 * half + i % half)...);
+  const V second = __builtin_shufflevector(a, b, (i / half * 2 * half + i % half + half)...);
+  return f(second, first);
+}
+/// From 2 half vectors in `v` the vector of what each of them folds to, by halves.
+template <int half, int size, class V, class F>
+TENON_INLINE void fold_vectors(V* v, F f) {
+  for (int i = 0; i < half; ++i) {
+    v[i] = folded<half>(v[2 * i], v[2 * i + 1], f, std::make_integer_sequence<int, size>());
+  }
+  if constexpr (half > 1) fold_vectors<half / 2, size>(v, f);
+}
+
+constexpr int wide_lanes = lanes / 2;         ///< of Doubles
+constexpr int row_vectors = 16 / wide_lanes;  ///< of the 16 sums of total()
+
+/// total() of several rows at once, but for its last steps: each element of a vector is the sum of
+/// those 16 / wide_lanes apart.
+template <std::size_t rows>
+TENON_INLINE void begin_totals(const float* const* x, std::int64_t count, Doubles* sums) {
+  Doubles partial[rows][row_vectors] = {};
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      for (int v = 0; v < row_vectors; ++v) {
+        FewFloats part;
+        __builtin_memcpy(&part, x[r] + i + v * wide_lanes, sizeof part);
+        partial[r][v] += widened(part);
+      }
     }
   }
-  Float best = pick(pick(some[0], some[1]), pick(some[2], some[3]));
-  for (; i + lanes <= count; i += lanes) best = pick(Simd::load_float(x + i), best);
-  for (; i < count; ++i) best = pick(set(x[i]), best);
-  float values[lanes];
-  Simd::store_float(values, best);
-  for (std::int64_t j = 0; j < lanes; ++j) best = pick(set(values[j]), best);
-  Simd::store_float(values, best);
-  return values[0];
+  for (int v = 0; i < count; i += lanes, v += 2) {
+    for (std::size_t r = 0; r < rows; ++r) {
+      const Float last = load(x[r] + i, count - i);  // zeros change no sum
+      FewFloats parts[2];
+      __builtin_memcpy(parts, &last, sizeof last);
+      partial[r][v] += widened(parts[0]);
+      partial[r][v + 1] += widened(parts[1]);
+    }
+  }
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (int half = row_vectors / 2; half > 0; half /= 2) {
+      for (int v = 0; v < half; ++v) partial[r][v] += partial[r][v + half];
+    }
+    sums[r] = partial[r][0];
+  }
 }
 
-float run_max_row(const float* x, std::int64_t count) noexcept {
-  return extreme(x, count, -__builtin_inff(), [](Float a, Float b) { return greater(a, b); });
+/// Calls f with the addresses of `group` rows and the number of the first: of the last one again where
+/// fewer are left.
+template <std::size_t group, class F>
+TENON_INLINE void for_each_group(const float* x, std::int64_t step, std::int64_t rows, F f) {
+  const auto* const bytes = reinterpret_cast<const char*>(x);
+  constexpr auto height = static_cast<std::int64_t>(group);
+  for (std::int64_t i = 0; i < rows; i += height) {
+    const float* at[group];
+    for (std::int64_t r = 0; r < height; ++r) {
+      const std::int64_t row = i + r < rows ? i + r : rows - 1;
+      at[r] = reinterpret_cast<const float*>(bytes + row * step);
+    }
+    f(at, i);
+  }
 }
 
-float run_min_row(const float* x, std::int64_t count) noexcept {
-  return extreme(x, count, __builtin_inff(), [](Float a, Float b) { return smaller(a, b); });
+template <class Pick>
+void pick_rows(const float* x, std::int64_t step, std::int64_t rows, std::int64_t count,
+               double* results) {
+  for_each_group<static_cast<std::size_t>(lanes)>(
+      x, step, rows, [=](const float* const* at, std::int64_t i) {
+        Float best[lanes];
+        bool is_bad[lanes];
+        for (int r = 0; r < lanes; ++r) {
+          NotNumbers bad;
+          best[r] = pick_lanes(at[r], count, Pick{}, bad);
+          is_bad[r] = bad.any();
+        }
+        fold_vectors<lanes / 2, lanes>(best, Pick{});
+        float values[lanes];
+        Simd::store_float(values, best[0]);
+        for (int r = 0; r < lanes && i + r < rows; ++r) {
+          results[i + r] = is_bad[r] ? __builtin_nan("") : static_cast<double>(values[r]);
+        }
+      });
+}
+
+void sum_rows(const float* x, std::int64_t step, std::int64_t rows, std::int64_t count,
+              double* results) {
+  for_each_group<wide_lanes>(x, step, rows, [=](const float* const* at, std::int64_t i) {
+    Doubles sums[wide_lanes];
+    for (int r = 0; r < wide_lanes; r += 2) begin_totals<2>(at + r, count, sums + r);
+    fold_vectors<wide_lanes / 2, wide_lanes>(sums, [](Doubles a, Doubles b) { return b + a; });
+    const std::int64_t some = rows - i < wide_lanes ? rows - i : wide_lanes;
+    __builtin_memcpy(results + i, sums, static_cast<std::size_t>(some) * sizeof(double));
+  });
+}
+
+void run_fold_rows(Gathering op, const float* x, std::int64_t step, std::int64_t rows,
+                   std::int64_t count, double* results) noexcept {
+  if (op == Gathering::max) return pick_rows<Largest>(x, step, rows, count, results);
+  if (op == Gathering::min) return pick_rows<Smallest>(x, step, rows, count, results);
+  sum_rows(x, step, rows, count, results);
 }
 
 void run_softmax_row(const float* x, float* y, std::int64_t count) noexcept {

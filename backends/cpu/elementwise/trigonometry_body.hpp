@@ -13,6 +13,26 @@ using Doubles = double __attribute__((vector_size(4 * Simd::lanes)));
 using FewFloats = float __attribute__((vector_size(2 * Simd::lanes)));
 using FewWords = std::int32_t __attribute__((vector_size(2 * Simd::lanes)));
 
+// Conversions, of which GCC 12 makes several instructions each.
+TENON_INLINE Doubles widened(FewFloats x) {
+#if defined(__AVX512F__)
+  return _mm512_cvtps_pd(x);
+#elif defined(__AVX2__)
+  return _mm256_cvtps_pd(x);
+#else
+  return __builtin_convertvector(x, Doubles);
+#endif
+}
+TENON_INLINE FewFloats narrowed(Doubles x) {
+#if defined(__AVX512F__)
+  return _mm512_cvtpd_ps(x);
+#elif defined(__AVX2__)
+  return _mm256_cvtpd_ps(x);
+#else
+  return __builtin_convertvector(x, FewFloats);
+#endif
+}
+
 /// x = quarter pi / 2 + rest, |rest| <= pi / 4; of `quarter` the lowest two bits count.
 struct Angle {
   Float rest;
@@ -29,11 +49,11 @@ TENON_INLINE Angle reduce_angle(Float x) {
   for (int part = 0; part < 2; ++part) {
     FewFloats few;
     __builtin_memcpy(&few, in + part * half, sizeof few);
-    const Doubles wide = __builtin_convertvector(few, Doubles);
+    const Doubles wide = widened(few);
     const Doubles magic = Doubles{} + 0x1.8p52;
     const Doubles n = (wide * 0.63661977236758134308 + magic) - magic;
     const Doubles r = (wide - n * 0x1.921fb54400000p+0) - n * 0x1.0b4611a626331p-34;
-    const FewFloats narrow = __builtin_convertvector(r, FewFloats);
+    const FewFloats narrow = narrowed(r);
     const FewWords whole = __builtin_convertvector(n, FewWords);
     __builtin_memcpy(rest + part * half, &narrow, sizeof narrow);
     __builtin_memcpy(quarter + part * half, &whole, sizeof whole);

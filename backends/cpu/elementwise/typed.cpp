@@ -159,4 +159,9 @@ void accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t cou
   elementwise_kernels().accumulate_rows(type, op, x, count, rows, step, sums);
 }
 
+void fold_rows(Gathering op, const float* x, std::int64_t step, std::int64_t rows,
+               std::int64_t count, double* results) noexcept {
+  elementwise_kernels().fold_rows(op, x, step, rows, count, results);
+}
+
 }  // namespace tenon::cpu

@@ -67,5 +67,9 @@ void accumulate(Compute type, Gathering op, const void* x, std::int64_t count, v
 /// other. `count` is a multiple of 16, or divides it.
 void accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t count,
                      std::int64_t rows, std::int64_t step, void* sums) noexcept;
+/// results[i] = the sum, or the extreme, of the `count` numbers of row i, `step` bytes apart, as sum_row,
+/// max_row and min_row of elementwise.hpp have it. Not for products.
+void fold_rows(Gathering op, const float* x, std::int64_t step, std::int64_t rows,
+               std::int64_t count, double* results) noexcept;
 
 }  // namespace tenon::cpu

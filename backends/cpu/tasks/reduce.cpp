@@ -66,11 +66,13 @@ class ReduceTask final : public Task {
       // Adjacent elements along a kept axis are folded in parallel, and short rows are turned into
       // such columns.
       turns_rows_ = folded_.rank == 1 && folded_.steps[0] == unit && elements_ > 0 &&
-                    elements_ <= longest_turned && column_step_ != unit && has_long_rows();
+                    elements_ <= (has_rows_ ? longest_turned_row : longest_turned) &&
+                    column_step_ != unit && has_long_rows();
       has_rows_ = has_rows_ && !turns_rows_;
       has_columns_ = turns_rows_ || (!has_rows_ && column_step_ == unit);
     }
     parts_ = ceil_div(elements_, part_elements);
+    has_row_groups_ = has_rows_ && kept_.rank > 0 && parts_ == 1 && has_long_rows();
     if (parts_ > 1 && outputs_ * parts_ <= max_partial_sums) {
       partial_sums_ = compiler.scratch(outputs_ * parts_ * sum_bytes);
       finished_ = compiler.zeroed_scratch(sizeof(std::int32_t));
@@ -92,8 +94,9 @@ class ReduceTask final : public Task {
   static constexpr std::int64_t line = 16;
   static constexpr std::int64_t lanes = 16, shortest_row = 64;
   /// AVX2, one thread: sums of 800,000 rows of 10 take 4.2 ms instead of 29, of 250,000 rows of 32 4.4
-  /// instead of 6.6; longer rows are as fast one by one.
-  static constexpr std::int64_t longest_turned = 48;
+  /// instead of 6.6; longer rows are as fast one by one. fold_rows, for the types that it takes, is
+  /// faster from fewer elements on.
+  static constexpr std::int64_t longest_turned = 48, longest_turned_row = 16;
   static constexpr std::int64_t part_elements = 32768;
   static_assert(part_elements % block_elements == 0);
   static constexpr std::int64_t max_partial_sums = 65536;
@@ -163,7 +166,7 @@ class ReduceTask final : public Task {
   /// How many results from the i-th on are folded at once: of one row of the last kept axis where
   /// these are long, and gathered from several otherwise.
   std::int64_t together(std::int64_t i, std::int64_t end) const noexcept {
-    if (!has_columns_) return 1;
+    if (!has_columns_ && !has_row_groups_) return 1;
     const std::int64_t count = std::min(block_elements, end - i);
     return has_long_rows() ? std::min(count, row_length_ - i % row_length_) : count;
   }
@@ -175,6 +178,10 @@ class ReduceTask final : public Task {
     if (has_columns_) return fold_columns(context, output, count, elements, sums);
     const auto* x = context.pointer<const std::byte>(x_) + kept_.offset(output);
     if (!has_rows_) return fold_row(x, elements, sums);
+    if (has_row_groups_) {
+      return fold_rows(meaning_.gathering, reinterpret_cast<const float*>(x), column_step_, count,
+                       elements_, reinterpret_cast<double*>(sums.bytes));
+    }
     const auto* row = reinterpret_cast<const float*>(x) + elements.begin;
     const double sum =
         elements_ == 0 ? meaning_.start : meaning_.row(row, elements.end - elements.begin);
@@ -348,7 +355,7 @@ class ReduceTask final : public Task {
   std::int64_t run_ = 1, runs_ = 1, run_step_ = 0;
   std::int64_t partial_sums_ = 0, finished_ = 0;
   bool is_whole_ = false, has_rows_ = false, has_columns_ = false, may_share_ = false;
-  bool turns_rows_ = false;
+  bool turns_rows_ = false, has_row_groups_ = false;
 };
 
 template <class Op, const Meaning& meaning>

@@ -737,6 +737,41 @@ def write_gemma4(path, kind, seed):
     writer.write(layer, own_head=kind == "experts")
 
 
+def write_grok(path, has_dense, seed):
+    """Grok 1, which has experts only and whose numbers files need not say, or Grok 2 with a dense part beside them."""
+    width, heads, kv_heads, head_size = 32, 2, 1, 16
+    writer = Writer(path, "grok", 2, width, seed)
+    file = writer.file
+    file.add_head_count(heads)
+    file.add_head_count_kv(kv_heads)
+    file.add_feed_forward_length(64 if has_dense else 32)
+    file.add_expert_count(5)
+    file.add_expert_used_count(2)
+    if has_dense:
+        file.add_expert_feed_forward_length(32)
+        file.add_embedding_scale(4.0)
+        file.add_logit_scale(0.5)
+        file.add_key_value("grok.attention.output_scale", 0.3, gguf.GGUFValueType.FLOAT32)
+        file.add_attn_logit_softcapping(5.0)
+        file.add_final_logit_softcapping(10.0)
+        file.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        file.add_rope_scaling_factor(4.0)
+        file.add_rope_scaling_orig_ctx_len(16)
+
+    def layer(prefix, _):
+        writer.norm(prefix + "attn_norm", width)
+        writer.norm(prefix + "ffn_norm", width)
+        # As of Gemma 3n: llama.cpp's table of GELU is not amplified.
+        for name in ("attn_output_norm", "post_ffw_norm" if has_dense else "layer_output_norm"):
+            writer.vector(f"{prefix}{name}.weight", width, 0.3, 0.1)
+        writer.attention(prefix, heads, kv_heads, head_size)
+        writer.experts(prefix, 5, 32)
+        if has_dense:
+            writer.dense(prefix, 64)
+
+    writer.write(layer, own_head=has_dense)
+
+
 def write_expanded(path, arch, seed):
     """Latent attention whose heads have keys and values of their own: projections are one tensor."""
     width, rank, plain, rotated, value, heads = 32, 32, 16, 8, 16, 2
@@ -1087,6 +1122,8 @@ MODELS = {
     "gemma4": lambda path: write_gemma4(path, "dense", 221),
     "gemma4_inputs": lambda path: write_gemma4(path, "inputs", 222),
     "gemma4_experts": lambda path: write_gemma4(path, "experts", 223),
+    "grok": lambda path: write_grok(path, False, 224),
+    "grok_2": lambda path: write_grok(path, True, 225),
     "minicpm3": lambda path: write_expanded(path, "minicpm3", 214),
     "plm": lambda path: write_expanded(path, "plm", 215),
     "deci": write_deci,

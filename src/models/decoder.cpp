@@ -4,6 +4,7 @@
 #include <tenon/models/decoder.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
@@ -345,6 +346,9 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   made.has_weighted_inputs = config.architecture == "llama4";
   if (view.contains("ffn_up_shexp.weight")) {
     made.shared = dense_part(view, "_shexp", config.activation, gate);
+  } else if (config.architecture == "grok" && view.contains("ffn_up.weight")) {
+    made.shared = dense_part(view, "", config.activation, gate);
+    made.sum_scale = std::sqrt(0.5);
   }
   made.shared_gate = view["ffn_gate_inp_shexp"].find("weight");
   return made;
@@ -415,8 +419,12 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   if (!config.has_feed_forward(index)) return layer;
   const std::string_view second = architecture.feed_forward_norm;
   if (architecture.has_last_norms) {
-    layer.post_attention_norm = norm_part(view["post_attention_norm"], config);
-    layer.post_feed_forward_norm = norm_part(view["post_ffw_norm"], config);
+    const bool is_grok = config.architecture == "grok";
+    const bool has_output_norm = is_grok && view.contains("layer_output_norm.weight");
+    layer.post_attention_norm =
+        norm_part(view[is_grok ? "attn_output_norm" : "post_attention_norm"], config);
+    layer.post_feed_forward_norm =
+        norm_part(view[has_output_norm ? "layer_output_norm" : "post_ffw_norm"], config);
   }
   if (config.is_feed_forward(index)) {
     layer.feed_forward_norm = std::exchange(layer.attention_norm, std::nullopt);

@@ -122,6 +122,12 @@ nn::RouterOptions router_of(const Hyperparameters& values, const Architecture& a
   router.normalized = values.boolean_or("expert_weights_norm", architecture.has_normalized_router);
   router.scale = values.real_or("expert_weights_scale", 1, 0, 1e6);
   if (router.scale == 0) router.scale = 1;  // which files that have none may say
+  if (architecture.router_scores == "sparsemixer") {
+    require_number(values, "expert_used_count", 2);
+    router.scores = "sparsemixer";
+    router.normalized = false;
+    return router;
+  }
   const std::int64_t usual = architecture.router_scores == "sigmoid" ? sigmoid : softmax;
   const std::int64_t scores =
       values.integer_or("expert_gating_func", usual, softmax, softmax_of_chosen);
@@ -170,9 +176,11 @@ Rope rope_of(const Hyperparameters& values, const Architecture& architecture,
     rope.attention_factor = factor == 1 ? 0 : factor;
     return rope;
   }
+  if (architecture.name == "grok") rope.beta_fast = 8;  // of Grok 2
   rope.beta_fast = values.real_or("rope.scaling.yarn_beta_fast", rope.beta_fast, 1e-6, 1e6);
   rope.beta_slow = values.real_or("rope.scaling.yarn_beta_slow", rope.beta_slow, 1e-6, 1e6);
   require_default(values, "rope.scaling.yarn_ext_factor", 1);
+  require_default(values, "rope.scaling.yarn_attn_factor", 1);
   rope.attention_factor = rope.magnitude() * factor;
   return rope;
 }
@@ -455,6 +463,15 @@ void set_scales(const Hyperparameters& values, const Architecture& architecture,
   if (config.architecture == "command-r" || config.architecture == "cohere2") {
     const double scale = values.real_or("logit_scale", 1, 0, largest);
     if (scale != 0) config.logit_scale = scale;
+  }
+  if (config.architecture == "grok") {  // Grok 1 is what a file that says nothing has
+    config.embedding_scale = values.real_or("embedding_scale", 78.38367176906169, 1e-6, largest);
+    config.logit_scale = values.real_or("logit_scale", 0.5773502691896257, 1e-6, largest);
+    config.attention_scale =
+        values.real_or("attention.output_scale", 0.08838834764831845, 1e-6, largest);
+    config.attention_softcap = values.real_or("attn_logit_softcapping", 30, 1e-6, largest);
+    config.logit_softcap = values.real_or("final_logit_softcapping", 0, 0, largest);
+    if (config.experts == 0) throw Error(Errc::unsupported, values.file(), "grok without experts");
   }
   if (config.architecture == "gemma2") {
     const std::int64_t layers_of_27b = 46;  // whose queries have a scale of their own
@@ -792,8 +809,11 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   config.context_length = values.integer("context_length", 1, max_context);
   config.has_mean_norms = architecture.has_mean_norms;
   const bool has_means = architecture.has_mean_norms || architecture.has_bare_norms;
-  config.norm_eps = values.real_or(
-      has_means ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-5, 0, 1);
+  // Files of Phi-3.5-MoE have it under the other norms' name.
+  config.norm_eps =
+      values.real_or(has_means && arch != "phimoe" ? "attention.layer_norm_epsilon"
+                                                   : "attention.layer_norm_rms_epsilon",
+                     1e-5, 0, 1);
   config.vocabulary = file.at("token_embd.weight").shape.dim(0);
   config.tokens = config.vocabulary;
   if (architecture.has_attention) set_transformer(file, values, architecture, config);

@@ -71,6 +71,12 @@ TEST_CASE("builders: a router without such scores, or with too few experts") {
   for (const std::int64_t used : {0, 5}) {
     expect_error(Errc::out_of_range, [&] { nn::route(logits, {.used = used}); });
   }
+  nn::RouterOptions sparse{.scores = "sparsemixer", .normalized = false};
+  CHECK(nn::route(logits, sparse).weights.shape() == Shape({3, 2}, f32));
+  const Tensor bias = graph.input("bias", Shape({4}, f32));
+  expect_error(Errc::bad_attribute, [&] { nn::route(logits, sparse, bias); });
+  sparse.used = 3;
+  expect_error(Errc::bad_attribute, [&] { nn::route(logits, sparse); });
 }
 
 }  // namespace

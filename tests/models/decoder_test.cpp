@@ -101,6 +101,9 @@ const char* const further_architectures[] = {"qwen",
                                              "llama4",
                                              "gemma3n",
                                              "gemma4",
+                                             "phimoe",
+                                             "grok",
+                                             "grok_2",
                                              "gemma4_inputs",
                                              "gemma4_experts",
                                              "apertus",
@@ -115,9 +118,9 @@ const char* const further_architectures[] = {"qwen",
 /// values, also for models whose own GELU is that of erf.
 double margin_of(std::string_view architecture) {
   constexpr std::string_view by_table[] = {
-      "gemma3n",       "gemma",          "gemma2",     "phi2",   "gemma4",
-      "gemma4_inputs", "gemma4_experts", "starcoder2", "falcon", "gptneox",
-      "gpt2",          "starcoder",      "bloom",      "mpt",    "codeshell"};
+      "gemma3n",        "gemma",     "gemma2", "phi2",       "gemma4",   "gemma4_inputs",
+      "gemma4_experts", "grok",      "grok_2", "starcoder2", "falcon",   "gptneox",
+      "gpt2",           "starcoder", "bloom",  "mpt",        "codeshell"};
   return std::ranges::find(by_table, architecture) == std::end(by_table) ? 1e-4 : 2e-2;
 }
 
@@ -424,10 +427,11 @@ TEST_CASE("decoder: one piece, chunks and single tokens give the same logits") {
   const auto tokens = tiny_tokens();
   std::vector<const char*> models(std::begin(architectures), std::end(architectures));
   for (const char* more :
-       {"phi3",  "gpt2",          "cohere2",      "lfm2",          "granitehybrid", "qwen35",
-        "bloom", "refact",        "stablelm_12b", "qwen3next",     "falcon-h1",     "nemotron_h",
-        "jamba", "hunyuan-dense", "mistral3",     "llama4",        "gemma3n",       "minicpm3",
-        "deci",  "rwkv6",         "gemma4",       "gemma4_inputs", "gemma4_experts"}) {
+       {"phi3",      "gpt2",          "cohere2",        "lfm2",          "granitehybrid",
+        "qwen35",    "bloom",         "refact",         "stablelm_12b",  "qwen3next",
+        "falcon-h1", "nemotron_h",    "jamba",          "hunyuan-dense", "mistral3",
+        "llama4",    "gemma3n",       "minicpm3",       "deci",          "rwkv6",
+        "gemma4",    "gemma4_inputs", "gemma4_experts", "phimoe",        "grok_2"}) {
     models.push_back(more);
   }
   EveryThird third;

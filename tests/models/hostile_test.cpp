@@ -327,7 +327,7 @@ TEST_CASE("hostile models: what no build of this library reads") {
     model.metadata.set(key, value);
     CHECK(model.refused(Errc::unsupported).find(says) != std::string::npos);
   };
-  unsupported("general.architecture", "grok", "'grok'");
+  unsupported("general.architecture", "arctic", "'arctic'");
   unsupported("llama.rope.scaling.type", "warped", "'warped'");
   unsupported("tokenizer.ggml.model", "unigram", "'unigram'");
   unsupported("tokenizer.ggml.model", "no_vocab", "without a vocabulary");

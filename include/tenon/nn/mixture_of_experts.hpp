@@ -25,7 +25,7 @@ struct Routing {
 
 struct RouterOptions {
   std::int64_t used = 2;    ///< experts for each row
-  Name scores = "softmax";  ///< or "sigmoid": of all experts' logits
+  Name scores = "softmax";  ///< or "sigmoid": of all experts' logits; or "sparsemixer", see route()
   bool normalized = true;   ///< the weights of a row add up to one
   double scale = 1;         ///< multiplies the weights
   std::int64_t groups = 1;  ///< the experts in as many equal groups, of which
@@ -37,7 +37,11 @@ struct RouterOptions {
 /// [E] or empty, is added to the scores for the choice, not to the weights (DeepSeek-V3,
 /// arXiv:2412.19437, 2.1.2), in that of groups, too.
 ///
-/// Errors: bad_attribute (another word for `scores`), out_of_range (`used` not in [1, E] or more than
+/// "sparsemixer" chooses two by their logits (SparseMixer: Liu et al., GRIN, arXiv:2409.12136, as Phi-3.5-MoE computes
+/// without training): an expert's weight is its share, by softmax, among those that were not chosen before it and whose
+/// logits l are near its own m, (m - l) / max(|l|, m) <= 0.02. It knows no bias, groups or normalisation.
+///
+/// Errors: bad_attribute (another word for `scores`, what "sparsemixer" does not know), out_of_range (`used` not in [1, E] or more than
 /// the used groups have, `groups` not a divisor of E that leaves two for each, `groups_used` not in
 /// [1, groups]), and those of the ops.
 Routing route(const Tensor& logits, const RouterOptions& options, const Tensor& bias = {},
@@ -62,8 +66,11 @@ struct MixtureOfExperts {
   bool has_weighted_inputs =
       false;                    ///< weights multiply what experts read, not their results (Llama 4)
   bool has_fused_gate = false;  ///< the first half of what `up` gives is the gate's
+  double sum_scale =
+      1;  ///< multiplies the sum of the experts' results and the shared part's (Grok)
   TENON_FIELDS(router, router_bias, gate, up, down, down_scale, gate_bias, up_bias, down_bias,
-               shared, shared_gate, activation, has_weighted_inputs, has_fused_gate, options)
+               shared, shared_gate, activation, has_weighted_inputs, has_fused_gate, sum_scale,
+               options)
   RouterOptions options;
 
   /// x [..., width] -> [..., width].
@@ -109,7 +116,8 @@ struct MixtureOfExperts {
       const Tensor share = sigmoid(linear(x, row, {}, {}, where), where);  // [..., 1]
       common = mul(common, share, where);
     }
-    return add(y, common, where);
+    const Tensor both = add(y, common, where);
+    return sum_scale == 1 ? both : mul(both, scalar_like(both, sum_scale, where), where);
   }
 };
 

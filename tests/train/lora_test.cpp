@@ -66,11 +66,12 @@ double value_of(const Buffer& scalar) { return scalar.to_host().at({}); }
 
 TEST_CASE("decoder: scores of whole sequences are those of the cache's way") {
   for (const std::string architecture :
-       {"llama",     "gemma3",    "qwen3",         "olmoe",   "gpt-oss",       "deepseek2",
-        "mamba",     "mamba2",    "rwkv7",         "chatglm", "cohere2",       "stablelm",
-        "smollm3",   "lfm2",      "granitehybrid", "qwen35",  "refact",        "stablelm_12b",
-        "qwen3next", "falcon-h1", "nemotron_h",    "jamba",   "hunyuan-dense", "llama4",
-        "olmo",      "apertus",   "plm",           "deci",    "rwkv6"}) {
+       {"llama",     "gemma3",        "qwen3",         "olmoe",   "gpt-oss",       "deepseek2",
+        "mamba",     "mamba2",        "rwkv7",         "chatglm", "cohere2",       "stablelm",
+        "smollm3",   "lfm2",          "granitehybrid", "qwen35",  "refact",        "stablelm_12b",
+        "qwen3next", "falcon-h1",     "nemotron_h",    "jamba",   "hunyuan-dense", "llama4",
+        "olmo",      "apertus",       "plm",           "deci",    "rwkv6",         "phimoe",
+        "gemma4",    "gemma4_experts"}) {
     const io::File file = io::open("tests/models/data/tiny_" + architecture + ".gguf");
     const WeightsView view = file.view();
     const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));
@@ -89,17 +90,21 @@ TEST_CASE("decoder: scores of whole sequences are those of the cache's way") {
       worst = std::max(worst, std::fabs(static_cast<double>(a[k]) - static_cast<double>(b[k])));
     }
     INFO(architecture);
-    CHECK(worst < 2e-3);
+    // llama.cpp's GELU is a table of f16 values.
+    CHECK(worst < (architecture.starts_with("gemma4") ? 5e-2 : 2e-3));
   }
 }
 
 TEST_CASE("decoder: layers that share keys and values have no scores without a cache") {
-  const io::File file = io::open("tests/models/data/tiny_gemma3n.gguf");
-  const WeightsView view = file.view();
-  const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));
-  CHECK(expect_error(Errc::unsupported, [&] {
-          compile<&models::Decoder<>::scores>(decoder, {Shape({1, 8}, i32)}, cpu_device());
-        }).find("gemma3n") != std::string::npos);
+  for (const auto& [name, architecture] :
+       {std::pair("gemma3n", "gemma3n"), {"gemma4_inputs", "gemma4"}}) {
+    const io::File file = io::open(std::string("tests/models/data/tiny_") + name + ".gguf");
+    const WeightsView view = file.view();
+    const auto decoder = models::Decoder<>::init(view, models::DecoderConfig::from(file));
+    CHECK(expect_error(Errc::unsupported, [&] {
+            compile<&models::Decoder<>::scores>(decoder, {Shape({1, 8}, i32)}, cpu_device());
+          }).find(architecture) != std::string::npos);
+  }
 }
 
 TEST_CASE("lora: gradients are finite differences, and the first change is none") {

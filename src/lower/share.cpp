@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 
 namespace tenon::lowering {
 namespace {
@@ -33,7 +34,8 @@ class Sharer {
   bool is_free_to_write(const Storage& storage) const;
   void overwrite(StorageId value, StorageId place, bool is_update = false);
   bool is_left_alone(const FlatStep& step, StorageId id) const;
-  bool try_enter(const FlatStep& copy);
+  bool is_kept(std::span<const FlatStep> rest, StorageId carry) const;
+  bool try_enter(const FlatStep& copy, std::span<const FlatStep> rest);
   bool try_next(const FlatStep& copy, const FlatStep& loop);
 
   Flat& flat_;
@@ -118,15 +120,30 @@ void Sharer::overwrite_operands(std::vector<FlatStep>& steps) {
   }
 }
 
-/// A loop reuses the storage of its carry's initial value, when that is not read later.
-bool Sharer::try_enter(const FlatStep& copy) {
+/// Whether a carry is, after each iteration of its loop, which is the first one of `rest` that has it, what lies where it lay:
+/// itself, or an update of it.
+bool Sharer::is_kept(std::span<const FlatStep> rest, StorageId carry) const {
+  for (const FlatStep& loop : rest) {
+    for (const FlatStep& copy : loop.body) {
+      if (copy.join != FlatStep::Join::next_iteration) continue;
+      if (flat_.root(copy.output.storage) != carry) continue;
+      // Not by roots: other values may have joined the carry's storage by now.
+      return copy.inputs[0].storage == copy.output.storage && fills_storage(flat_, copy.inputs[0]);
+    }
+  }
+  return false;
+}
+
+/// A loop reuses the storage of its carry's initial value, when that is not read later. `rest`: the steps behind the copy.
+bool Sharer::try_enter(const FlatStep& copy, std::span<const FlatStep> rest) {
   const Array& init = copy.inputs[0];
   const StorageId from = flat_.root(init.storage);
   const StorageId carry = flat_.root(copy.output.storage);
   const Storage& source = flat_.storages[from];
   const bool is_input = source.kind == Place::Kind::input;
   // What an earlier loop has updated in an input stays there, too, where a later one only reads it.
-  const bool is_updated = is_input && (flat_.storages[carry].updated || source.updated);
+  const bool is_updated =
+      is_input && (flat_.storages[carry].updated || (source.updated && is_kept(rest, carry)));
   if (from == carry || !(is_input || source.kind == Place::Kind::slab) || source.end != copy.time ||
       !fills_storage(flat_, init) || source.loops != flat_.storages[carry].loops) {
     return false;
@@ -176,8 +193,10 @@ bool Sharer::try_next(const FlatStep& copy, const FlatStep& loop) {
 /// updates is updated in the storage of all of them.
 bool Sharer::join_carries(std::vector<FlatStep>& steps) {
   bool has_entered = false;
-  for (FlatStep& step : steps) {
-    if (step.join == FlatStep::Join::enter_loop && try_enter(step)) {
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    FlatStep& step = steps[i];
+    const auto rest = std::span<const FlatStep>(steps).subspan(i + 1);
+    if (step.join == FlatStep::Join::enter_loop && try_enter(step, rest)) {
       step.join = FlatStep::Join::none;
       has_entered = true;
     }

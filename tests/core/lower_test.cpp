@@ -311,6 +311,30 @@ def forward(x: f32[8], state: f32[4, 8]):
   CHECK(plan.slab_bytes < 4 * 8 * 4);
 }
 
+TEST_CASE("Lowering: a loop that computes its state anew leaves an updated input alone") {
+  const Lowered plan = lowered(R"(def keeps(state: f32[4, 8], index: i64, s: Scope, row: f32[8]):
+    next = update_slice(state, index, row)
+    return next
+
+def turns(state: f32[4, 8], index: i64, s: Scope):
+    y = exp(state)
+    return y
+
+def forward(x: f32[8], state: f32[4, 8]):
+    first = pack(state)
+    scope0 = scope("layer")
+    one = repeat(keeps, 2, first, scope0, x)
+    s1 = item(one, 0)
+    second = pack(s1)
+    two = repeat(turns, 2, second, scope0)
+    y = item(two, 0)
+    return y
+)",
+                               {Shape({8}, f32), Shape({4, 8}, f32)});
+  CHECK(plan.inputs[1].updated);
+  CHECK_FALSE(plan.outputs[0].from_input);  // all else of it stays what it was
+}
+
 TEST_CASE("Lowering: a slice at a loop's index plus or minus a number is a view") {
   const auto plan_of = [](const std::string& at, double number, int first) {
     return lowered(

@@ -2,6 +2,7 @@
 
 #include "../built_kernels.hpp"
 #include "elementwise_kernels.hpp"
+#include "log_gamma.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -47,6 +48,10 @@ std::optional<Binary> find_binary(std::string_view op) noexcept {
 void unary(Unary op, const float* x, float* y, std::int64_t count,
            UnaryParameters parameters) noexcept {
   elementwise_kernels().unary(op, x, y, count, parameters);
+}
+
+void log_gamma(const float* x, float* y, std::int64_t count) noexcept {
+  elementwise_kernels().log_gamma(x, y, count);
 }
 
 UnaryRowsKernel unary_rows_kernel() noexcept { return elementwise_kernels().unary_rows; }

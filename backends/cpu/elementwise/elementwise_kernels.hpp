@@ -49,6 +49,7 @@ struct ElementwiseKernels {
   void (*log_softmax_columns)(const Columns& x, float* y, std::int64_t y_step) noexcept;
   void (*fold_rows)(Gathering, const float* x, std::int64_t step, std::int64_t rows,
                     std::int64_t count, double* results) noexcept;
+  void (*log_gamma)(const float* x, float* y, std::int64_t count) noexcept;
 };
 
 namespace portable {

@@ -1,6 +1,7 @@
 // Functions of one operand.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/half_unary.hpp"
+#include "../elementwise/log_gamma.hpp"
 #include "../elementwise/unary_of.hpp"
 #include "point_task.hpp"
 
@@ -86,10 +87,20 @@ PointStep defined_point_of(const Step& step) {
   return point_step(step, {defined_in_f64<Op>, defined<Op, double>, nullptr, nullptr});
 }
 
+void log_gammas(const PointCall& call, const OpInstance&) noexcept {
+  const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
+  auto* y = static_cast<float*>(call.y);
+  log_gamma(static_cast<const float*>(call.x[0]), y, count);
+  std::fill(y + count, y + call.count, *y);
+}
+PointStep log_gamma_point(const Step& step) {
+  return point_step(step, {log_gammas, defined<Lgamma, double>, nullptr, nullptr});
+}
+
 }  // namespace
 
 extern const Kernel lgamma_kernel, digamma_kernel, polygamma_kernel;
-constinit const Kernel lgamma_kernel = point_kernel<Lgamma, defined_point_of<Lgamma>>();
+constinit const Kernel lgamma_kernel = point_kernel<Lgamma, log_gamma_point>();
 constinit const Kernel digamma_kernel = point_kernel<Digamma, defined_point_of<Digamma>>();
 constinit const Kernel polygamma_kernel = point_kernel<Polygamma, defined_point_of<Polygamma>>();
 

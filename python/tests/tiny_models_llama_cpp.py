@@ -663,7 +663,7 @@ def write_gemma3n(path):
 def write_gemma4(path, kind, seed):
     """Layers with a window have heads of another size than the others. `kind`: "dense" (the 31B, whose layers without a
     window have fewer heads of keys and no projection of values), "inputs" (E2B: each layer's own inputs, and shared keys
-    and values) or "experts" (26B, experts beside the dense part, their gates with the others in one tensor). """
+    and values) or "experts" (26B, experts beside the dense part, their gates with the others in one tensor)."""
     width, heads, layers = 32, 4, 6
     wide, narrow, own = 64, 32, 32
     shared = 3 if kind == "inputs" else 0

@@ -377,10 +377,9 @@ def forward(x: f32[8], rows: f32[4, 8]):
     int first;
   } outside[] = {
       {"sub(index, number)", 3, 2}, {"sub(index, number)", 3, 6}, {"add(index, number)", 3, 0}};
-  for (const auto& [at, number, first] : outside) {
-    INFO(at << ", " << number << " from " << first);
-    expect_error(Errc::out_of_range,
-                 [&, &at = at, &number = number, &first = first] { plan_of(at, number, first); });
+  for (const auto& each : outside) {
+    INFO(each.at << ", " << each.number << " from " << each.first);
+    expect_error(Errc::out_of_range, [&] { plan_of(each.at, each.number, each.first); });
   }
   // A number minus the index counts down: that is no view, but read when it runs.
   CHECK_NOTHROW(plan_of("sub(number, index)", 3, 0));

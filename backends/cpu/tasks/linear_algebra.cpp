@@ -168,7 +168,9 @@ class MatrixTask final : public Task {
     for (const Operand& input : inputs_) {
       size = std::max({size, input.shape[leading], input.shape[leading + 1]});
     }
-    const std::int64_t room = size == 0 ? 0 : factor_kernels().room(size, size) + size;
+    constexpr bool is_factored = !std::is_same_v<Op, Eigh> && !std::is_same_v<Op, Svd>;
+    const std::int64_t room =
+        is_factored && size > 0 ? factor_kernels().room(size, size) + size : 0;
     compiler.working_memory((elements + rows_ * columns_ + room) * 8);
   }
 

@@ -352,8 +352,9 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
   if (const auto index = def.traits.selects ? counter_of(inputs[1].storage) : std::nullopt) {
     const std::int64_t count = counts_[index->loop], end = index->first + count;
     const bool fits = count == 0 || (index->first >= 0 && end <= inputs[0].shape[0]);
-    const bool may_end_before = loops_[index->loop].has_condition;
-    if (!fits && !may_end_before) {
+    // A branch is a loop with a condition, too: it may be there so that no other index is read.
+    const bool may_be_left_out = std::ranges::any_of(loops_, &Loop::has_condition);
+    if (!fits && !may_be_left_out) {
       throw Error(Errc::out_of_range,
                   place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
                   fmt::format("the loop counts from {} to {}, but {} has {} slices", index->first,

@@ -215,6 +215,23 @@ TEST_CASE("cond: what is not taken is not computed") {
                [&] { session.forward({device(pick(true)), device(ints({1}, {99}))}); });
 }
 
+TEST_CASE("cond: slices beyond a stack's ends are not read where a branch leaves them out") {
+  const Program program = program_of({Shape({3}, f32)}, [](std::span<const Tensor> in) {
+    const Tensor zero = like(sum(in[0]), 0);
+    const auto at = [&](const Tensor& index) { return select(in[0], index); };
+    return std::vector{repeat(std::int64_t{4}, zero, [&](const Tensor& i, const Tensor& x) {
+      const Tensor before =
+          cond(gt(i, like(i, 0)), [&] { return at(i - like(i, 1)); }, [&] { return zero; });
+      const Tensor here = cond(lt(i, like(i, 3)), [&] { return at(i); }, [&] { return zero; });
+      return x * 2.0 + before - here;
+    })};
+  });
+  float want = 0;
+  const float x[] = {1, 2, 5};
+  for (int i = 0; i < 4; ++i) want = want * 2 + (i > 0 ? x[i - 1] : 0) - (i < 3 ? x[i] : 0);
+  CHECK(run(program, {floats({3}, {1, 2, 5})})[0].at({}) == want);
+}
+
 TEST_CASE("cond: of another's result, in a loop") {
   const Program program = program_of({Shape({}, f32)}, [](std::span<const Tensor> in) {
     return std::vector{repeat(std::int64_t{5}, in[0], [](const Tensor&, const Tensor& x) {

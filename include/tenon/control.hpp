@@ -72,7 +72,9 @@ Carry while_loop(Carry carry, Condition&& condition, Body&& body,
 ///
 /// A gradient goes back through the one that was computed.
 ///
-/// Errors: bad_type (a predicate that is not bool[]), shape_mismatch.
+/// Errors: bad_type (a predicate that is not bool[]), shape_mismatch; alias for a program in which one
+/// updates a value from outside of it in place (cache_update, update_slice): a while_loop of at most one
+/// iteration, which carries the value, may.
 template <class Yes, class No>
 auto cond(const Tensor& predicate, Yes&& yes, No&& no,
           const std::source_location& where = std::source_location::current()) {

@@ -171,7 +171,8 @@ def cond(predicate, yes, no, empty=None):
 
     Both return a tensor, or a tuple of them, of the same types; `empty` may be a tuple of tensors of these types to
     begin with. Where a size has no symbol, what `yes` makes is always computed, for its size. Of a predicate that is
-    known, True or an array, one is called.
+    known, True or an array, one is called. Neither may update a value from outside of it (`cache_update`,
+    `update_slice`): a `while_loop` with the limit 1 that carries the value may.
     """
     if _are_arrays([predicate]):
         return yes() if predicate else no()

@@ -24,15 +24,17 @@
 namespace tenon {
 namespace {
 
-/// Unlinks captured values that no result needs, which gradients have asked only the sizes of.
-void drop_unused_captures(GraphFunction& function, std::span<const Tensor> results) {
+/// Unlinks what no result needs, such as captured values that gradients have asked only the sizes of: another gradient
+/// copies what is there.
+void drop_unused(GraphFunction& function, std::span<const Tensor> results) {
   std::vector<const Node*> ends;
   for (const Tensor& result : results) ends.push_back(&GraphAccess::node(result));
   const NodeSet needed = needed_for(function, ends);
   Node** link = &function.first;
   function.last = nullptr;
   for (Node* node = function.first; node != nullptr; node = node->next) {
-    if (node->captured != nullptr && !needed.contains(node)) continue;
+    const bool is_parameter = node->kind == Node::Kind::input && node->captured == nullptr;
+    if (!is_parameter && !needed.contains(node)) continue;
     *link = node;
     link = &node->next;
     function.last = node;
@@ -133,7 +135,7 @@ LoopGradients Differentiator::run() {
   }
   IterationValues values(graph_, call_, inputs_, forward, before, number, slot);
   const std::vector<Tensor> results = iteration(recorder, frame, values);
-  drop_unused_captures(*backward, results);
+  drop_unused(*backward, results);
   std::vector<LoopStack> stacks;
   std::int64_t next_item = static_cast<std::int64_t>(inputs_.carried.size()) + (counts_ ? 1 : 0);
   for (const Node* node = backward->first; node != nullptr; node = node->next) {

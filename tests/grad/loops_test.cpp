@@ -272,6 +272,33 @@ TEST_CASE("grad: second gradients through loops") {
       loop_inputs(shapes), 1e-4);
 }
 
+TEST_CASE("grad: second gradients through loops by one of the values that they read") {
+  const std::vector<Shape> shapes{Shape({3}, f32), Shape({3}, f32)};
+  for (const bool by_values : {false, true}) {
+    INFO((by_values ? "a loop that its values end" : "a loop of known length"));
+    expect_same_gradients(
+        shapes,
+        [by_values](const Tensors& in, bool as_loop) {
+          const auto step = [&](const Tensor& now) { return tanh(now * in[1]) + 0.5 * in[0]; };
+          const Tensor limit = scalar_like(sum(in[0]), 2.5);
+          Tensor y;
+          if (by_values && as_loop) {
+            y = while_loop(
+                    Carry(sum(in[0]) * 0.0, in[0]),
+                    [&](const Carry& now) { return lt(now.first, limit); },
+                    [&](const Carry& now) { return Carry(now.first + 1.0, step(now.second)); }, 8)
+                    .second;
+          } else {
+            y = take_steps(as_loop, 3, in[0],
+                           [&](const Tensor&, const Tensor& now) { return step(now); });
+          }
+          const Tensor once = grad(sum(y * y), in[0]);
+          return sum(once * once) + sum(in[0] * in[1]);
+        },
+        loop_inputs(shapes), 1e-4);
+  }
+}
+
 TEST_CASE("grad: inside of a loop, which descends") {
   expect_same_gradients(
       {Shape({4}, f32), Shape({3, 4}, f32), Shape({3}, f32)}, [](const Tensors& in, bool as_loop) {

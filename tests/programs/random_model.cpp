@@ -444,6 +444,7 @@ class Maker {
       case 34:
         return some_unsigned();
       case 35:
+        if (chance(0.4)) return some_neighbours(pick_rows());
         return some_update(pick_rows());
       case 36:
         return add_one(some_gradient_of_loop(pick_rows()));
@@ -1315,6 +1316,28 @@ class Maker {
     add(all);
   }
 
+  /// Slices beside a loop's index: a branch leaves out those that are not there.
+  void some_neighbours(const Tensor& x) {
+    const std::int64_t rows = x.dim(0);
+    if (rows == 0 || rows > 12 || x.shape().elements() > max_elements) return add(smooth(x));
+    const Dims dims = dims_of(x);
+    const Tensor start = of_shape(Dims(dims.begin() + 1, dims.end()), x.dtype());
+    const std::int64_t apart = integer(-2, 2);
+    add(repeat(integer(0, rows + 2), start, [&](const Tensor& index, const Tensor& now) {
+      const Tensor place = index + scalar_like(index, apart);
+      const Tensor is_there =
+          logical_and(ge(place, scalar_like(place, 0)), lt(place, scalar_like(place, rows)));
+      return 0.5 * now +
+             cond(is_there, [&] { return tanh(select(x, place)); }, [&] { return start; });
+    }));
+  }
+
+  /// The gradient of `loss` by x, or of that gradient's squares.
+  Tensor once_or_twice(const Tensor& loss, const Tensor& x) {
+    const Tensor once = grad(loss, x);
+    return chance(0.3) ? grad(sum(once * once) + sum(x * x), x) : once;
+  }
+
   /// The gradient of a small loss with respect to a value that others use, too.
   Tensor some_gradient(const Tensor& x) {
     const std::int64_t k = x.dim(-1), n = integer(1, 9);
@@ -1326,7 +1349,7 @@ class Maker {
     Tensor y = tanh(linear(x, w, chance(0.5) ? of_shape({n}, f32) : Tensor()));
     if (chance(0.4)) y = softmax(y, -1);
     if (chance(0.4)) y = layer_norm(y, 0.1);
-    return grad(sum(y * y), x);
+    return once_or_twice(sum(y * y), x);
   }
 
   /// Slices of a computed value, written in place: once, or in a loop, at its index or at another.
@@ -1400,7 +1423,7 @@ class Maker {
         break;
       }
     }
-    return grad(loss, x);
+    return once_or_twice(loss, x);
   }
 
   /// Layers with weights of their own, shared ones, and ones picked by the layer's number.

@@ -48,12 +48,10 @@ class FloatTask final : public Task {
     const auto* b = context.pointer<const float>(b_);
     auto* y = context.pointer<float>(y_);
     if (outer_ == 1) {
-      const Range range = flat_share(context, inner_);
-      if (range.begin < range.end) {
+      return in_flat_parts(context, inner_, [&](const Range& range) {
         binary(op_, a + range.begin * a_inner_, a_inner_, b + range.begin * b_inner_, b_inner_,
                y + range.begin, range.end - range.begin);
-      }
-      return;
+      });
     }
     const Range rows = context.share(outer_);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {

@@ -22,7 +22,11 @@ class FusedPointsTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const Range range = flat_share(context, count_);
+    in_flat_parts(context, count_, [&](const Range& range) { run_part(context, range); });
+  }
+
+ private:
+  void run_part(const TaskContext& context, const Range& range) const noexcept {
     Buffers buffers;
     Results results;
     for (std::int64_t first = range.begin; first < range.end; first += block_elements) {
@@ -37,7 +41,6 @@ class FusedPointsTask final : public Task {
     }
   }
 
- private:
   /// One of the two: a member's result, or what a reader reads.
   struct Source {
     std::size_t member;

@@ -72,7 +72,11 @@ class PointTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const Range range = flat_share(context, count_);
+    in_flat_parts(context, count_, [&](const Range& range) { run_part(context, range); });
+  }
+
+ private:
+  void run_part(const TaskContext& context, const Range& range) const noexcept {
     const std::int64_t unit = block_bytes(y_.shape.dtype());
     auto* y = context.pointer<std::byte>(y_);
     std::array<BlockBuffer, PointCall::max_inputs> buffers;
@@ -91,7 +95,6 @@ class PointTask final : public Task {
     }
   }
 
- private:
   std::vector<Reader> inputs_;
   Operand y_;
   OpInstance op_;

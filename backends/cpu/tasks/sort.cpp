@@ -220,9 +220,14 @@ class SearchsortedTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const Range range = flat_share(context, y_.shape.elements());
-    auto* y = context.pointer<std::int32_t>(y_);
     const T* row = nullptr;  // its elements, where they are adjacent
+    in_flat_parts(context, y_.shape.elements(),
+                  [&](const Range& range) { run_part(context, range, row); });
+  }
+
+ private:
+  void run_part(const TaskContext& context, const Range& range, const T*& row) const noexcept {
+    auto* y = context.pointer<std::int32_t>(y_);
     BlockBuffer buffer;
     std::int64_t count = 0;
     for (std::int64_t i = range.begin; i < range.end; i += count) {
@@ -250,7 +255,6 @@ class SearchsortedTask final : public Task {
     }
   }
 
- private:
   /// Of a row of adjacent elements. Between the places of the first and the last of ascending
   /// values are those of all.
   template <bool right>

@@ -223,13 +223,13 @@ TEST_CASE(
   struct Case {
     const char* architecture;
     DType type;
-    double exact, rounded;  // the largest divergence
+    double exact, rounded;  // the largest divergence; rounded, a token may choose another expert
   };
   const Case cases[] = {
       {"gemma3", DType::q8_0, 5e-4, 5e-3},       {"gemma4", DType::q8_0, 5e-4, 5e-3},
       {"gemma4", DType::f16, 1e-5, 5e-3},        {"gemma4_inputs", DType::q8_0, 5e-4, 5e-3},
-      {"gemma4_inputs", DType::f16, 1e-5, 5e-3}, {"gemma4_experts", DType::q8_0, 5e-4, 5e-3},
-      {"gemma4_experts", DType::f16, 1e-5, 5e-3}};
+      {"gemma4_inputs", DType::f16, 1e-5, 5e-3}, {"gemma4_experts", DType::q8_0, 5e-4, 3e-2},
+      {"gemma4_experts", DType::f16, 1e-5, 3e-2}};
   for (const auto& [architecture, type, largest_exact, largest] : cases) {
     for (const bool exact : {true, false}) {
       INFO(architecture << ", " << name(type) << ", exact " << exact);

@@ -124,14 +124,16 @@ Rows attended(const Rows& q, const Rows& k, const Rows& v, std::size_t heads, st
   for (std::size_t i = 0; i < q.size(); ++i) {
     for (std::size_t h = 0; h < heads; ++h) {
       std::vector<double> p(k.size());
-      double sum = 0;
       for (std::size_t t = 0; t < k.size(); ++t) {
         double score = 0;
         for (std::size_t d = 0; d < size; ++d)
           score += q[i][h * size + d] * k[t][h / group * size + d];
-        p[t] = std::exp(score / std::sqrt(static_cast<double>(size)) +
-                        (mask.empty() ? 0 : mask[i][t]));
-        sum += p[t];
+        p[t] = score / std::sqrt(static_cast<double>(size)) + (mask.empty() ? 0 : mask[i][t]);
+      }
+      double sum = 0;
+      for (const double largest = std::ranges::max(p); double& weight : p) {
+        weight = std::exp(weight - largest);  // scores are hundreds for some seeds
+        sum += weight;
       }
       for (std::size_t t = 0; t < k.size(); ++t) {
         for (std::size_t d = 0; d < size; ++d) {

@@ -8,9 +8,6 @@
 #include <tenon/ops/reduce.hpp>
 
 #include <cmath>
-#include <cstring>
-#include <span>
-#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -18,33 +15,18 @@ namespace tenon::testing {
 namespace {
 
 void check_reduction(const OpInstance& op, const HostBuffer& x) {
-  for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
-    OpCase op_case;
-    op_case.op = op;
-    op_case.inputs = {x};
-    const HostBuffer want = run_case(op_case, {make_backend("reference")}, order);
-    std::vector<std::byte> first;
-    for (const int threads : {1, 2, 7}) {
-      INFO(to_string(x.shape()) << ", " << op.def()->name << ", order " << static_cast<int>(order)
-                                << ", " << threads << " threads");
-      const HostBuffer got = run_case(op_case, {make_backend("cpu", {.threads = threads})}, order);
-      REQUIRE(got.shape() == want.shape());
-      std::vector<std::byte> bytes(static_cast<std::size_t>(got.shape().bytes()));
-      std::memcpy(bytes.data(), got.view().data, bytes.size());
-      if (first.empty()) first = bytes;
-      CHECK(bytes == first);
-      const HostBuffer a = got.to(f64), b = want.to(f64);
-      const double rounding = got.shape().dtype() == f16 ? 1e-3 : 1e-6;
-      for (std::size_t i = 0; i < a.values<double>().size(); ++i) {
-        const double value = b.values<double>()[i];
-        if (std::isnan(value)) {
-          CHECK(std::isnan(a.values<double>()[i]));
-        } else {
-          CHECK(a.values<double>()[i] == Approx(value).epsilon(rounding).margin(1e-4));
-        }
+  check_on_threads(op, {x}, [](const HostBuffer& got, const HostBuffer& want) {
+    const HostBuffer a = got.to(f64), b = want.to(f64);
+    const double rounding = got.shape().dtype() == f16 ? 1e-3 : 1e-6;
+    for (std::size_t i = 0; i < a.values<double>().size(); ++i) {
+      const double value = b.values<double>()[i];
+      if (std::isnan(value)) {
+        CHECK(std::isnan(a.values<double>()[i]));
+      } else {
+        CHECK(a.values<double>()[i] == Approx(value).epsilon(rounding).margin(1e-4));
       }
     }
-  }
+  });
 }
 
 TEST_CASE("reductions: long sums are shared by threads and have the same bits") {

@@ -5,11 +5,18 @@
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
 
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
+
+#include <catch2/catch.hpp>
 
 namespace tenon::testing {
 namespace {
@@ -77,6 +84,41 @@ HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backen
   for (const Buffer& input : inputs) shapes.push_back(input.shape());
   if (parts != nullptr) *parts = session.report(shapes).parts;
   return session.forward(std::move(inputs)).at(0).to_host();
+}
+
+void check_on_threads(
+    const OpInstance& op, const std::vector<HostBuffer>& inputs,
+    const std::function<void(const HostBuffer& got, const HostBuffer& want)>& compare) {
+  OpCase op_case;
+  op_case.op = op;
+  op_case.inputs = inputs;
+  for (const Order order : {Order::dense, Order::permuted, Order::reversed}) {
+    const HostBuffer want = run_case(op_case, {make_backend("reference")}, order);
+    std::vector<std::byte> first;
+    for (const int threads : {1, 2, 7}) {
+      INFO(to_string(op) << " of " << to_string(inputs[0].shape()) << ", order "
+                         << static_cast<int>(order) << ", " << threads << " threads");
+      const HostBuffer got = run_case(op_case, {make_backend("cpu", {.threads = threads})}, order);
+      REQUIRE(got.shape() == want.shape());
+      std::vector<std::byte> bytes(static_cast<std::size_t>(got.shape().bytes()));
+      std::memcpy(bytes.data(), got.view().data, bytes.size());
+      if (first.empty()) first = bytes;
+      CHECK(bytes == first);
+      compare(got, want);
+    }
+  }
+}
+
+double relative_difference(const HostBuffer& got, const HostBuffer& want) {
+  const HostBuffer a = got.to(f64), b = want.to(f64);
+  double largest = 1e-30, apart = 0;
+  for (std::size_t i = 0; i < b.values<double>().size(); ++i) {
+    const double difference = std::fabs(a.values<double>()[i] - b.values<double>()[i]);
+    if (std::isnan(difference)) return difference;
+    largest = std::max(largest, std::fabs(b.values<double>()[i]));
+    apart = std::max(apart, difference);
+  }
+  return apart / largest;
 }
 
 }  // namespace tenon::testing

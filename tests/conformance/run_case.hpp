@@ -6,6 +6,7 @@
 #include <tenon/backend.hpp>
 #include <tenon/session.hpp>
 
+#include <functional>
 #include <vector>
 
 namespace tenon::testing {
@@ -17,5 +18,15 @@ namespace tenon::testing {
 enum class Order { dense, permuted, reversed };
 HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, Order order,
                     std::vector<PlanReport::Part>* parts = nullptr);
+
+/// Runs an op in every order on the CPU with 1, 2 and 7 threads, whose results must have the same bits, and
+/// calls `compare` with each result and the reference's.
+void check_on_threads(
+    const OpInstance& op, const std::vector<HostBuffer>& inputs,
+    const std::function<void(const HostBuffer& got, const HostBuffer& want)>& compare);
+
+/// The largest difference of two arrays as a share of the largest number of `want`; NaN if an element of one
+/// of them is.
+double relative_difference(const HostBuffer& got, const HostBuffer& want);
 
 }  // namespace tenon::testing

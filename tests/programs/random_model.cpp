@@ -444,7 +444,7 @@ class Maker {
       case 34:
         return some_unsigned();
       case 35:
-        if (chance(0.4)) return some_neighbours(pick_rows());
+        if (chance(0.4)) return some_slices_beside(pick_rows());
         return some_update(pick_rows());
       case 36:
         return add_one(some_gradient_of_loop(pick_rows()));
@@ -1317,7 +1317,7 @@ class Maker {
   }
 
   /// Slices beside a loop's index: a branch leaves out those that are not there.
-  void some_neighbours(const Tensor& x) {
+  void some_slices_beside(const Tensor& x) {
     const std::int64_t rows = x.dim(0);
     if (rows == 0 || rows > 12 || x.shape().elements() > max_elements) return add(smooth(x));
     const Dims dims = dims_of(x);

@@ -34,7 +34,7 @@ using Ids = std::vector<std::int32_t>;
 using Logits = std::vector<float>;
 
 /// Of each kind of cache: keys and values in groups, with windows, in chunks, shared by layers,
-/// latent ones; states alone; both, in turns and side by side; layers that are one part each.
+/// latent ones; states alone; both, in alternating layers and within one; layers that are one part each.
 const char* const kinds[] = {"llama",      "gemma3",       "gpt-oss", "llama4",    "gemma3n",
                              "deepseek2",  "mamba",        "mamba2",  "rwkv6",     "rwkv7",
                              "lfm2",       "jamba",        "deci",    "qwen3next", "falcon-h1",

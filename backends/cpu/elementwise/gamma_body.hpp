@@ -32,16 +32,11 @@ TENON_INLINE Doubles polynomial(Doubles x, double first, Rest... rest) {
   return sum;
 }
 
-/// The natural logarithm of a normal number above 0, to 2 ulp: the steps of logarithm_of_two(), with
-/// as many terms of the series of atanh as f64 shows.
+/// The natural logarithm of a normal number above 0, to 2 ulp: with as many terms of the series of atanh
+/// as f64 shows.
 TENON_INLINE Doubles natural_logarithm(Doubles x) {
-  constexpr std::uint64_t one = 0x3FF0000000000000, root = 0x3FE6A09E667F3BCD;
-  const UnsignedLongs bits = reinterpret_cast<UnsignedLongs>(x);
-  const UnsignedLongs biased = (bits + (one - root)) >> 52;
-  const Doubles m = reinterpret_cast<Doubles>(bits - ((biased << 52) - one));
-  const Doubles k =
-      reinterpret_cast<Doubles>(biased | 0x4330000000000000u) - doubles(0x1p52 + 1023);
-  const Doubles s = (m - 1.0) / (m + 1.0), z = s * s;
+  const auto [k, s] = logarithm_parts(x);
+  const Doubles z = s * s;
   const Doubles p = polynomial(z, 2.0 / 21, 2.0 / 19, 2.0 / 17, 2.0 / 15, 2.0 / 13, 2.0 / 11,
                                2.0 / 9, 2.0 / 7, 2.0 / 5, 2.0 / 3);
   // ln 2 in two parts: the product of the first one with k is exact.

@@ -122,9 +122,12 @@ TENON_INLINE Float arc_tangent_of(Float a, Float b) {
   return ((a != a) | (b != b)) ? a + b : copy_sign(angle, a);
 }
 
-/// The base-2 logarithm of a normal number above 0, to 2^-44 of it or of 1: x = 2^k m, m within
-/// [sqrt(1/2), sqrt(2)), and with s = (m - 1) / (m + 1), log m = 2 atanh s.
-TENON_INLINE Doubles logarithm_of_two(Doubles x) {
+/// Of a normal number above 0, for its logarithm: x = 2^k m, m within [sqrt(1/2), sqrt(2)), and with
+/// s = (m - 1) / (m + 1), log m = 2 atanh s.
+struct LogarithmParts {
+  Doubles k, s;
+};
+TENON_INLINE LogarithmParts logarithm_parts(Doubles x) {
   constexpr std::uint64_t one = 0x3FF0000000000000, root = 0x3FE6A09E667F3BCD;
   const UnsignedLongs bits = reinterpret_cast<UnsignedLongs>(x);
   const UnsignedLongs biased = (bits + (one - root)) >> 52;
@@ -132,7 +135,13 @@ TENON_INLINE Doubles logarithm_of_two(Doubles x) {
   // Its bits behind 2^52: there is no conversion of 64-bit integers before AVX-512.
   const Doubles k =
       reinterpret_cast<Doubles>(biased | 0x4330000000000000u) - doubles(0x1p52 + 1023);
-  const Doubles s = (m - 1.0) / (m + 1.0), z = s * s;
+  return {k, (m - 1.0) / (m + 1.0)};
+}
+
+/// The base-2 logarithm of a normal number above 0, to 2^-44 of it or of 1.
+TENON_INLINE Doubles logarithm_of_two(Doubles x) {
+  const auto [k, s] = logarithm_parts(x);
+  const Doubles z = s * s;
   Doubles p = doubles(0.097922601182181171) * z + 0.11088082148271582;
   p = p * z + 0.14286054856041472;
   p = p * z + 0.19999997808454142;

@@ -35,7 +35,9 @@ struct Network {
   std::vector<ImageLayer> layers;
   bool is_second = false;  ///< the gradients of a gradient
 
-  /// Layers that take every height and width from 9 on.
+  /// The least height and width that every network takes.
+  static constexpr std::int64_t least_side = 11;
+
   static Network random(Random& random) {
     Network net;
     net.is_second = random.integer(0, 2) == 0;
@@ -54,6 +56,8 @@ struct Network {
         layer.kernel[axis] = i == 0 ? random.integer(1, 3) : random.integer(1, 2);
         layer.dilation[axis] = i == 0 ? random.integer(1, 3) : 1;
         const std::int64_t extent = (layer.kernel[axis] - 1) * layer.dilation[axis] + 1;
+        // The first layer leaves a side of 3 at least: two more take windows of 2.
+        layer.stride[axis] = std::min(layer.stride[axis], (least_side - extent) / 2);
         layer.padding[axis] = random.integer(0, std::min<std::int64_t>(extent - 1, 2));
         layer.added[axis] =
             random.integer(0, std::max(layer.stride[axis], layer.dilation[axis]) - 1);
@@ -135,17 +139,18 @@ TEST_CASE("grad: random convolutional networks of symbolic batch, height and wid
     const DType dtype = round % 2 == 0 ? f64 : f32;
     // Only the batch, a side, or all of them.
     const std::int64_t open = random.integer(0, 3);
-    const std::int64_t known_height = random.integer(9, 13), known_width = random.integer(9, 13);
+    const std::int64_t known_height = random.integer(Network::least_side, 14),
+                       known_width = random.integer(Network::least_side, 14);
     const std::int64_t height = open % 2 == 0 ? known_height : h.size;
     const std::int64_t width = open < 2 ? known_width : w.size;
     Session session(net.program(b.size, height, width, dtype),
                     {.backends = dtype == f64 ? reference : cpu});
     INFO(print(session.program()));
     for (int sizes = 0; sizes < 2; ++sizes) {
-      const Shape x(
-          {random.integer(1, 3), channels, is_static(height) ? height : random.integer(9, 14),
-           is_static(width) ? width : random.integer(9, 14)},
-          dtype);
+      const Shape x({random.integer(1, 3), channels,
+                     is_static(height) ? height : random.integer(Network::least_side, 15),
+                     is_static(width) ? width : random.integer(Network::least_side, 15)},
+                    dtype);
       INFO(to_string(x));
       std::vector<HostBuffer> arrays{random.uniform(x, -1, 1)};
       for (const ImageLayer& layer : net.layers)

@@ -166,8 +166,7 @@ class CpuBoundPartition final : public BoundPartition {
             const std::string_view own = node.function.empty() ? function : node.function;
             marks->push_back({own, node.values, std::chrono::steady_clock::now()});
           }
-          if (worker.is_interrupted()) continue;
-          node.task->run(node.alone ? alone : shared);
+          run_parts(node);
           if (shared.fault.reported() && faulty == nullptr) faulty = &node;
           continue;
         }
@@ -187,6 +186,15 @@ class CpuBoundPartition final : public BoundPartition {
         if (!worker.sync()) return false;
       }
       return true;
+    }
+
+    /// An interrupt is looked for before every part; a run without one takes a share as a whole.
+    void run_parts(const Node& node) const noexcept {
+      TaskContext context = node.alone ? alone : shared;
+      context.parts = shared.worker.interrupt == nullptr ? 1 : node.parts;
+      for (; context.part < context.parts && !shared.worker.is_interrupted(); ++context.part) {
+        node.task->run(context);
+      }
     }
 
     /// Whether another iteration begins: what one thread says, which all have reached. An iteration

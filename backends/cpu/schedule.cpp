@@ -204,6 +204,16 @@ class Scheduler final : public Compiler {
     return true;
   }
 
+  /// So many that one of them takes a thread a few milliseconds, a hundred at most where it computes
+  /// much for each byte.
+  static int parts_of(const Step& step) {
+    constexpr std::int64_t part_bytes = std::int64_t{4} << 20;
+    std::int64_t bytes = 0;
+    for (const Operand& output : outputs_of(step)) bytes = std::max(bytes, output.shape.bytes());
+    for (const Operand& input : step.inputs) bytes = std::max(bytes, input.shape.bytes());
+    return static_cast<int>(std::clamp<std::int64_t>(bytes / part_bytes, 1, 1 << 16));
+  }
+
   /// An empty result takes no work, unless there are indices to check.
   static bool is_nothing(const Step& step) {
     return step.output.shape.elements() == 0 &&
@@ -219,6 +229,7 @@ class Scheduler final : public Compiler {
     std::vector<Access> writes;
     for (const Operand& output : outputs_of(step)) writes.push_back(access_of(output));
     value_ = step.value;
+    parts_ = parts_of(step);
     reads_prepared_ = false;
     reads_tables_.clear();
     constants_read_.clear();
@@ -263,6 +274,7 @@ class Scheduler final : public Compiler {
       nodes_->back().values.push_back(value_);
       return;
     }
+    if (task->runs_in_parts()) node.parts = parts_;
     node.task = std::move(task);
     node.values = {value_};
     nodes_->push_back(std::move(node));
@@ -303,6 +315,7 @@ class Scheduler final : public Compiler {
   std::vector<Node>* nodes_ = nullptr;
   std::vector<Node>* outermost_ = nullptr;
   std::string value_;                // of the step that is being compiled
+  int parts_ = 1;                    // of its partwise tasks
   std::optional<Operand> prepared_;  // whose rows are prepared at this point
   RowForm prepared_form_ = RowForm::int8;
   bool reads_prepared_ = false;

@@ -21,6 +21,7 @@ struct Node {
   std::unique_ptr<Task> task;       ///< null for loops
   bool barrier_before = false;      ///< waits for every thread to finish what came before
   bool alone = false;               ///< each thread runs all of it (recomputed per thread)
+  int parts = 1;                    ///< what a thread's share is divided into; see PartwiseTask
   std::vector<std::string> values;  ///< the task computes these of the program, or parts of them
   std::string
       function;  ///< of a loop: what it repeats; of a task for a loop, run before it: the same

@@ -78,6 +78,8 @@ struct TaskContext {
   std::int64_t working_bytes;
   /// Whether every thread runs the whole task (recomputed per thread).
   bool alone = false;
+  /// Which part of its share a thread computes now.
+  int part = 0, parts = 1;
 
   template <class T>
   T* pointer(const Operand& operand) const noexcept {
@@ -103,9 +105,12 @@ struct TaskContext {
   std::byte* zeroed(std::int64_t offset) const noexcept { return zeroed_base + offset; }
   /// This thread's bytes that Compiler::working_memory asked for.
   std::byte* working_memory() const noexcept { return working_base + worker.id * working_bytes; }
-  /// This thread's part of `count` items.
+  /// The items of `count` that this thread is to compute now.
   Range share(std::int64_t count) const noexcept {
-    return alone ? Range{0, count} : split(count, worker.thread, worker.threads);
+    const Range own = alone ? Range{0, count} : split(count, worker.thread, worker.threads);
+    if (parts == 1) return own;
+    const Range now = split(own.end - own.begin, part, parts);
+    return {own.begin + now.begin, own.begin + now.end};
   }
 };
 
@@ -117,6 +122,16 @@ class Task {
   /// Takes over a task that may run at the same time as this one, if threads then share the work
   /// of both at once.
   virtual bool join(std::unique_ptr<Task>& /*next*/) { return false; }
+  /// Whether the runner may call run() for parts of a large share one by one, to look for interrupts
+  /// in between.
+  virtual bool runs_in_parts() const noexcept { return false; }
+};
+
+/// A task that computes the items that TaskContext::share gives it, and does nothing else that
+/// takes time.
+class PartwiseTask : public Task {
+ public:
+  bool runs_in_parts() const noexcept override { return true; }
 };
 
 /// What kernels may request while a partition is compiled.

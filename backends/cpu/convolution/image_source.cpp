@@ -12,7 +12,7 @@
 namespace tenon::cpu {
 namespace {
 
-class PaddedCopyTask final : public Task {
+class PaddedCopyTask final : public PartwiseTask {
  public:
   PaddedCopyTask(const Convolution& conv, std::int64_t width, std::int64_t offset)
       : conv_(conv), width_(width), offset_(offset) {}
@@ -40,7 +40,7 @@ class PaddedCopyTask final : public Task {
 };
 
 /// Without padding: runs of pixels that lie evenly, a row or a whole plane.
-class ChannelsLastTask final : public Task {
+class ChannelsLastTask final : public PartwiseTask {
  public:
   ChannelsLastTask(const Operand& x, std::int64_t offset) : x_(x), offset_(offset) {
     const Shape& shape = x.shape;

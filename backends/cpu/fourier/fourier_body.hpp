@@ -157,9 +157,12 @@ void fourier_pass_of(std::int64_t factor, const FourierPlan<T>& plan, std::int64
 }
 
 template <class T, class V>
-Pair<V>* fourier_passes(const FourierPlan<T>& plan, Pair<V>* x, Pair<V>* spare) noexcept {
+Pair<V>* fourier_passes(const FourierPlan<T>& plan, Pair<V>* x, Pair<V>* spare,
+                        const StopSign& stop) noexcept {
+  constexpr std::int64_t is_long = 16384;  // elements, of which a pass takes about 50 us
   std::int64_t stride = 1;
   for (std::int64_t i = 0; i < plan.factors; ++i) {
+    if (plan.size >= is_long && is_due(stop)) return x;
     const std::int64_t factor = plan.factor[i];
     switch (factor) {
       case 2:
@@ -188,18 +191,19 @@ Pair<V>* fourier_passes(const FourierPlan<T>& plan, Pair<V>* x, Pair<V>* spare) 
 
 /// y_k = chirp_k sum_j (x_j chirp_j) conj(chirp_{k-j}), as 2 j k = j^2 + k^2 - (k - j)^2.
 template <class T, class V>
-Pair<V>* fourier_chirp(const FourierPlan<T>& plan, Pair<V>* x, Pair<V>* spare) noexcept {
+Pair<V>* fourier_chirp(const FourierPlan<T>& plan, Pair<V>* x, Pair<V>* spare,
+                       const StopSign& stop) noexcept {
   const FourierPlan<T>& longer = *plan.longer;
   for (std::int64_t j = 0; j < plan.size; ++j) x[j] = times(x[j], plan.chirp + 2 * j);
   for (std::int64_t j = plan.size; j < longer.size; ++j) x[j] = Pair<V>{};
-  Pair<V>* y = fourier_passes(longer, x, spare);
+  Pair<V>* y = fourier_passes(longer, x, spare, stop);
   Pair<V>* other = y == x ? spare : x;
   // Back by a forward transform of what has its parts exchanged.
   for (std::int64_t j = 0; j < longer.size; ++j) {
     const Pair<V> product = times(y[j], plan.filter + 2 * j);
     y[j] = {product.imaginary, product.real};
   }
-  y = fourier_passes(longer, y, other);
+  y = fourier_passes(longer, y, other, stop);
   for (std::int64_t j = 0; j < plan.size; ++j) {
     y[j] = times(Pair<V>{y[j].imaginary, y[j].real}, plan.chirp + 2 * j);
   }
@@ -207,11 +211,11 @@ Pair<V>* fourier_chirp(const FourierPlan<T>& plan, Pair<V>* x, Pair<V>* spare) n
 }
 
 template <class T, class V>
-T* run_fourier(const FourierPlan<T>& plan, T* x, T* spare) noexcept {
+T* run_fourier(const FourierPlan<T>& plan, T* x, T* spare, const StopSign& stop) noexcept {
   auto* const pairs = reinterpret_cast<Pair<V>*>(x);
   auto* const others = reinterpret_cast<Pair<V>*>(spare);
-  const Pair<V>* result = plan.longer == nullptr ? fourier_passes(plan, pairs, others)
-                                                 : fourier_chirp(plan, pairs, others);
+  const Pair<V>* result = plan.longer == nullptr ? fourier_passes(plan, pairs, others, stop)
+                                                 : fourier_chirp(plan, pairs, others, stop);
   return result == pairs ? x : spare;
 }
 
@@ -390,14 +394,14 @@ TENON_INLINE void transform_across(Pair<V>* a) {
 
 template <class T, int lanes>
 void run_line(const FourierPlan<T>& columns, const T* turns, const T* x, bool exchange, T scale,
-              T* work, T* y) noexcept {
+              T* work, T* y, const StopSign& stop) noexcept {
   using V = Numbers<T, lanes>;
   const std::int64_t size = columns.size;
   auto* const pairs = reinterpret_cast<Pair<V>*>(work);
   for (std::int64_t j = 0; j < size; ++j) {
     pairs[j] = exchanged(load_apart<lanes>(x + 2 * lanes * j), exchange);
   }
-  const Pair<V>* const z = fourier_passes(columns, pairs, pairs + size);
+  const Pair<V>* const z = fourier_passes(columns, pairs, pairs + size, stop);
   for (std::int64_t done = 0; done < size; done += lanes) {
     // The last ones a second time where their number is no multiple.
     const std::int64_t k = done + lanes <= size ? done : size - lanes;

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "../stop_sign.hpp"
+
 #include <cstddef>
 #include <cstdint>
 
@@ -33,8 +35,8 @@ struct FourierPlan {
 template <class T>
 struct FourierKernel {
   std::int64_t lanes;
-  /// Transforms x, and returns where the result is: x or spare.
-  T* (*run)(const FourierPlan<T>& plan, T* x, T* spare) noexcept;
+  /// Transforms x, and returns where the result is: x or spare. Once `stop` is due, nothing of use.
+  T* (*run)(const FourierPlan<T>& plan, T* x, T* spare, const StopSign& stop) noexcept;
   /// y_k = factor ((x_k + conj x_{h-k}) - i w_k (x_k - conj x_{h-k})), h = half, k <= h: from the
   /// transform x of h pairs of real numbers, and x_h = x_0, twice that of the numbers where w_k =
   /// exp(-pi i k / h). With w_k = -exp(pi i k / h) twice the other way round.
@@ -62,7 +64,7 @@ struct FourierLine {
   /// which is at least `lanes`. `turns`: exp(-2 pi i l k / size) for k < columns.size, real parts,
   /// then imaginary ones, for l = 1, then 2, .. lanes - 1. `work`: four numbers for each of x.
   void (*run)(const FourierPlan<T>& columns, const T* turns, const T* x, bool exchange, T scale,
-              T* work, T* y) noexcept;
+              T* work, T* y, const StopSign& stop) noexcept;
   /// As of FourierKernel, of pairs of parts.
   void (*fold)(const T* x, const T* turns, std::int64_t half, T factor, T* y) noexcept;
 };

@@ -11,7 +11,7 @@
 namespace tenon::cpu {
 namespace {
 
-class Int8MaxPoolTask final : public Task {
+class Int8MaxPoolTask final : public PartwiseTask {
  public:
   explicit Int8MaxPoolTask(const Step& step)
       : x_(step.inputs[0]), y_(step.output), kernels_(int8_kernels()) {

@@ -36,7 +36,7 @@ void add_dense(const std::uint8_t* x, std::int64_t step, std::int64_t count,
   for (std::int64_t c = 0; c < channels_at_once; ++c) sums.values[c] += some[c];
 }
 
-class QuantizedMeanTask final : public Task {
+class QuantizedMeanTask final : public PartwiseTask {
  public:
   explicit QuantizedMeanTask(const Step& step)
       : x_(step.inputs[0]), y_(step.output), codes_(step.op.as<QuantizedMean>()->x) {}

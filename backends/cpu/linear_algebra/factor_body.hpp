@@ -41,8 +41,9 @@ void solve_few(std::int64_t n, std::int64_t k, Spread t, bool lower, bool unit, 
 }
 
 void solve_triangular(std::int64_t n, std::int64_t k, Spread t, bool lower, bool unit, MatrixRows b,
-                      double* room) {
+                      const FactorRoom& room) {
   if (n <= few) return solve_few(n, k, t, lower, unit, b);
+  if (is_due(room.stop)) return;
   const std::int64_t n1 = half_of(n), n2 = n - n1;
   if (lower) {
     solve_triangular(n1, k, t, lower, unit, b, room);
@@ -55,7 +56,7 @@ void solve_triangular(std::int64_t n, std::int64_t k, Spread t, bool lower, bool
   }
 }
 
-bool factor_definite(std::int64_t n, MatrixRows a, double* room) {
+bool factor_definite(std::int64_t n, MatrixRows a, const FactorRoom& room) {
   if (n > few) {
     const std::int64_t n1 = half_of(n), n2 = n - n1;
     if (!factor_definite(n1, a, room)) return false;
@@ -120,8 +121,12 @@ void eliminate_few(std::int64_t m, std::int64_t n, MatrixRows a, std::int64_t* e
 }
 
 void eliminate(std::int64_t m, std::int64_t n, MatrixRows a, std::int64_t* exchanges,
-               double* room) {
-  if (n <= few) return eliminate_few(m, n, a, exchanges, room);
+               const FactorRoom& room) {
+  if (is_due(room.stop)) {
+    for (std::int64_t i = 0; i < n; ++i) exchanges[i] = i;
+    return;
+  }
+  if (n <= few) return eliminate_few(m, n, a, exchanges, room.numbers);
   const std::int64_t n1 = half_of(n), n2 = n - n1;
   eliminate(m, n1, a, exchanges, room);
   const MatrixRows right = part(a, 0, n1), rest = part(a, n1, n1);
@@ -197,7 +202,7 @@ void copy_reflections(std::int64_t m, std::int64_t n, MatrixRows a, MatrixRows v
 
 /// `gram`: n n numbers.
 void make_reflector(std::int64_t m, std::int64_t n, MatrixRows a, const double* taus, Reflector to,
-                    double* gram, double* room) {
+                    double* gram, const FactorRoom& room) {
   copy_reflections(m, n, a, to.v);
   for (std::int64_t i = 0; i < n * n; ++i) gram[i] = 0;
   add_product(n, n, m, 1, transposed(to.v), spread(to.v), {gram, n}, true, room);
@@ -216,16 +221,18 @@ struct ReflectionRoom {
   Reflector block;  ///< with t of all blocks, one below the other
   Reflector narrow;
   MatrixRows products[2];
-  double *gram, *taus, *copy, *product;
+  double *gram, *taus, *copy;
+  FactorRoom product;
 
   static std::int64_t numbers(std::int64_t size, std::int64_t columns) {
     return size * (reflections + 2 * few) + 2 * reflections * size +
            (rounded_up(columns, reflections) + reflections) * reflections + few * few + columns;
   }
-  ReflectionRoom(std::int64_t size, std::int64_t columns, double* room) {
-    const auto take = [&room](std::int64_t count) {
-      double* const at = room;
-      room += count;
+  ReflectionRoom(std::int64_t size, std::int64_t columns, const FactorRoom& room) {
+    product = room;
+    const auto take = [this](std::int64_t count) {
+      double* const at = product.numbers;
+      product.numbers += count;
       return at;
     };
     block = {{take(size * reflections), reflections},
@@ -235,7 +242,6 @@ struct ReflectionRoom {
     for (MatrixRows& one : products) one = {take(reflections * size), size};
     gram = take(reflections * reflections);
     taus = take(columns);
-    product = room;
   }
 };
 
@@ -253,6 +259,7 @@ void reflect_columns(std::int64_t m, std::int64_t n, MatrixRows a, MatrixRows q_
                      const ReflectionRoom& room) {
   const std::int64_t k = least(m, n);
   for (std::int64_t b = 0; b < k; b += reflections) {
+    if (is_due(room.product.stop)) return;
     const std::int64_t width = least(reflections, k - b);
     for (std::int64_t j = b; j < b + width; j += few) {
       const std::int64_t some = least(few, b + width - j), left = b + width - j - some;
@@ -290,12 +297,12 @@ std::int64_t factor_room(std::int64_t m, std::int64_t n) noexcept {
   const std::int64_t size = most(most(m, n), reflections);
   return most(product_room(size), few * size) + ReflectionRoom::numbers(size, n);
 }
-bool run_cholesky(std::int64_t n, MatrixRows a, double* room) noexcept {
+bool run_cholesky(std::int64_t n, MatrixRows a, const FactorRoom& room) noexcept {
   return factor_definite(n, a, room);
 }
-int run_lu(std::int64_t n, MatrixRows a, std::int64_t* rows, double* room) noexcept {
-  auto* const exchanges = reinterpret_cast<std::int64_t*>(room);
-  eliminate(n, n, a, exchanges, room + n);
+int run_lu(std::int64_t n, MatrixRows a, std::int64_t* rows, const FactorRoom& room) noexcept {
+  auto* const exchanges = reinterpret_cast<std::int64_t*>(room.numbers);
+  eliminate(n, n, a, exchanges, room.from(n));
   int sign = 1;
   for (std::int64_t i = 0; i < n; ++i) rows[i] = i;
   for (std::int64_t i = 0; i < n; ++i) {
@@ -308,11 +315,12 @@ int run_lu(std::int64_t n, MatrixRows a, std::int64_t* rows, double* room) noexc
   return sign;
 }
 void run_solve(std::int64_t n, std::int64_t k, const double* t, std::int64_t down,
-               std::int64_t across, bool lower, bool unit, MatrixRows b, double* room) noexcept {
+               std::int64_t across, bool lower, bool unit, MatrixRows b,
+               const FactorRoom& room) noexcept {
   solve_triangular(n, k, {t, down, across}, lower, unit, b, room);
 }
 void run_qr(std::int64_t m, std::int64_t n, MatrixRows a, MatrixRows q_transposed,
-            double* room) noexcept {
+            const FactorRoom& room) noexcept {
   reflect_columns(m, n, a, q_transposed, ReflectionRoom(most(most(m, n), reflections), n, room));
 }
 

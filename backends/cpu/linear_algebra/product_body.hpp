@@ -159,15 +159,16 @@ std::int64_t product_room(std::int64_t size) {
 /// c += factor a b, c of m rows and n columns, `depth` columns of a. With `upper` tiles that lie below
 /// c's diagonal are left out. No size is above that of product_room.
 void add_product(std::int64_t m, std::int64_t n, std::int64_t depth, double factor, Spread a,
-                 Spread b, MatrixRows c, bool upper, double* room) {
+                 Spread b, MatrixRows c, bool upper, const FactorRoom& room) {
   for (std::int64_t p = 0; p < depth; p += block_depth) {
     const std::int64_t some = least(block_depth, depth - p);
     for (std::int64_t j = 0; j < n; j += block_width) {
       const std::int64_t width = least(block_width, n - j);
-      double* const right = room;
+      if (is_due(room.stop)) return;
+      double* const right = room.numbers;
       const std::int64_t left_step = strip_step(tile_height, some);
       const std::int64_t right_step = strip_step(tile_width, some);
-      double* const left = room + rounded_up(width, tile_width) / tile_width * right_step;
+      double* const left = right + rounded_up(width, tile_width) / tile_width * right_step;
       const Spread from = b.from(p, j);
       pack_strips<tile_width>(from.at, from.across, from.down, width, some, right);
       const std::int64_t last = upper ? least(m, j + width) : m;

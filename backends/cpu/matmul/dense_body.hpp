@@ -386,10 +386,6 @@ void gather_panels(const StridedColumns& b, std::int64_t count, std::int64_t col
   }
 }
 
-bool is_due(const StopSign& stop) {
-  return stop.interrupt != nullptr && stop.is_due(*stop.interrupt);
-}
-
 /// Columns are gathered into panels first, some panels at a time.
 void run_strided(const DenseJob& job, const StridedColumns& b, const LinearBlock& block) {
   if (reads_directly(b, block)) return run_directly(job, b, block);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "../stop_sign.hpp"
 #include "matmul_kernels.hpp"
 
 #include <cstddef>
@@ -7,10 +8,6 @@
 
 /// What the entry points of the f32 GEMM hand to the files that are compiled for one instruction
 /// set: plain data only, for the reason that kernels.hpp gives.
-namespace tenon {
-struct Interrupt;
-}
-
 namespace tenon::cpu {
 
 /// The most elements of k in a block of the f32 GEMM.
@@ -47,12 +44,6 @@ struct DenseScratch {
 struct RowCopy {
   std::int64_t first_row = -1, last_row = -1;
   std::int64_t first = -1;  ///< element of k
-};
-
-/// What ends a product early. A function that is compiled for any CPU answers, see kernels.hpp.
-struct StopSign {
-  const Interrupt* interrupt;  ///< null: it runs to its end
-  bool (*is_due)(const Interrupt&) noexcept;
 };
 
 /// y = x W^T + bias + residual on f32 rows.

@@ -64,8 +64,7 @@ void matmul(const MatmulArgs& given, int thread, int threads) noexcept {
   job.y_stride = args.c_row;
   job.blocking = dense_blocking(dense_size(args));
   job.scratch = dense_scratch(dense_size(args), job.blocking, true, args.scratch);
-  job.stop = {args.interrupt,
-              [](const Interrupt& interrupt) noexcept { return interrupt.is_due(); }};
+  job.stop = stop_sign(args.interrupt);
 
   const std::int64_t panels = ceil_div(args.n, panel_columns);
   const std::int64_t panel_units = ceil_div(panels, unit_panels);

@@ -14,7 +14,7 @@
 namespace tenon::cpu {
 namespace {
 
-class ConcatTask final : public Task {
+class ConcatTask final : public PartwiseTask {
  public:
   explicit ConcatTask(const Step& step)
       : parts_(step.inputs), y_(step.output), axis_(static_cast<int>(step.op.as<Concat>()->axis)) {}
@@ -60,7 +60,7 @@ void fill(const std::byte* element, std::int64_t unit, std::byte* to, std::int64
 }
 
 /// The input's place in the output, and around it slabs of the value, one pair for each axis.
-class PadTask final : public Task {
+class PadTask final : public PartwiseTask {
  public:
   explicit PadTask(const Step& step)
       : x_(step.inputs[0]), y_(step.output), op_(*step.op.as<Pad>()) {
@@ -99,7 +99,7 @@ class PadTask final : public Task {
 };
 
 /// Padding that repeats elements: row by row of the output, each from one row of the input.
-class RepeatingPadTask final : public Task {
+class RepeatingPadTask final : public PartwiseTask {
  public:
   explicit RepeatingPadTask(const Step& step)
       : x_(step.inputs[0]),
@@ -157,7 +157,7 @@ std::unique_ptr<Task> make_pad(const Step& step, Compiler&) {
   return std::make_unique<PadTask>(step);
 }
 
-class SelectTask final : public Task {
+class SelectTask final : public PartwiseTask {
  public:
   explicit SelectTask(const Step& step)
       : x_(step.inputs[0]), index_(step.inputs[1]), y_(step.output) {}
@@ -180,7 +180,7 @@ class SelectTask final : public Task {
   Operand x_, index_, y_;
 };
 
-class UpdateSliceTask final : public Task {
+class UpdateSliceTask final : public PartwiseTask {
  public:
   explicit UpdateSliceTask(const Step& step)
       : x_(step.inputs[0]), index_(step.inputs[1]), y_(step.inputs[2]) {}
@@ -203,7 +203,7 @@ class UpdateSliceTask final : public Task {
   Operand x_, index_, y_;
 };
 
-class FullTask final : public Task {
+class FullTask final : public PartwiseTask {
  public:
   explicit FullTask(const Step& step) : y_(step.output), count_(y_.shape.elements()) {
     store_double(y_.shape.dtype(), element_.data(), step.op.as<Full>()->value);
@@ -235,7 +235,7 @@ void count_up(std::byte* y, std::int64_t first, std::int64_t step, std::int64_t 
   }
 }
 
-class IotaTask final : public Task {
+class IotaTask final : public PartwiseTask {
  public:
   explicit IotaTask(const Step& step) : y_(step.output), op_(*step.op.as<Iota>()) {
     const std::int64_t last = op_.start + std::max<std::int64_t>(y_.shape[0] - 1, 0) * op_.step;

@@ -13,7 +13,7 @@ namespace {
 
 /// f32 without copies: broadcasting walks the outer axes and calls the flat kernel on the innermost
 /// ones, which are joined as far as both operands are dense or constant along them.
-class FloatTask final : public Task {
+class FloatTask final : public PartwiseTask {
  public:
   explicit FloatTask(const Step& step)
       : a_(step.inputs[0]),
@@ -48,10 +48,10 @@ class FloatTask final : public Task {
     const auto* b = context.pointer<const float>(b_);
     auto* y = context.pointer<float>(y_);
     if (outer_ == 1) {
-      return in_flat_parts(context, inner_, [&](const Range& range) {
-        binary(op_, a + range.begin * a_inner_, a_inner_, b + range.begin * b_inner_, b_inner_,
-               y + range.begin, range.end - range.begin);
-      });
+      const Range range = flat_share(context, inner_);
+      binary(op_, a + range.begin * a_inner_, a_inner_, b + range.begin * b_inner_, b_inner_,
+             y + range.begin, range.end - range.begin);
+      return;
     }
     const Range rows = context.share(outer_);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {

@@ -50,7 +50,7 @@ Phase phase_of(const WindowAxis& axis, std::int64_t first) {
 }
 
 /// Fills outputs that no tap meets.
-class BiasTask final : public Task {
+class BiasTask final : public PartwiseTask {
  public:
   BiasTask(const Operand& y, const std::optional<Operand>& bias) : y_(y), bias_(bias) {}
 

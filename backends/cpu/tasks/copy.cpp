@@ -27,7 +27,7 @@ int shared_axis(const Shape& shape, int threads) noexcept {
 }
 
 /// One step's copy: the operand may be seen through a view first.
-class CopyTask final : public Task {
+class CopyTask final : public PartwiseTask {
  public:
   CopyTask(const Operand& from, const Operand& to) : from_(from), to_(to) {}
   void run(const TaskContext& context) const noexcept override {

@@ -19,7 +19,7 @@ using Running =
                        std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>, T>;
 
 template <class Op, class T>
-class CumulativeTask final : public Task {
+class CumulativeTask final : public PartwiseTask {
   using Value = Running<Op, T>;
 
  public:

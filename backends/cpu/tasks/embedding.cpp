@@ -11,7 +11,7 @@
 namespace tenon::cpu {
 namespace {
 
-class EmbeddingTask final : public Task {
+class EmbeddingTask final : public PartwiseTask {
  public:
   EmbeddingTask(const Step& step, Compiler& compiler)
       : ids_(step.inputs[0]), table_(step.inputs[1]), y_(step.output) {

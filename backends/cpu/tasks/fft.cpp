@@ -76,7 +76,8 @@ class OwnedPlan {
       }
       square = (square + 2 * j + 1) % (2 * size);
     }
-    const double* y = fourier_kernels().f64.single.run(exact.plan(), x.data(), spare.data());
+    const double* y =
+        fourier_kernels().f64.single.run(exact.plan(), x.data(), spare.data(), StopSign{});
     for (std::size_t i = 0; i < x.size(); ++i) {
       filter_.push_back(static_cast<T>(y[i] / static_cast<double>(length)));
     }
@@ -219,6 +220,7 @@ class LineTask final : public Task, FourierSteps<T> {
     auto bytes = static_cast<std::size_t>(memory_bytes());
     auto* const work = static_cast<T*>(std::align(64, bytes - 64, memory, bytes));
     T* const halves = work + 4 * size_;
+    const StopSign stop = stop_sign(context.worker.interrupt);
     const Range lanes = context.share(x_.count);
     for (std::int64_t i = lanes.begin; i < lanes.end && !context.worker.is_interrupted(); ++i) {
       const auto* x = reinterpret_cast<const T*>(from + x_.outer.offset(i));
@@ -231,7 +233,7 @@ class LineTask final : public Task, FourierSteps<T> {
         x = halves;
       }
       T* const made = halves_ && form_.from_real ? halves : y;
-      kernel_.run(owned_.plan(), across_.data(), x, form_.inverse, Base::scale(), work, made);
+      kernel_.run(owned_.plan(), across_.data(), x, form_.inverse, Base::scale(), work, made, stop);
       if (made == y) continue;
       std::copy_n(halves, 2, halves + 2 * size_);
       kernel_.fold(halves, turns_.data(), size_, Base::fold_factor(), y);
@@ -280,6 +282,7 @@ class LanesTask final : public Task, FourierSteps<T> {
     auto* const first = static_cast<T*>(
         std::align(64, static_cast<std::size_t>(2 * room_) * sizeof(T), memory, bytes));
     T* const second = first + room_;
+    const StopSign stop = stop_sign(context.worker.interrupt);
     const Range groups = context.share(ceil_div(x_.count, lanes));
     for (std::int64_t g = groups.begin; g < groups.end && !context.worker.is_interrupted(); ++g) {
       read_group(from, g, first);
@@ -290,7 +293,7 @@ class LanesTask final : public Task, FourierSteps<T> {
         std::swap(x, other);
         exchange_parts(x);
       }
-      T* y = kernel_.run(owned_.plan(), x, other);
+      T* y = kernel_.run(owned_.plan(), x, other, stop);
       if (halves_ && form_.from_real) {
         T* const result = y == first ? second : first;
         std::copy_n(y, 2 * lanes, y + 2 * lanes * size_);

@@ -29,7 +29,7 @@ WindowAxis fold_axis(const Op& op, std::size_t axis, std::int64_t size) {
 }
 
 /// A row of the result is what one tap of one channel sees.
-class UnfoldTask final : public Task {
+class UnfoldTask final : public PartwiseTask {
  public:
   explicit UnfoldTask(const Step& step) : x_(step.inputs[0]), y_(step.output) {
     const auto& op = *step.op.as<Unfold2d>();
@@ -73,7 +73,7 @@ class UnfoldTask final : public Task {
 };
 
 template <class T>
-class FoldTask final : public Task {
+class FoldTask final : public PartwiseTask {
  public:
   explicit FoldTask(const Step& step) : x_(step.inputs[0]), y_(step.output) {
     const auto& op = *step.op.as<Fold2d>();

@@ -12,7 +12,7 @@ namespace {
 
 /// Every block through all members. Results that only members read lie in buffers, each of which
 /// serves another member once its own result has been read.
-class FusedPointsTask final : public Task {
+class FusedPointsTask final : public PartwiseTask {
  public:
   FusedPointsTask(const Step& step, Compiler& compiler)
       : y_(step.output), count_(y_.shape.elements()) {
@@ -22,11 +22,7 @@ class FusedPointsTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    in_flat_parts(context, count_, [&](const Range& range) { run_part(context, range); });
-  }
-
- private:
-  void run_part(const TaskContext& context, const Range& range) const noexcept {
+    const Range range = flat_share(context, count_);
     Buffers buffers;
     Results results;
     for (std::int64_t first = range.begin; first < range.end; first += block_elements) {
@@ -41,6 +37,7 @@ class FusedPointsTask final : public Task {
     }
   }
 
+ private:
   /// One of the two: a member's result, or what a reader reads.
   struct Source {
     std::size_t member;

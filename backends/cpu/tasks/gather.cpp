@@ -44,7 +44,7 @@ struct Walk {
 };
 
 /// A slice [inner axes] of x for each pair of an outer position and an index.
-class GatherTask final : public Task {
+class GatherTask final : public PartwiseTask {
  public:
   explicit GatherTask(const Step& step)
       : x_(step.inputs[0]),
@@ -96,7 +96,7 @@ class GatherTask final : public Task {
 };
 
 /// One element for each index.
-class TakeAlongTask final : public Task {
+class TakeAlongTask final : public PartwiseTask {
  public:
   explicit TakeAlongTask(const Step& step)
       : x_(step.inputs[0]),

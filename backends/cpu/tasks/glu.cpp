@@ -9,7 +9,7 @@
 namespace tenon::cpu {
 namespace {
 
-class GluTask final : public Task {
+class GluTask final : public PartwiseTask {
  public:
   GluTask(const Step& step, Compiler& compiler)
       : gate_(step.inputs[0]),
@@ -29,10 +29,10 @@ class GluTask final : public Task {
     if (is_tiled(y_)) return write_tiles(context, gate, up);
     auto* y = context.pointer<float>(y_);
     if (rows_ == 1) {
-      return in_flat_parts(context, size_, [&](const Range& range) {
-        gated(activation_, gate + range.begin, up + range.begin, y + range.begin,
-              range.end - range.begin);
-      });
+      const Range range = flat_share(context, size_);
+      gated(activation_, gate + range.begin, up + range.begin, y + range.begin,
+            range.end - range.begin);
+      return;
     }
     const Range rows = context.share(rows_);
     for (std::int64_t row = rows.begin; row < rows.end; ++row) {

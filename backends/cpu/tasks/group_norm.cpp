@@ -55,7 +55,7 @@ void add_moments(const double* x, double centre, std::int64_t count, double* sum
 }
 
 template <class T>
-class GroupNormTask final : public Task {
+class GroupNormTask final : public PartwiseTask {
  public:
   explicit GroupNormTask(const Step& step)
       : in_(step.inputs), y_(step.output), op_(*step.op.as<GroupNorm>()) {
@@ -106,7 +106,7 @@ class GroupNormTask final : public Task {
 };
 
 template <class T>
-class BatchNormTask final : public Task {
+class BatchNormTask final : public PartwiseTask {
  public:
   explicit BatchNormTask(const Step& step)
       : in_(step.inputs), y_(step.output), eps_(step.op.as<BatchNorm>()->eps) {

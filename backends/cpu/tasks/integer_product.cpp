@@ -90,7 +90,7 @@ class PackCodesTask final : public Task {
 };
 
 /// Copies an image of codes to u8, channels last, with its padding.
-class CodesCopyTask final : public Task {
+class CodesCopyTask final : public PartwiseTask {
  public:
   CodesCopyTask(const Operand& x, const std::optional<Operand>& zero, std::int64_t before,
                 std::int64_t width, std::int64_t offset)

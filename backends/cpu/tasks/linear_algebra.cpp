@@ -55,7 +55,7 @@ void for_each_pair(const DenseMatrix& a, F f) {
   }
 }
 
-void compute(const Cholesky&, Matrices in, const DenseMatrix& out, double* room) {
+void compute(const Cholesky&, Matrices in, const DenseMatrix& out, const FactorRoom& room) {
   const DenseMatrix& a = in[0];
   for_each_pair(a, [](std::int64_t, std::int64_t, double& upper, double lower) {
     upper = 0.5 * (lower + upper);
@@ -69,7 +69,8 @@ void compute(const Cholesky&, Matrices in, const DenseMatrix& out, double* room)
     std::fill(out.row(i) + i + 1, out.row(i) + a.columns, 0.0);
 }
 
-void compute(const TriangularSolve& op, Matrices in, const DenseMatrix& out, double* room) {
+void compute(const TriangularSolve& op, Matrices in, const DenseMatrix& out,
+             const FactorRoom& room) {
   const DenseMatrix& a = in[0];
   std::copy_n(in[1].elements, out.rows * out.columns, out.elements);
   factor_kernels().solve(a.rows, out.columns, a.elements, op.transposed ? 1 : a.columns,
@@ -77,19 +78,19 @@ void compute(const TriangularSolve& op, Matrices in, const DenseMatrix& out, dou
                          rows_of(out), room);
 }
 
-/// The places of rows behind `room`: n of them.
+/// The places of n rows are the room's first numbers.
 struct Eliminated {
   int sign;
   const std::int64_t* rows;
 
-  Eliminated(const DenseMatrix& a, double* room) {
-    auto* const places = reinterpret_cast<std::int64_t*>(room);
-    sign = factor_kernels().lu(a.rows, rows_of(a), places, room + a.rows);
+  Eliminated(const DenseMatrix& a, const FactorRoom& room) {
+    auto* const places = reinterpret_cast<std::int64_t*>(room.numbers);
+    sign = factor_kernels().lu(a.rows, rows_of(a), places, room.from(a.rows));
     rows = places;
   }
 };
 
-void compute(const Solve&, Matrices in, const DenseMatrix& out, double* room) {
+void compute(const Solve&, Matrices in, const DenseMatrix& out, const FactorRoom& room) {
   const DenseMatrix& a = in[0];
   const Eliminated done(a, room);
   for (std::int64_t i = 0; i < out.rows; ++i) {
@@ -101,13 +102,13 @@ void compute(const Solve&, Matrices in, const DenseMatrix& out, double* room) {
   }
 }
 
-void compute(const Det&, Matrices in, const DenseMatrix& out, double* room) {
+void compute(const Det&, Matrices in, const DenseMatrix& out, const FactorRoom& room) {
   double product = Eliminated(in[0], room).sign;
   for (std::int64_t i = 0; i < in[0].rows; ++i) product *= in[0].row(i)[i];
   out.elements[0] = product;
 }
 
-void compute(const Slogdet&, Matrices in, const DenseMatrix& out, double* room) {
+void compute(const Slogdet&, Matrices in, const DenseMatrix& out, const FactorRoom& room) {
   double sign = Eliminated(in[0], room).sign, sum = 0;
   for (std::int64_t i = 0; i < in[0].rows; ++i) {
     const double diagonal = in[0].row(i)[i];
@@ -118,7 +119,7 @@ void compute(const Slogdet&, Matrices in, const DenseMatrix& out, double* room) 
   out.elements[1] = sum;
 }
 
-void compute(const Lu&, Matrices in, const DenseMatrix& out, double* room) {
+void compute(const Lu&, Matrices in, const DenseMatrix& out, const FactorRoom& room) {
   const std::int64_t n = in[0].rows;
   if (n == 0) return;
   const DenseMatrix packed{n, n, out.row(1)};
@@ -127,7 +128,7 @@ void compute(const Lu&, Matrices in, const DenseMatrix& out, double* room) {
   for (std::int64_t i = 0; i < n; ++i) out.row(0)[i] = static_cast<double>(done.rows[i]);
 }
 
-void compute(const Qr&, Matrices in, const DenseMatrix& out, double* room) {
+void compute(const Qr&, Matrices in, const DenseMatrix& out, const FactorRoom& room) {
   const DenseMatrix& a = in[0];
   if (out.rows == 0) return;
   factor_kernels().qr(a.rows, a.columns, rows_of(a), rows_of(out), room);
@@ -141,7 +142,7 @@ void compute(const Qr&, Matrices in, const DenseMatrix& out, double* room) {
 }
 
 template <class Op>
-void compute(const Op& op, Matrices in, const DenseMatrix& out, double*) {
+void compute(const Op& op, Matrices in, const DenseMatrix& out, const FactorRoom&) {
   op.compute(in, out);
 }
 
@@ -186,7 +187,7 @@ class MatrixTask final : public Task {
       }
       try {
         compute(op_, std::span(matrices).first(inputs_.size()), {rows_, columns_, memory},
-                memory + size);
+                {memory + size, stop_sign(context.worker.interrupt)});
       } catch (...) {  // no memory
         context.fault.report(std::current_exception());
         return;

@@ -58,7 +58,7 @@ inline PointStep point_step(const Step& step, const PointFunctions& functions) {
 }
 
 /// Every block of the output through the function.
-class PointTask final : public Task {
+class PointTask final : public PartwiseTask {
  public:
   PointTask(const PointStep& point, Compiler& compiler)
       : y_(point.step.output),
@@ -72,11 +72,7 @@ class PointTask final : public Task {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    in_flat_parts(context, count_, [&](const Range& range) { run_part(context, range); });
-  }
-
- private:
-  void run_part(const TaskContext& context, const Range& range) const noexcept {
+    const Range range = flat_share(context, count_);
     const std::int64_t unit = block_bytes(y_.shape.dtype());
     auto* y = context.pointer<std::byte>(y_);
     std::array<BlockBuffer, PointCall::max_inputs> buffers;
@@ -95,6 +91,7 @@ class PointTask final : public Task {
     }
   }
 
+ private:
   std::vector<Reader> inputs_;
   Operand y_;
   OpInstance op_;

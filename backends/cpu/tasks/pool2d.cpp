@@ -14,7 +14,7 @@ namespace tenon::cpu {
 namespace {
 
 /// Images with their channels last by pixels, others plane by plane.
-class PoolTask final : public Task {
+class PoolTask final : public PartwiseTask {
  public:
   PoolTask(const Step& step, PoolOp op, const IntList& kernel, const IntList& stride,
            const IntList& padding, const IntList& dilation)
@@ -75,7 +75,7 @@ class PoolTask final : public Task {
 };
 
 /// Row by row of the result, in f64: tap after tap.
-class PoolF64Task final : public Task {
+class PoolF64Task final : public PartwiseTask {
  public:
   PoolF64Task(const Step& step, PoolOp op, const WindowAxis& rows, const WindowAxis& columns,
               Compiler& compiler)

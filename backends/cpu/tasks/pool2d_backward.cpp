@@ -44,7 +44,7 @@ void take_greater_of(const double* x, std::int64_t step, std::int32_t place, std
 }
 
 template <class Op, class T>
-class PoolBackwardTask final : public Task {
+class PoolBackwardTask final : public PartwiseTask {
  public:
   PoolBackwardTask(const Step& step, Compiler& compiler)
       : x_(step.inputs[0]), upstream_(step.inputs[1]), y_(step.output), op_(*step.op.as<Op>()) {

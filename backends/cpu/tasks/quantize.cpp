@@ -10,7 +10,7 @@ namespace {
 /// What every block's size divides.
 constexpr std::int64_t max_block = 256;
 
-class QuantizeTask final : public Task {
+class QuantizeTask final : public PartwiseTask {
  public:
   explicit QuantizeTask(const Step& step)
       : x_(step.inputs[0]), y_(step.output), rows_(x_, x_.shape.rank() - 1) {}
@@ -36,7 +36,7 @@ class QuantizeTask final : public Task {
   Lanes rows_;
 };
 
-class DequantizeTask final : public Task {
+class DequantizeTask final : public PartwiseTask {
  public:
   explicit DequantizeTask(const Step& step)
       : x_(step.inputs[0]), y_(step.output), rows_(row_count(x_.shape)) {

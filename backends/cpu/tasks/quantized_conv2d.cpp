@@ -18,7 +18,7 @@ namespace {
 
 bool holds_codes(const Operand& image) { return image.shape.dtype() == DType::u8; }
 
-class Int8PaddedCopyTask final : public Task {
+class Int8PaddedCopyTask final : public PartwiseTask {
  public:
   Int8PaddedCopyTask(const Operand& x, const Codes& codes, std::int64_t before, std::int64_t width,
                      std::int64_t offset)

@@ -1,6 +1,7 @@
 // Entries in the order of keys, and where their elements stood.
 #pragma once
 
+#include "in_parts.hpp"
 #include "ordered.hpp"
 
 #include <algorithm>
@@ -59,42 +60,50 @@ struct Sorted<T, true> {
 
 /// Digit by digit, least significant first, each pass stable (Knuth, The Art of Computer
 /// Programming 3, 5.2.5); digits that all entries share are left out. Returns which of the two
-/// arrays has the result.
+/// arrays has the result, if the interrupt is not due before.
 template <class S, int digit_bits>
-typename S::Entry* radix_sort(typename S::Entry* from, typename S::Entry* to,
-                              std::int64_t count) noexcept {
+typename S::Entry* radix_sort(typename S::Entry* from, typename S::Entry* to, std::int64_t count,
+                              const Interrupt* interrupt) noexcept {
   constexpr std::size_t digits = (S::bits + digit_bits - 1) / digit_bits;
   constexpr std::size_t values = std::size_t{1} << digit_bits;
   std::array<std::array<std::uint32_t, values>, digits> counts{};
   const auto digit_of = [](auto key, std::size_t digit) {
     return static_cast<std::size_t>(key >> (digit * digit_bits)) & (values - 1);
   };
-  for (std::int64_t i = 0; i < count; ++i) {
-    const auto key = S::key(from[i]);
-    for (std::size_t d = 0; d < digits; ++d) ++counts[d][digit_of(key, d)];
-  }
+  const bool are_counted = in_parts(count, interrupt, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto key = S::key(from[i]);
+      for (std::size_t d = 0; d < digits; ++d) ++counts[d][digit_of(key, d)];
+    }
+  });
+  if (!are_counted) return from;
   for (std::size_t d = 0; d < digits; ++d) {
     auto& places = counts[d];
     if (places[digit_of(S::key(from[0]), d)] == static_cast<std::uint32_t>(count)) continue;
     std::uint32_t place = 0;
     for (std::uint32_t& number : places) place += std::exchange(number, place);
-    for (std::int64_t i = 0; i < count; ++i) to[places[digit_of(S::key(from[i]), d)]++] = from[i];
+    const bool are_placed = in_parts(count, interrupt, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        to[places[digit_of(S::key(from[i]), d)]++] = from[i];
+      }
+    });
+    if (!are_placed) return from;
     std::swap(from, to);
   }
   return from;
 }
 
-/// The entries in order: in `entries` or in `room`.
+/// The entries in order, if the interrupt is not due before: in `entries` or in `room`.
 template <class S>
 typename S::Entry* sort_entries(typename S::Entry* entries, typename S::Entry* room,
-                                std::int64_t count) noexcept {
+                                std::int64_t count, const Interrupt* interrupt = nullptr) noexcept {
   constexpr std::int64_t few = 128, many = 16384;
   if (count < few) {
     std::sort(entries, entries + count, S::is_before);
     return entries;
   }
-  return count < many ? radix_sort<S, 8>(entries, room, count)
-                      : radix_sort<S, 11>(entries, room, count);
+  return count < many ? radix_sort<S, 8>(entries, room, count, interrupt)
+                      : radix_sort<S, 11>(entries, room, count, interrupt);
 }
 
 }  // namespace tenon::cpu

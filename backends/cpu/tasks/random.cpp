@@ -48,7 +48,7 @@ void philox_group(std::uint64_t low, std::uint64_t high, std::uint32_t key0, std
   }
 }
 
-class RandomBitsTask final : public Task {
+class RandomBitsTask final : public PartwiseTask {
  public:
   explicit RandomBitsTask(const Step& step)
       : key_(step.inputs[0]),

@@ -22,7 +22,7 @@ namespace tenon::cpu {
 namespace {
 
 template <bool greatest, class T>
-class ArgTask final : public Task {
+class ArgTask final : public PartwiseTask {
  public:
   ArgTask(const Step& step, int axis) : x_(step.inputs[0]), y_(step.output), lanes_(x_, axis) {}
   void run(const TaskContext& context) const noexcept override {
@@ -170,7 +170,7 @@ class Candidates {
 };
 
 template <class T>
-class TopkTask final : public Task {
+class TopkTask final : public PartwiseTask {
   using Entry = typename Candidates<T>::Entry;
 
  public:
@@ -252,7 +252,7 @@ std::unique_ptr<Task> make_topk(const Step& step, Compiler& compiler) {
 }
 
 template <class T>
-class CumsumTask final : public Task {
+class CumsumTask final : public PartwiseTask {
   static constexpr bool is_floating = std::is_floating_point_v<T>;
   using Sum = std::conditional_t<is_floating, double, std::uint64_t>;
 

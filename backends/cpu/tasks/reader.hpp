@@ -75,16 +75,4 @@ inline Range flat_share(const TaskContext& context, std::int64_t count) noexcept
   return {pieces.begin * piece_elements, std::min(pieces.end * piece_elements, count)};
 }
 
-/// Calls run(range) for this thread's part of `count` elements: so many at a time that an interrupt is
-/// looked at every few milliseconds.
-template <class F>
-void in_flat_parts(const TaskContext& context, std::int64_t count, F&& run) noexcept {
-  constexpr std::int64_t part = std::int64_t{1} << 20;
-  const Range own = flat_share(context, count);
-  for (std::int64_t begin = own.begin; begin < own.end; begin += part) {
-    if (begin != own.begin && context.worker.is_interrupted()) return;
-    run(Range{begin, std::min(begin + part, own.end)});
-  }
-}
-
 }  // namespace tenon::cpu

@@ -41,7 +41,7 @@ constexpr Meaning min_meaning{Gathering::min, infinity, max_integer, false, min_
 constexpr Meaning any_meaning{Gathering::max, 0, 0, false, nullptr};
 constexpr Meaning all_meaning{Gathering::min, 1, 1, false, nullptr};
 
-class ReduceTask final : public Task {
+class ReduceTask final : public PartwiseTask {
  public:
   ReduceTask(const Step& step, const IntList& axes, const Meaning& meaning, Compiler& compiler)
       : x_(step.inputs[0]), y_(step.output), meaning_(meaning), outputs_(y_.shape.elements()) {
@@ -79,6 +79,8 @@ class ReduceTask final : public Task {
       may_share_ = true;
     }
   }
+
+  bool runs_in_parts() const noexcept override { return !may_share_; }
 
   void run(const TaskContext& context) const noexcept override {
     if (may_share_ && context.worker.threads > 1 && !context.alone) {

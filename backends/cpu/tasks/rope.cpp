@@ -11,7 +11,7 @@ namespace {
 
 /// Cosines and sines of the angles of every position: [rows][2][pairs].
 template <class T>
-class TableTask final : public Task {
+class TableTask final : public PartwiseTask {
  public:
   TableTask(const Step& step, const Rope& op, std::int64_t pairs, std::int64_t table)
       : positions_(step.inputs[1]),
@@ -81,7 +81,7 @@ void rotate(const double* x, const double* cosines, const double* sines, std::in
 }
 
 template <class T>
-class RopeTask final : public Task {
+class RopeTask final : public PartwiseTask {
  public:
   RopeTask(const Step& step, Compiler& compiler)
       : x_(step.inputs[0]), y_(step.output), op_(*step.op.as<Rope>()) {

@@ -30,7 +30,7 @@ struct Row {
 /// not T go through scratch memory of the thread; so do rows that are written as tiles, which are
 /// f32.
 template <class T, class Body>
-class RowTask final : public Task {
+class RowTask final : public PartwiseTask {
  public:
   RowTask(const Step& step, int axis, Compiler& compiler, Body body)
       : x_(step.inputs[0]),
@@ -229,7 +229,7 @@ std::int64_t neighbouring_lanes(const Step& step, int axis) {
 }
 
 /// Softmax along an axis that is not the last: of several lanes at once, which are columns.
-class ColumnTask final : public Task {
+class ColumnTask final : public PartwiseTask {
  public:
   using Function = void (*)(const Columns& x, float* y, std::int64_t y_step) noexcept;
 

@@ -1,6 +1,7 @@
 // Elements put in at places that data names.
 #include "../integer_math.hpp"
 #include "copy.hpp"
+#include "in_parts.hpp"
 
 #include <tenon/ops/scatter.hpp>
 
@@ -123,10 +124,21 @@ class ScatterTask final : public Task {
       source = restricted(source, divided, own);
     }
     if (x.data != y.data) copy_elements(x, y);
-    if (index.shape.elements() > 0) put(context, index, source, y, part);
+    if (index.shape.elements() == 0) return;
+    // Each place's updates stay in their order: they are parts of one line along the axis.
+    const std::int64_t count = index.shape[divided], line = index.shape.elements() / count;
+    const auto run_part = [&](std::int64_t begin, std::int64_t end) {
+      const HostView to = divided == axis_ ? y : restricted(y, divided, {begin, end});
+      put(context, restricted(index, divided, {begin, end}),
+          restricted(source, divided, {begin, end}), to, part);
+    };
+    in_parts(count, context.worker.interrupt, run_part,
+             std::max<std::int64_t>(updates_at_once / line, 1));
   }
 
  private:
+  static constexpr std::int64_t updates_at_once = std::int64_t{1} << 20;
+
   /// Outer axes that are long enough; else columns, if each thread gets some; else the places.
   int divided_axis(const Shape& shape, int threads) const noexcept {
     for (int i = 0; i < axis_; ++i) {

@@ -46,20 +46,22 @@ class SortTask final : public Task {
     if (lanes_.size() == 0) return;
     const bool divides = divides_ && !context.alone && context.worker.threads >= least_threads;
     const Range range = divides ? Range{0, 1} : context.share(lanes_.count());
-    for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
+    for (std::int64_t lane = range.begin; lane < range.end && !context.worker.is_interrupted();
+         ++lane) {
       std::byte* const room = divides_ ? context.scratch(scratch_) : context.working_memory();
       auto* const entries = reinterpret_cast<Entry*>(room);
       auto* const more = reinterpret_cast<Entry*>(room + lane_bytes_);
       const std::byte* x = context.pointer<const std::byte>(x_) + lanes_.offset(lane);
       std::byte* y = context.pointer<std::byte>(y_) + results_.offset(lane);
       if (divides) {
-        sort_part(x, y, entries, more, context.worker.thread, context.worker.threads);
+        sort_part(x, y, entries, more, context.worker);
       } else {
         std::int64_t next = 0;
-        each_key(x, [&](Key key, std::int64_t i) {
+        const Interrupt* const interrupt = context.worker.interrupt;
+        each_key(x, interrupt, [&](Key key, std::int64_t i) {
           entries[next++] = S::make(key, static_cast<std::uint32_t>(i));
         });
-        write(y, 0, sort_entries<S>(entries, more, next), next);
+        write(y, 0, sort_entries<S>(entries, more, next, interrupt), next, interrupt);
       }
     }
   }
@@ -67,22 +69,25 @@ class SortTask final : public Task {
  private:
   static constexpr int least_threads = 8;
 
-  /// Calls visit(key, place) for the elements of the lane at `x`.
+  /// Calls visit(key, place) for the elements of the lane at `x`. Returns whether for all of them.
   template <class Visit>
-  void each_key(const std::byte* x, Visit&& visit) const noexcept {
+  bool each_key(const std::byte* x, const Interrupt* interrupt, Visit&& visit) const noexcept {
     BlockBuffer buffer;
-    for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
-      const std::int64_t count = std::min(block_elements, lanes_.size() - i);
-      const auto* values = static_cast<const T*>(lanes_.read(x, i, count, buffer));
-      for (std::int64_t j = 0; j < count; ++j)
-        visit(static_cast<Key>(ordered(values[j]) ^ flip_), i + j);
-    }
+    return in_parts(lanes_.size(), interrupt, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; i += block_elements) {
+        const std::int64_t count = std::min(block_elements, end - i);
+        const auto* values = static_cast<const T*>(lanes_.read(x, i, count, buffer));
+        for (std::int64_t j = 0; j < count; ++j)
+          visit(static_cast<Key>(ordered(values[j]) ^ flip_), i + j);
+      }
+    });
   }
 
   /// Sorts the keys in the range of a thread. Ranges are bounded by keys of a sample, the same one
   /// for all threads.
-  void sort_part(const std::byte* x, std::byte* y, Entry* entries, Entry* more, int thread,
-                 int threads) const noexcept {
+  void sort_part(const std::byte* x, std::byte* y, Entry* entries, Entry* more,
+                 const Worker& worker) const noexcept {
+    const int thread = worker.thread, threads = worker.threads;
     constexpr std::int64_t sampled = 1024;
     std::array<Key, sampled> sample;
     BlockBuffer buffer;
@@ -100,11 +105,11 @@ class SortTask final : public Task {
     const Key high = is_last ? static_cast<Key>(~Key{0}) : bound(thread + 1);
     // Keys equal to `high` belong to the next thread, but for the last.
     std::int64_t below = 0, inside = 0;
-    each_key(x, [&](Key key, std::int64_t) {
+    const bool are_counted = each_key(x, worker.interrupt, [&](Key key, std::int64_t) {
       below += key < low;
       inside += (key >= low) & ((key < high) | is_last);
     });
-    if (inside == 0) return;
+    if (!are_counted || inside == 0) return;
     Entry* const own = entries + below;
     // Without branches, which would be mispredicted. Entries pass through a block, since every one
     // is written, and behind this thread's last place are those of another.
@@ -116,24 +121,30 @@ class SortTask final : public Task {
       next += static_cast<std::int64_t>(count);
       count = 0;
     };
-    each_key(x, [&](Key key, std::int64_t i) {
+    each_key(x, worker.interrupt, [&](Key key, std::int64_t i) {
       kept[count] = S::make(key, static_cast<std::uint32_t>(i));
       count += static_cast<std::size_t>((key >= low) & ((key < high) | is_last));
       if (count == kept.size()) flush();
     });
     flush();
-    write(y, below, sort_entries<S>(own, more + below, inside), inside);
+    write(y, below, sort_entries<S>(own, more + below, inside, worker.interrupt), inside,
+          worker.interrupt);
   }
 
   /// Entries as elements [first, first + count) of the lane at `y`.
-  void write(std::byte* y, std::int64_t first, const Entry* entries,
-             std::int64_t count) const noexcept {
+  void write(std::byte* y, std::int64_t first, const Entry* entries, std::int64_t count,
+             const Interrupt* interrupt) const noexcept {
+    in_parts(count, interrupt, [&](std::int64_t begin, std::int64_t end) {
+      write_part(y + (first + begin) * y_.strides[axis_], entries + begin, end - begin);
+    });
+  }
+  void write_part(std::byte* y, const Entry* entries, std::int64_t count) const noexcept {
     const DType dtype = y_.shape.dtype();
     const std::int64_t step = y_.strides[axis_], unit = block_bytes(dtype);
     BlockBuffer computed, stored;
     for (std::int64_t i = 0; i < count; i += block_elements) {
       const std::int64_t block = std::min(block_elements, count - i);
-      std::byte* const to = y + (first + i) * step;
+      std::byte* const to = y + i * step;
       const bool in_place = step == unit;
       if constexpr (with_place) {
         auto* places = reinterpret_cast<std::int32_t*>(in_place ? to : stored.bytes);
@@ -199,7 +210,7 @@ void search_together(const T* row, std::int64_t size, const std::array<T, search
 
 /// A binary search for each value.
 template <class T>
-class SearchsortedTask final : public Task {
+class SearchsortedTask final : public PartwiseTask {
   using Key = decltype(ordered(T{}));
 
  public:
@@ -221,12 +232,7 @@ class SearchsortedTask final : public Task {
 
   void run(const TaskContext& context) const noexcept override {
     const T* row = nullptr;  // its elements, where they are adjacent
-    in_flat_parts(context, y_.shape.elements(),
-                  [&](const Range& range) { run_part(context, range, row); });
-  }
-
- private:
-  void run_part(const TaskContext& context, const Range& range, const T*& row) const noexcept {
+    const Range range = flat_share(context, y_.shape.elements());
     auto* y = context.pointer<std::int32_t>(y_);
     BlockBuffer buffer;
     std::int64_t count = 0;
@@ -255,6 +261,7 @@ class SearchsortedTask final : public Task {
     }
   }
 
+ private:
   /// Of a row of adjacent elements. Between the places of the first and the last of ascending
   /// values are those of all.
   template <bool right>

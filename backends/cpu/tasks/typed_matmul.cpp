@@ -133,7 +133,7 @@ void multiply_part(const Factor& a, const Factor& b, std::int64_t rows, std::int
 
 /// T: double, or an unsigned type, whose arithmetic wraps.
 template <class T>
-class TypedMatmulTask final : public Task {
+class TypedMatmulTask final : public PartwiseTask {
  public:
   TypedMatmulTask(const Step& step, Compiler& compiler)
       : y_(step.output), a_(step.inputs[0], y_.shape), b_(step.inputs[1], y_.shape) {
@@ -149,7 +149,7 @@ class TypedMatmulTask final : public Task {
     const std::int64_t down = ceil_div(m_, part_rows), across = ceil_div(n_, part_columns);
     const auto batches = static_cast<std::int64_t>(a_.offsets.size());
     const Range parts = context.share(batches * down * across);
-    for (std::int64_t p = parts.begin; p < parts.end; ++p) {
+    for (std::int64_t p = parts.begin; p < parts.end && !context.worker.is_interrupted(); ++p) {
       compute(context, p / (down * across), p / across % down * part_rows,
               p % across * part_columns);
     }

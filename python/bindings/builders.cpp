@@ -70,6 +70,9 @@ class Call {
   nb::object result(const SortResult& made) const {
     return result(std::vector{made.values, made.indices});
   }
+  nb::object result(const TopkResult& made) const {
+    return result(std::vector{made.values, made.indices});
+  }
   nb::object result(const NonzeroResult& made) const {
     return result(std::vector{made.indices, made.count});
   }
@@ -400,6 +403,7 @@ const std::map<std::string_view, Builder>& builders() {
       {"scatter_nd", builder_of(&scatter_nd)},
       {"sort_with_indices", builder_of(&sort_with_indices)},
       {"standard_deviation", builder_of(&standard_deviation)},
+      {"topk", builder_of(&topk)},
       {"unique", builder_of(&unique)},
   };
   return *table;

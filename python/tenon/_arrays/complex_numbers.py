@@ -64,16 +64,16 @@ def angle(x):
     return _ops["atan2"](imag(x), real(x)) if x.dtype == "c64" else _ops["atan2"](0.0, x)
 
 
-def _transform_axis(dtype, axis):
-    """Without an axis: the last one for complex numbers, as numpy has it, and 0 for pairs, as the ops have it."""
-    return axis if axis is not None else -1 if dtype == "c64" else 0
+def _transform_axis(x, axis):
+    """Without an axis the last one, of pairs the last before these, as in C++."""
+    return axis if axis is not None else -1 if x.dtype == "c64" else -2
 
 
 @_public
 def fft(x, axis=None, inverse=False):
     """The Fourier transform along an axis: of c64, or of pairs, f32[..., 2] or f64[..., 2]."""
     x = _like(x)
-    return _ops["fft"](x, axis=_transform_axis(x.dtype, axis), inverse=inverse)
+    return _ops["fft"](x, axis=_transform_axis(x, axis), inverse=inverse)
 
 
 @_public
@@ -84,7 +84,7 @@ def ifft(x, axis=None):
 @_public
 def rfft(x, axis=None, dtype=None):
     """The transform of real numbers, half of which says all: as pairs, or as complex numbers, `dtype="c64"`."""
-    made = _ops["rfft"](_like(x), axis=_transform_axis(dtype, axis))
+    made = _ops["rfft"](_like(x), axis=-1 if axis is None else axis)
     return view_as_complex(made) if dtype == "c64" else made
 
 
@@ -92,4 +92,4 @@ def rfft(x, axis=None, dtype=None):
 def irfft(x, size, axis=None):
     """`size` real numbers of the half of their transform."""
     x = _like(x)
-    return _ops["irfft"](x, axis=_transform_axis(x.dtype, axis), size=size)
+    return _ops["irfft"](x, axis=_transform_axis(x, axis), size=size)

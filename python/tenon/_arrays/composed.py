@@ -727,6 +727,12 @@ def standard_deviation(x, axes=None, correction=1.0, keep_dims=False):
 
 
 @_composed
+def topk(x, k, axis=-1):
+    """(values, indices) of the k largest elements, the largest first and of equals the first: torch.topk."""
+    return x, k, axis
+
+
+@_composed
 def unique(x, capacity, fill=0.0):
     """(values [capacity], count, inverse, counts): the distinct elements in order, then `fill`."""
     return x, capacity, fill

@@ -36,6 +36,19 @@ def index(x, at):
     return _gathered(x, arrays, places[0][1] if together else 0)
 
 
+@_public
+def take_along(x, index, axis=-1):
+    """y[.., i, ..] = x[.., index[.., i, ..], ..] along the last axis or another: numpy.take_along_axis."""
+    return _ops["take_along"](_like(x), index, axis=axis)
+
+
+@_public
+def scatter(x, index, source, axis=-1, mode=""):
+    """x with the source's elements at index[.., i, ..] along the last axis or another: torch.scatter. `mode` "add", "mul",
+    "min" or "max" combines them with what is there."""
+    return _ops["scatter"](_like(x), index, source, axis=axis, mode=mode)
+
+
 def _subscripts(x, at):
     """One for each axis of x, and Nones: masks as arrays of integers, Ellipsis as slices."""
     found = []

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from .. import _tenon, ops
+from .._arrays.operands import _ops
 from . import sizes as sz
 from .errors import NotKnown
 from .types import FLOATS, NUMPY, check_computed, type_of
@@ -164,6 +165,10 @@ class Builder:
 
     def recorded(self, tensor, *operands):
         return Value(self, tensor=tensor, inputs=inputs_of(operands))
+
+    def largest(self, x, k, axis):
+        """The places of the k largest elements: the op, where ops.topk() gives the values, too."""
+        return self.call(_ops["topk"], x, k=k, axis=axis)
 
     def call(self, function, *arguments, **attributes):
         """An op: at once where every value is known, recorded otherwise."""

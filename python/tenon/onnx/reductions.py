@@ -63,7 +63,7 @@ def top_k(n, x, k=None):
     if count < 0 or isinstance(x.shape[axis], int) and count > x.shape[axis]:
         raise n.malformed(f"{count} of axis {axis} of {x!r}")
     if n.attribute("largest", 1):
-        places = n.b.topk(x, k=count, axis=axis)
+        places = n.b.largest(x, count, axis)
     else:
         places = sliced(n, n.b.argsort(x, axis=axis, descending=False), axis, 0, count, 1)
     sizes = (*x.shape[:axis], count, *x.shape[axis + 1:])

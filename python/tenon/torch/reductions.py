@@ -161,7 +161,7 @@ def topk(n, self, k, dim=-1, largest=True, sorted=True):
     if isinstance(self.shape[axis], int) and not 0 <= count <= self.shape[axis]:
         raise n.malformed(f"argument 'k': {count} of axis {axis} of {self!r}")
     if largest:
-        places = n.b.topk(self, k=count, axis=axis)
+        places = n.b.largest(self, count, axis)
     else:
         places = sliced(n, n.b.argsort(self, axis=axis, descending=False), axis, 0, count, 1)
     return _taken(n, self, places, axis, (*self.shape[:axis], count, *self.shape[axis + 1:]))

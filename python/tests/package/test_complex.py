@@ -74,6 +74,18 @@ class Complex(unittest.TestCase):
                           (ops.irfft(ops.rfft(x, dtype="c64"), 4), x)):
             self.close(got, np.asarray(want))
 
+    def test_without_an_axis(self):
+        x = np.random.default_rng(5).random((2, 3, 8), "float32")
+        whole, half = np.fft.fft(x), np.fft.rfft(x)
+
+        def pairs(z):
+            return np.stack([z.real, z.imag], -1).astype("float32")
+
+        self.close(ops.rfft(x), pairs(half))
+        self.close(ops.fft(pairs(x + 0j)), pairs(whole))
+        self.close(ops.ifft(pairs(whole)), pairs(x + 0j))
+        self.close(ops.irfft(pairs(half), 8), x)
+
     def test_programs(self):
         z, x = self.array(5, 4), self.random.standard_normal(4).astype("f4")
         program = tenon.export(lambda z, x: ops.ifft(ops.fft(z) * ops.conj(z)) / (1 + 2j) + x,

@@ -287,6 +287,12 @@ class Composed(unittest.TestCase):
         self.check(want, "scatter_nd", x, places, np.float32([1, 2, 3]))
         order = np.argsort(x, -1, kind="stable")
         self.check((np.take_along_axis(x, order, -1), order), "sort_with_indices", x)
+        largest = np.argsort(-x, -1, kind="stable")[..., :2]
+        self.check((np.take_along_axis(x, largest, -1), largest), "topk", x, 2)
+        self.check(np.take_along_axis(x, order, -1), "take_along", x, order.astype("i4"))
+        added = x.copy()
+        np.put_along_axis(added, order, added[..., :1] + np.take_along_axis(x, order, -1), -1)
+        self.check(added, "scatter", x, order.astype("i4"), np.broadcast_to(x[..., :1], x.shape), mode="add")
         self.check(x.std(1, ddof=1), "standard_deviation", x, 1)
         some = np.float32(ids)
         values, inverse, counts = np.unique(some, return_inverse=True, return_counts=True)

@@ -26,7 +26,7 @@ from .errors import (
 _compiled = (
     "Backend Buffer Comparison Conversation Device DType File Generator Graph HostBuffer KvCache MemChunk MemRegion "
     "Op Program RegRegion Session Shape Tensor Tokenizer Trace Weights calibrate check compare_activations dtypes "
-    "error_codes grad load_network load_object load_plugin object_buffer object_of object_types open parse quantize "
+    "error_codes load_network load_object load_plugin object_buffer object_of object_types open parse quantize "
     "quantize_types read_npy record_activations save_gguf save_network save_object save_safetensors unload_plugin "
     "write_npy __version__"
 ).split()
@@ -34,8 +34,8 @@ _modules = ["ops", "build", "gradients", "objects", "own_ops", "ir", "models", "
 _optional = ["onnx", "torch"]  # modules that need packages of their own
 _elsewhere = {"export": "build", "repeat": "build", "block": "build", "while_loop": "build", "cond": "build",
               "scan": "build", "compile_to": "build", "object_class": "objects", "op": "own_ops",
-              "value_and_grad": "gradients", "LanguageModel": "models", "SentenceEncoder": "models",
-              "Profile": "pictures"}
+              "grad": "gradients", "value_and_grad": "gradients", "LanguageModel": "models",
+              "SentenceEncoder": "models", "Profile": "pictures"}
 _types = (
     "i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8_e4m3 f8_e5m2 c64"
 ).split()

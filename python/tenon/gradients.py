@@ -55,6 +55,24 @@ def value_and_grad(function, argnums=0):
     return evaluated
 
 
+def grad(loss, parameters=None, argnums=0):
+    """The gradients of a scalar of a graph with respect to other tensors of it, as a list; or of a function, as a function
+    of the same arguments, see value_and_grad. `parameters` are the tensors, or instead of argnums the numbers.
+
+        dw, db = tenon.grad(y, [w, b])
+        dw = tenon.grad(loss)(w, x)
+    """
+    if not callable(loss):
+        return _tenon.grad(loss, parameters)
+    evaluated = value_and_grad(loss, argnums if parameters is None else parameters)
+
+    @functools.wraps(loss)
+    def gradients(*arguments):
+        return evaluated(*arguments)[1]
+
+    return gradients
+
+
 def _form(argument, arrays):
     """The structure of an argument, whose arrays are appended to a list."""
     if argument is None or isinstance(argument, (str, bool)):

@@ -1,8 +1,14 @@
 #include "ops/support.hpp"
 #include "ops/window.hpp"
 
+#include <tenon/ops/arg_reduce.hpp>
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/gather.hpp>
+#include <tenon/ops/pad.hpp>
 #include <tenon/ops/pool2d.hpp>
 #include <tenon/ops/reduce.hpp>
+#include <tenon/ops/reshape.hpp>
+#include <tenon/ops/unfold2d.hpp>
 
 #include <array>
 #include <cmath>
@@ -123,6 +129,24 @@ void MaxPool2dBackward::reference(std::span<const HostView> in, const HostView& 
     });
     if (place[0] >= 0) add(place, amount);
   });
+}
+
+std::vector<Tensor> MaxPool2dBackward::gradient(const Backward& at) const {
+  // An amount of upstream went to the place of its window's largest element: what there is of it now.
+  const auto [rows, columns] = window_of(*this);
+  const auto windows = [&rows = rows, &columns = columns](const Tensor& x, const IntList& beside) {
+    const Tensor seen = unfold2d(x, {.kernel = {rows.taps, columns.taps},
+                                     .stride = {rows.stride, columns.stride},
+                                     .padding = beside,
+                                     .dilation = {rows.dilation, columns.dilation}});
+    return split_axis(seen, 1, {-1, rows.taps * columns.taps});  // [N, C, taps, H' * W']
+  };
+  const Tensor x = pad(at.inputs[0].with_tags({}), {0, 0, rows.before, columns.before},
+                       {0, 0, rows.after, columns.after}, -std::numeric_limits<double>::infinity());
+  const Tensor places = argmax(windows(x, {}), 2, true);
+  const Tensor amounts =
+      windows(at.upstream, {rows.before, rows.after, columns.before, columns.after});
+  return {Tensor(), reshape_like(take_along(amounts, places, 2), at.inputs[1])};
 }
 
 Shape AvgPool2d::infer(std::span<const Shape> in) const { return infer_pool(*this, in[0]); }

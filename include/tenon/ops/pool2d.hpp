@@ -94,6 +94,7 @@ struct MaxPool2dBackward {
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 TENON_DECLARE_OP(MaxPool2dBackward);
 

@@ -69,6 +69,19 @@ class Programs(unittest.TestCase):
         with self.assertRaises(tenon.Error):  # no scalar
             tenon.value_and_grad(lambda a: a * 2.0)(x)
 
+    def test_grad_of_a_function(self):
+        x, w = np.float32([1, 2, 3]), np.float32([2, 0, 1])
+        def loss(x, w):
+            return (x * x * w).sum()
+
+        np.testing.assert_array_equal(tenon.grad(loss)(x, w).numpy(), 2 * x * w)
+        for made in (tenon.grad(loss, (1, 0)), tenon.grad(loss, argnums=(1, 0))):
+            dw, dx = made(x, w)
+            np.testing.assert_array_equal(dw.numpy(), x * x)
+            np.testing.assert_array_equal(dx.numpy(), 2 * x * w)
+        cubes = tenon.grad(lambda x: tenon.grad(lambda x: (x ** 3.0).sum())(x).sum())
+        np.testing.assert_allclose(cubes(x).numpy(), 6 * x, rtol=1e-6)
+
     def test_value_and_grad_of_gradients(self):
         x = self.array(3, 4)
 

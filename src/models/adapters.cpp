@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cmath>
 #include <functional>
 #include <set>
@@ -97,9 +98,12 @@ std::string gguf_name(std::size_t layer, const Target& target, char factor) {
   return fmt::format("blk.{}.{}.weight.lora_{}", layer, target.gguf_name, factor);
 }
 
-std::string peft_name(std::size_t layer, const Target& target, char factor) {
-  return fmt::format("base_model.model.model.layers.{}.{}.{}.lora_{}.weight", layer, target.part,
-                     target.name, factor);
+std::string peft_module(std::size_t layer, const Target& target) {
+  return fmt::format("model.layers.{}.{}.{}", layer, target.part, target.name);
+}
+
+std::string peft_name(std::string_view module, char factor) {
+  return fmt::format("base_model.model.{}.lora_{}.weight", module, factor);
 }
 
 /// GGUF files of llama models have the rows of queries and keys in another order: pairs that are
@@ -131,23 +135,139 @@ std::string text_of(const nlohmann::json& json, const char* name, const std::str
   return found != json.end() && found->is_string() ? found->get<std::string>() : absent;
 }
 
-LoraConfig read_config(const std::filesystem::path& path) {
+/// Whether a name is a module's, or its last parts.
+bool names(std::string_view name, std::string_view module) {
+  return module == name || (module.ends_with(name) && module.size() > name.size() &&
+                            module[module.size() - name.size() - 1] == '.');
+}
+
+/// Values that PEFT gives to some modules, by patterns of their names.
+template <class Value>
+class ModulePattern {
+ public:
+  /// {} and null are how PEFT writes none. Patterns are expressions there; here names, the ends of
+  /// names, or whole names behind a ^.
+  ModulePattern(const nlohmann::json& json, const char* name, const std::string& where) {
+    const auto found = json.find(name);
+    if (found == json.end() || found->is_null()) return;
+    if (!found->is_object()) refuse(Errc::bad_key, where, fmt::format("{} is no object", name));
+    for (const auto& [pattern, value] : found->items()) {
+      const bool is_name =
+          std::ranges::all_of(pattern.substr(pattern.starts_with('^') ? 1 : 0), [](char c) {
+            return c == '_' || c == '.' || std::isalnum(static_cast<unsigned char>(c));
+          });
+      if (!is_name) {
+        refuse(Errc::unsupported, where, fmt::format("{}: '{}' is not a name", name, pattern));
+      }
+      if (std::is_integral_v<Value> ? !value.is_number_integer() : !value.is_number()) {
+        refuse(Errc::bad_key, where, fmt::format("{}: '{}' is no number", name, pattern));
+      }
+      values_.emplace_back(pattern, value.template get<Value>());
+    }
+    where_ = fmt::format("{}: {}", where, name);
+  }
+
+  /// PEFT takes the first pattern that fits; the order of an object's members is not kept here.
+  Value of(std::string_view module, Value otherwise) const {
+    const std::pair<std::string, Value>* taken = nullptr;
+    for (const auto& one : values_) {
+      if (!fits(one.first, module)) continue;
+      if (taken != nullptr && taken->second != one.second) {
+        refuse(Errc::unsupported, where_,
+               fmt::format("'{}' and '{}' are values for {}", taken->first, one.first, module));
+      }
+      taken = &one;
+    }
+    return taken == nullptr ? otherwise : taken->second;
+  }
+
+ private:
+  static bool fits(std::string_view pattern, std::string_view module) {
+    return pattern.starts_with('^') ? module == pattern.substr(1) : names(pattern, module);
+  }
+
+  std::vector<std::pair<std::string, Value>> values_;
+  std::string where_;
+};
+
+/// What a folder of PEFT's has adapters of, and how they were scaled.
+struct PeftConfig {
+  std::int64_t rank;
+  double alpha;
+  ModulePattern<std::int64_t> ranks;
+  ModulePattern<double> alphas;
+  bool by_root = false;  ///< scales are alpha / sqrt(rank)
+  std::optional<std::vector<std::string>>
+      modules;  ///< names or ends of names; else what the file has
+  std::optional<std::vector<std::int64_t>> layers;  ///< else all
+
+  PeftConfig(const nlohmann::json& json, const std::string& where)
+      : ranks(json, "rank_pattern", where), alphas(json, "alpha_pattern", where) {
+    const auto given_rank = json.find("r"), given_alpha = json.find("lora_alpha");
+    if (given_rank == json.end() || !given_rank->is_number_integer() || given_alpha == json.end() ||
+        !given_alpha->is_number()) {
+      refuse(Errc::bad_key, where, "needs r and lora_alpha");
+    }
+    rank = given_rank->get<std::int64_t>();
+    alpha = given_alpha->get<double>();
+    check({.rank = rank, .alpha = alpha, .targets = {}});
+    const auto root = json.find("use_rslora");
+    by_root = root != json.end() && *root != false;
+    read_modules(json, where);
+    read_layers(json, where);
+  }
+
+  /// Whether the file has to have adapters of a module; nothing: it may.
+  std::optional<bool> has(std::size_t layer, std::string_view module) const {
+    if (layers && std::ranges::find(*layers, static_cast<std::int64_t>(layer)) == layers->end())
+      return false;
+    if (!modules) return std::nullopt;
+    return std::ranges::any_of(*modules,
+                               [&](const std::string& one) { return names(one, module); });
+  }
+  double scale(std::string_view module, std::int64_t of_rank) const {
+    const auto divisor = static_cast<double>(of_rank);
+    return alphas.of(module, alpha) / (by_root ? std::sqrt(divisor) : divisor);
+  }
+
+ private:
+  void read_modules(const nlohmann::json& json, const std::string& where) {
+    const auto found = json.find("target_modules");
+    if (found != json.end() && found->is_string()) return;  // an expression, or "all-linear"
+    if (found == json.end() || !found->is_array()) {
+      refuse(Errc::bad_key, where, "needs target_modules");
+    }
+    modules.emplace();
+    for (const nlohmann::json& module : *found) {
+      if (!module.is_string()) refuse(Errc::bad_key, where, "target_modules are names");
+      modules->push_back(module.get<std::string>());
+      const std::string_view name = modules->back();
+      const std::string_view last = name.substr(name.rfind('.') + 1);
+      check({.rank = 1, .targets = {std::string(last)}});
+    }
+  }
+  void read_layers(const nlohmann::json& json, const std::string& where) {
+    const auto found = json.find("layers_to_transform");
+    if (found == json.end() || found->is_null() || (found->is_array() && found->empty())) return;
+    layers.emplace();
+    for (const nlohmann::json& one : found->is_array() ? *found : nlohmann::json::array({*found})) {
+      if (!one.is_number_integer()) refuse(Errc::bad_key, where, "layers_to_transform are numbers");
+      layers->push_back(one.get<std::int64_t>());
+    }
+  }
+};
+
+PeftConfig read_config(const std::filesystem::path& path) {
   const JsonDocument document = read_json(path);
   const nlohmann::json& json = document.root();
   const std::string where = path.filename().string();
   if (!json.is_object() || text_of(json, "peft_type", "LORA") != "LORA") {
     refuse(Errc::unsupported, where, "is not the configuration of a LoRA adapter");
   }
-  for (const char* other : {"use_dora", "use_rslora", "fan_in_fan_out"}) {
+  for (const char* other : {"use_dora", "fan_in_fan_out"}) {
     const auto found = json.find(other);
     if (found != json.end() && *found != false) {
       refuse(Errc::unsupported, where, fmt::format("{} is set", other));
-    }
-  }
-  for (const char* pattern : {"alpha_pattern", "rank_pattern"}) {  // {} is how PEFT writes none
-    const auto found = json.find(pattern);
-    if (found != json.end() && !found->empty()) {
-      refuse(Errc::unsupported, where, fmt::format("{}: one for each target", pattern));
     }
   }
   if (text_of(json, "bias", "none") != "none") {
@@ -160,22 +280,7 @@ LoraConfig read_config(const std::filesystem::path& path) {
     refuse(Errc::unsupported, where,
            fmt::format("init_lora_weights is '{}': it changes the model's weights, too", begin));
   }
-  LoraConfig config;
-  const auto rank = json.find("r"), alpha = json.find("lora_alpha"),
-             modules = json.find("target_modules");
-  if (rank == json.end() || !rank->is_number_integer() || alpha == json.end() ||
-      !alpha->is_number() || modules == json.end() || !modules->is_array()) {
-    refuse(Errc::bad_key, where, "needs r, lora_alpha and a list of target_modules");
-  }
-  config.rank = rank->get<std::int64_t>();
-  config.alpha = alpha->get<double>();
-  config.targets.clear();
-  for (const nlohmann::json& module : *modules) {
-    if (!module.is_string()) refuse(Errc::bad_key, where, "target_modules are names");
-    config.targets.push_back(module.get<std::string>());
-  }
-  check(config);
-  return config;
+  return PeftConfig(json, where);
 }
 
 /// The values of a factor as f32. Errc::bad_reference without it, Errc::shape_mismatch.
@@ -219,29 +324,37 @@ LoadedAdapters read_peft(const std::filesystem::path& folder, const Decoder<Tens
   if (!std::filesystem::is_directory(folder, error)) {
     refuse(Errc::not_found, folder.string(), "is no folder of adapters, and no file named .gguf");
   }
-  const LoraConfig config = read_config(folder / "adapter_config.json");
+  const PeftConfig peft = read_config(folder / "adapter_config.json");
   const io::File file = io::open(folder / "adapter_model.safetensors");
-  const DecoderAdapters<Shape> shapes = adapter_shapes(decoder, config);
-  DecoderAdapters<HostBuffer> adapters;
+  LoadedAdapters loaded;
+  auto& [adapters, config] = loaded;
+  config = {.rank = peft.rank, .alpha = peft.alpha, .targets = {}};
   Names taken;
-  for (std::size_t layer = 0; layer < shapes.layers.size(); ++layer) {
-    const auto wanted = slots_of(shapes.layers[layer]);
+  for (std::size_t layer = 0; layer < decoder.layers.size(); ++layer) {
     const auto slots = slots_of(adapters.layers.emplace_back());
     for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (!*wanted[i]) continue;
-      const nn::Lora<Shape>& want = **wanted[i];
-      const std::string a_name = peft_name(layer, targets[i], 'A');
-      const std::string b_name = peft_name(layer, targets[i], 'B');
+      const std::string module = peft_module(layer, targets[i]);
+      const std::string a_name = peft_name(module, 'A'), b_name = peft_name(module, 'B');
+      const bool is_there = file.find(a_name) != nullptr;
+      const bool is_layer = linears_of(decoder.layers[layer])[i] != nullptr;
+      if (!peft.has(layer, module).value_or(is_there) || (!is_there && !is_layer)) continue;
+      const std::int64_t rank = peft.ranks.of(module, peft.rank);
+      if (rank < 1) refuse(Errc::bad_argument, module, fmt::format("rank {}", rank));
+      const double scale = peft.scale(module, rank);
+      const nn::Lora<Shape> want = factor_shapes(decoder.layers[layer], i, rank, scale);
       HostBuffer b = read_factor(file, b_name, want.b);
       if (const std::int64_t heads = reordered_heads(decoder.config, i); heads > 0) {
         b = reordered(b, heads, true);
       }
-      *slots[i] = nn::Lora<HostBuffer>{read_factor(file, a_name, want.a), b, want.scale};
+      *slots[i] = nn::Lora<HostBuffer>{read_factor(file, a_name, want.a), b, scale};
+      if (!is_target(config, targets[i])) config.targets.emplace_back(targets[i].name);
       taken.insert({a_name, b_name});
     }
   }
-  refuse_others(file, taken, "adapter_model.safetensors");
-  return {std::move(adapters), config};
+  const std::string where = "adapter_model.safetensors";
+  if (taken.empty()) refuse(Errc::bad_reference, where, "has no adapters of the target_modules");
+  refuse_others(file, taken, where);
+  return loaded;
 }
 
 /// Checks that a file says that it has LoRA adapters of this architecture.
@@ -479,8 +592,8 @@ void write_peft(const std::filesystem::path& folder, std::vector<SavedAdapter> a
     fit_to_file(adapter, alpha, rank);
     const Target& target = targets[adapter.target];
     const std::int64_t heads = reordered_heads(decoder, adapter.target);
-    tensors.push_back({peft_name(adapter.layer, target, 'A'), adapter.a});
-    tensors.push_back({peft_name(adapter.layer, target, 'B'),
+    tensors.push_back({peft_name(peft_module(adapter.layer, target), 'A'), adapter.a});
+    tensors.push_back({peft_name(peft_module(adapter.layer, target), 'B'),
                        heads > 0 ? reordered(adapter.b, heads, false) : adapter.b});
   }
   io::save_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});

@@ -133,8 +133,9 @@ void MaxPool2dBackward::reference(std::span<const HostView> in, const HostView& 
 
 std::vector<Tensor> MaxPool2dBackward::gradient(const Backward& at) const {
   // An amount of upstream went to the place of its window's largest element: what there is of it now.
-  const auto [rows, columns] = window_of(*this);
-  const auto windows = [&rows = rows, &columns = columns](const Tensor& x, const IntList& beside) {
+  const Window window = window_of(*this);
+  const WindowAxis &rows = window[0], &columns = window[1];
+  const auto windows = [&](const Tensor& x, const IntList& beside) {
     const Tensor seen = unfold2d(x, {.kernel = {rows.taps, columns.taps},
                                      .stride = {rows.stride, columns.stride},
                                      .padding = beside,

@@ -464,6 +464,60 @@ TEST_CASE("lora: a merged weight is W + scale B A") {
   CHECK(models::merged(w.to(f16), change).shape().dtype() == f16);
 }
 
+TEST_CASE("lora: PEFT's ranks and scales by module, and layers without adapters") {
+  const Rig rig;
+  const TempFolder folder;
+  models::save_adapters(folder / "", strong_adapters(rig, 5), lora, rig.config);
+  const std::string value = "base_model.model.model.layers.1.self_attn.v_proj.lora_";
+  std::vector<io::NamedTensor> tensors;
+  {
+    const io::File file = io::open(folder / "adapter_model.safetensors");
+    for (const io::TensorEntry& entry : file.tensors()) {
+      HostBuffer data = file.at(entry.name).data();
+      if (entry.name.find("layers.0.self_attn.o_proj") != std::string::npos) continue;
+      if (entry.name == value + "A.weight") data = data.slice(0, 0, 2);
+      if (entry.name == value + "B.weight") data = data.slice(1, 0, 2);
+      tensors.push_back({entry.name, data.contiguous()});
+    }
+  }
+  io::save_safetensors(folder / "adapter_model.safetensors", tensors);
+  const auto load = [&](const std::string& members) {
+    std::ofstream(folder / "adapter_config.json")
+        << R"({"r": 3, "lora_alpha": 6, )" << members << '}';
+    return models::load_adapters(folder / "", rig.decoder).first;
+  };
+  const std::string found = R"("target_modules": "all-linear", )";
+  const std::string ranks = R"("rank_pattern": {"^model.layers.1.self_attn.v_proj": 2})";
+  const auto plain = load(found + ranks);
+  CHECK_FALSE(plain.layers[0].output);
+  CHECK(plain.layers[1].output->scale == 2);
+  CHECK(plain.layers[1].value->a.shape()[0] == 2);
+  CHECK(plain.layers[1].value->scale == 3);
+  const auto scaled = load(found + ranks + R"(, "use_rslora": true,
+      "alpha_pattern": {"up_proj": 9, "layers.0.self_attn.q_proj": 1.5})");
+  CHECK(scaled.layers[0].up->scale == 9 / std::sqrt(3.0));
+  CHECK(scaled.layers[0].query->scale == 1.5 / std::sqrt(3.0));
+  CHECK(scaled.layers[1].query->scale == 6 / std::sqrt(3.0));
+  CHECK(scaled.layers[1].value->scale == 6 / std::sqrt(2.0));
+  expect_error(Errc::shape_mismatch, [&] { load(found + R"("rank_pattern": {})"); });
+  // Named modules have to be there, in the layers that are named.
+  const std::string most =
+      R"("target_modules": ["q_proj", "k_proj", "self_attn.v_proj", "mlp.up_proj")";
+  CHECK(load(most + R"(, "layers.1.self_attn.o_proj"], )" + ranks).layers[1].output);
+  expect_error(Errc::bad_reference, [&] { load(most + R"(, "o_proj"], )" + ranks); });
+  expect_error(Errc::unsupported, [&] { load(found + ranks + R"(, "layers_to_transform": [1])"); });
+  std::erase_if(tensors, [](const io::NamedTensor& tensor) {
+    return tensor.name.find("layers.1.") == std::string::npos;
+  });
+  io::save_safetensors(folder / "adapter_model.safetensors", tensors);
+  for (const char* one : {"1", "[1]"}) {
+    const auto upper =
+        load(most + R"(, "o_proj"], )" + ranks + R"(, "layers_to_transform": )" + one);
+    CHECK_FALSE(upper.layers[0].query);
+    CHECK(upper.layers[1].output);
+  }
+}
+
 TEST_CASE("lora: what is refused") {
   const Rig rig;
   models::LoraConfig config = lora;
@@ -489,17 +543,29 @@ TEST_CASE("lora: what is refused") {
           R"({"r": 3, "lora_alpha": 6, "target_modules": [], "use_dora": true})");
   refused(Errc::unsupported, R"({"r": 3, "lora_alpha": 6, "target_modules": [], "bias": "all"})");
   refused(Errc::unsupported,
-          R"({"r": 3, "lora_alpha": 6, "target_modules": [], "alpha_pattern": {"q_proj": 9}})");
+          R"({"r": 3, "lora_alpha": 6, "target_modules": [], "alpha_pattern": {".*q_proj": 9}})");
+  refused(Errc::bad_key, R"({"r": 3, "lora_alpha": 6, "target_modules": [], "rank_pattern": [9]})");
+  refused(Errc::bad_key,
+          R"({"r": 3, "lora_alpha": 6, "target_modules": [], "rank_pattern": {"q_proj": 9.5}})");
+  refused(Errc::bad_key,
+          R"({"r": 3, "lora_alpha": 6, "target_modules": [], "layers_to_transform": ["all"]})");
   refused(
       Errc::unsupported,
       R"({"r": 3, "lora_alpha": 6, "target_modules": [], "init_lora_weights": "pissa_niter_4"})");
-  refused(Errc::bad_key, R"({"r": 3, "lora_alpha": 6, "target_modules": "all-linear"})");
+  refused(Errc::bad_key, R"({"r": 3, "lora_alpha": 6, "target_modules": 5})");
   refused(Errc::bad_argument, R"({"r": 3, "lora_alpha": 6, "target_modules": ["lm_head"]})");
   refused(Errc::not_found, R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"]})");
   auto adapters = train::initialize(rig.shapes, 3, rig.device, models::lora_initial);
   models::save_adapters(folder / "", adapters, lora, rig.config);
   refused(Errc::shape_mismatch, R"({"r": 4, "lora_alpha": 6, "target_modules": ["q_proj"]})");
   refused(Errc::bad_reference, R"({"r": 3, "lora_alpha": 6, "target_modules": ["gate_proj"]})");
+  refused(
+      Errc::bad_argument,
+      R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"], "rank_pattern": {"q_proj": 0}})");
+  refused(Errc::unsupported, R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"],
+                                 "alpha_pattern": {"q_proj": 9, "self_attn.q_proj": 8}})");
+  refused(Errc::bad_reference, R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"],
+                                   "layers_to_transform": 99})");
   // The file has factors of other targets, too.
   refused(Errc::unsupported, R"({"r": 3, "lora_alpha": 6, "target_modules": ["q_proj"]})");
 }

@@ -78,8 +78,10 @@ void save_adapters(const std::filesystem::path& path, const DecoderAdapters<Buff
                    const LoraConfig& config, const DecoderConfig& decoder);
 
 /// Reads such a folder or file, of PEFT's and llama.cpp's own too, for a decoder with these
-/// weights. Factors of other types become f32. In a GGUF file each layer may have other targets, and
-/// each target another rank, of which the result's configuration has the first.
+/// weights. Factors of other types become f32. Each layer may have other targets, and each target
+/// another rank and scale (PEFT's rank_pattern, alpha_pattern, layers_to_transform, use_rslora); the
+/// result's configuration has PEFT's r, or of a GGUF file the first rank. A pattern is the name of a
+/// module or its last parts, or behind a ^ the whole name; other expressions are refused.
 /// Errors: those of io::open and of JSON files; Errc::unsupported for adapters of another kind than
 /// plain LoRA, or of tensors that are no target; Errc::bad_reference for a missing factor or
 /// target, and for a file of another architecture; Errc::shape_mismatch.

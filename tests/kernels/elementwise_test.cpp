@@ -1,10 +1,12 @@
 // Every function of elementwise.hpp on every instruction set, against the exact function in f64.
 #include "backends/cpu/elementwise/elementwise.hpp"
 
+#include "backends/cpu/elementwise/typed.hpp"
 #include "support.hpp"
 #include "support/rounds.hpp"
 
 #include <tenon/dtype.hpp>
+#include <tenon/host_view.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -639,4 +641,47 @@ TEST_CASE("conversions of every 16-bit number and of numbers between them", "[el
     for (std::size_t i = 0; i < x.size(); ++i) wrong += y[i] != to_bfloat16(x[i]).bits;
     CHECK(wrong == 0);
   });
+}
+
+TEST_CASE("sums are rounded once to every type") {
+  tenon::test::Random random;
+  std::vector<double> x{0.0,          -0.0,      1e300,
+                        -1e300,       1e-300,    5e-324,
+                        infinity,     -infinity, std::numeric_limits<double>::quiet_NaN(),
+                        65519.999999, 65520,     3.4028236e38};
+  while (x.size() < 5000) {
+    // Near what lies between two halves, which rounding to f32 before would reach.
+    const double stored = to_float(half{static_cast<std::uint16_t>(random.below(65536))});
+    const double far = std::ldexp(1.0, -random.below(40)) * random.normal();
+    x.push_back(stored * (1 + std::ldexp(1.0, random.below(2) == 0 ? -11 : -12)) *
+                (1 + far * 1e-6));
+    x.push_back(stored * (1 + std::ldexp(1.0, -9)) * (1 + far * 1e-12));
+  }
+  const auto count = static_cast<std::int64_t>(x.size());
+  std::vector<std::int64_t> whole, small;
+  for (std::int64_t i = 0; i < count; ++i) {
+    whole.push_back((i - 99) << (i % 40));
+    small.push_back(i * 37 % 128);
+  }
+  const auto check = [&](DType dtype, const auto& from, auto store) {
+    INFO(tenon::name(dtype));
+    const std::int64_t unit = block_bytes(dtype);
+    std::vector<std::byte> got(static_cast<std::size_t>(count * unit)), want(got.size());
+    narrow_sums(dtype, from.data(), got.data(), count);
+    for (std::int64_t i = 0; i < count; ++i) {
+      store(dtype, want.data() + i * unit, from[static_cast<std::size_t>(i)]);
+    }
+    int wrong = 0;
+    for (std::int64_t i = 0; i < count; ++i) {
+      const double a = load_as_double(dtype, got.data() + i * unit);
+      const double b = load_as_double(dtype, want.data() + i * unit);
+      wrong += a != b && (a == a || b == b);
+    }
+    CHECK(wrong == 0);
+  };
+  for (const DType dtype : {f64, f32, f16, bf16, f8_e4m3, f8_e5m2}) check(dtype, x, store_double);
+  check(i64, whole, store_int64);
+  for (const DType dtype : {i8, i16, i32, u8, u16, u32, u64, DType::boolean, f32}) {
+    check(dtype, small, store_int64);
+  }
 }

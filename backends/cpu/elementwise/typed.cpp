@@ -3,7 +3,12 @@
 #include "elementwise.hpp"
 #include "elementwise_kernels.hpp"
 
+#include <tenon/host_view.hpp>
+
+#include <algorithm>
 #include <array>
+#include <bit>
+#include <cmath>
 #include <cstring>
 
 namespace tenon::cpu {
@@ -43,6 +48,25 @@ void narrow_8(const void* x, void* y, std::int64_t count) {
   const auto* from = static_cast<const float*>(x);
   auto* to = static_cast<std::uint8_t*>(y);
   for (std::int64_t i = 0; i < count; ++i) to[i] = to_code(from[i]).bits;
+}
+
+/// By way of f32 rounded to odd: towards 0, and the last bit set where that is inexact, so that what
+/// rounds a second time sees on which side of a tie the number was (Boldo and Melquiond 2008).
+void narrow_halves(DType to, const double* x, std::uint16_t* y, std::int64_t count) noexcept {
+  constexpr std::int64_t block = 256;
+  float odd[block];
+  for (std::int64_t first = 0; first < count; first += block) {
+    const std::int64_t some = std::min(block, count - first);
+    for (std::int64_t i = 0; i < some; ++i) {
+      const double value = x[first + i];
+      const auto nearest = static_cast<float>(value);
+      const double back = nearest;
+      const auto is_away = static_cast<std::uint32_t>(std::fabs(back) > std::fabs(value));
+      const auto is_inexact = static_cast<std::uint32_t>(back != value);
+      odd[i] = std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - is_away) | is_inexact);
+    }
+    narrow(to, odd, y + first, some);
+  }
 }
 
 }  // namespace
@@ -122,6 +146,41 @@ void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept {
       return narrow_8<to_float8_e5m2>(x, y, count);
     default:
       std::memcpy(y, x, static_cast<std::size_t>(count * block_bytes(to)));
+  }
+}
+
+void narrow_sums(DType to, const std::int64_t* x, void* y, std::int64_t count) noexcept {
+  switch (to) {
+    case DType::i64:
+    case DType::u64:
+      std::memcpy(y, x, static_cast<std::size_t>(count) * sizeof *x);
+      return;
+    case DType::i32:
+    case DType::u32:
+      return convert<std::int64_t, std::uint32_t>(x, y, count);
+    case DType::boolean:
+      return truth<std::int64_t, std::uint8_t>(x, y, count);
+    default:
+      for (std::int64_t i = 0; i < count; ++i) {
+        store_int64(to, static_cast<std::byte*>(y) + i * block_bytes(to), x[i]);
+      }
+  }
+}
+
+void narrow_sums(DType to, const double* x, void* y, std::int64_t count) noexcept {
+  switch (to) {
+    case DType::f64:
+      std::memcpy(y, x, static_cast<std::size_t>(count) * sizeof *x);
+      return;
+    case DType::f32:
+      return convert<double, float>(x, y, count);
+    case DType::f16:
+    case DType::bf16:
+      return narrow_halves(to, x, static_cast<std::uint16_t*>(y), count);
+    default:
+      for (std::int64_t i = 0; i < count; ++i) {
+        store_double(to, static_cast<std::byte*>(y) + i * block_bytes(to), x[i]);
+      }
   }
 }
 

@@ -24,6 +24,11 @@ void widen(DType from, const void* x, void* y, std::int64_t count) noexcept;
 /// Back to `to` from its compute type: modulo 2^bits, rounded to nearest even; to bool: not 0.
 void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept;
 
+/// Elements of any plain type from sums or extremes, which are within a whole number's range: of
+/// floating types rounded once, to nearest even; to bool: not 0.
+void narrow_sums(DType to, const std::int64_t* x, void* y, std::int64_t count) noexcept;
+void narrow_sums(DType to, const double* x, void* y, std::int64_t count) noexcept;
+
 /// Whole numbers wrap around; a NaN makes minimum and maximum NaN. Not for f32, see
 /// elementwise.hpp; division only for f64.
 enum class Arithmetic : std::uint8_t { add, sub, mul, div, minimum, maximum };

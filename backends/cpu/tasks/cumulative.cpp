@@ -6,6 +6,7 @@
 #include <tenon/ops/cumulative.hpp>
 
 #include <algorithm>
+#include <array>
 #include <concepts>
 #include <type_traits>
 
@@ -33,21 +34,32 @@ class CumulativeTask final : public PartwiseTask {
   void run(const TaskContext& context) const noexcept override {
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
-    const std::int64_t step = y_.strides[axis_];
+    const DType dtype = y_.shape.dtype();
+    const std::int64_t step = y_.strides[axis_], unit = block_bytes(dtype);
     const Range range = context.share(lanes_.count());
     for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
       const std::byte* start = x + lanes_.offset(lane);
       std::byte* to = y + results_.offset(lane);
       Value sofar{};
-      BlockBuffer buffer;
+      BlockBuffer buffer, narrowed;
+      std::array<Value, block_elements> results;
       for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
         const std::int64_t count = std::min(block_elements, lanes_.size() - i);
         const auto* values = static_cast<const T*>(lanes_.read(start, i, count, buffer));
-        if (i == 0) sofar = static_cast<Value>(values[0]);
-        for (std::int64_t j = i == 0 ? 1 : 0; j <= count; ++j) {
-          if (j > 0) store(to + (i + j - 1) * step, sofar);
-          if (j < count) sofar = take(sofar, static_cast<Value>(values[j]));
+        for (std::int64_t j = 0; j < count; ++j) {
+          const auto value = static_cast<Value>(values[j]);
+          sofar = i + j == 0 ? value : take(sofar, value);
+          results[static_cast<std::size_t>(j)] = sofar;
         }
+        std::byte* const stored = step == unit ? to : narrowed.bytes;
+        if constexpr (std::same_as<Value, T>) {
+          narrow(dtype, results.data(), stored, count);
+        } else {
+          using Sum = std::conditional_t<std::is_floating_point_v<Value>, double, std::int64_t>;
+          narrow_sums(dtype, reinterpret_cast<const Sum*>(results.data()), stored, count);
+        }
+        if (step != unit) spread_run(stored, unit, count, to, step);
+        to += count * step;
       }
     }
   }
@@ -60,19 +72,6 @@ class CumulativeTask final : public PartwiseTask {
       return sofar != sofar || sofar >= x ? sofar : x;
     } else {
       return sofar != sofar || sofar <= x ? sofar : x;
-    }
-  }
-
-  void store(std::byte* to, Value value) const noexcept {
-    const DType dtype = y_.shape.dtype();
-    if constexpr (std::is_floating_point_v<Value>) {
-      if (dtype == DType::f32) {
-        *reinterpret_cast<float*>(to) = static_cast<float>(value);
-      } else {
-        store_double(dtype, to, static_cast<double>(value));
-      }
-    } else {
-      store_int64(dtype, to, static_cast<std::int64_t>(value));
     }
   }
 

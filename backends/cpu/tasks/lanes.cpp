@@ -52,10 +52,7 @@ void Lanes::write_all(const std::byte* from, std::byte* lane) const noexcept {
     const std::int64_t count = std::min(block_elements, size_ - i);
     BlockBuffer buffer;
     narrow(dtype_, from + i * computed_unit_, buffer.bytes, count);
-    for (std::int64_t j = 0; j < count; ++j) {
-      std::memcpy(lane + (i + j) * step_, buffer.bytes + j * unit_,
-                  static_cast<std::size_t>(unit_));
-    }
+    spread_run(buffer.bytes, unit_, count, lane + i * step_, step_);
   }
 }
 

@@ -255,6 +255,7 @@ template <class T>
 class CumsumTask final : public PartwiseTask {
   static constexpr bool is_floating = std::is_floating_point_v<T>;
   using Sum = std::conditional_t<is_floating, double, std::uint64_t>;
+  using Stored = std::conditional_t<is_floating, double, std::int64_t>;
 
  public:
   explicit CumsumTask(const Step& step)
@@ -268,7 +269,7 @@ class CumsumTask final : public PartwiseTask {
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
     const DType dtype = y_.shape.dtype();
-    const std::int64_t step = y_.strides[axis_];
+    const std::int64_t step = y_.strides[axis_], unit = block_bytes(dtype);
     const Range range = context.share(lanes_.count());
     for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
       const std::byte* start = x + lanes_.offset(lane);
@@ -278,16 +279,15 @@ class CumsumTask final : public PartwiseTask {
       for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
         const std::int64_t count = std::min(block_elements, lanes_.size() - i);
         const auto* values = static_cast<const T*>(lanes_.read(start, i, count, buffer));
-        for (std::int64_t j = 0; j < count; ++j, to += step) {
+        std::array<Stored, block_elements> sums;
+        for (std::int64_t j = 0; j < count; ++j) {
           sum += static_cast<Sum>(values[j]);
-          if constexpr (!is_floating) {
-            store_int64(dtype, to, static_cast<std::int64_t>(sum));
-          } else if (dtype == DType::f32) {
-            *reinterpret_cast<float*>(to) = static_cast<float>(sum);
-          } else {
-            store_double(dtype, to, sum);
-          }
+          sums[static_cast<std::size_t>(j)] = static_cast<Stored>(sum);
         }
+        BlockBuffer narrowed;
+        narrow_sums(dtype, sums.data(), step == unit ? to : narrowed.bytes, count);
+        if (step != unit) spread_run(narrowed.bytes, unit, count, to, step);
+        to += count * step;
       }
     }
   }

@@ -20,7 +20,27 @@ void copy_run(const std::byte* from, std::int64_t step, std::int64_t count, std:
   }
 }
 
+template <class T>
+void spread_elements(const std::byte* from, std::int64_t count, std::byte* to, std::int64_t step) {
+  const auto* in = reinterpret_cast<const T*>(from);
+  for (std::int64_t i = 0; i < count; ++i) *reinterpret_cast<T*>(to + i * step) = in[i];
+}
+
 }  // namespace
+
+void spread_run(const std::byte* from, std::int64_t unit, std::int64_t count, std::byte* to,
+                std::int64_t step) noexcept {
+  switch (unit) {
+    case 1:
+      return spread_elements<std::uint8_t>(from, count, to, step);
+    case 2:
+      return spread_elements<std::uint16_t>(from, count, to, step);
+    case 4:
+      return spread_elements<std::uint32_t>(from, count, to, step);
+    default:
+      return spread_elements<std::uint64_t>(from, count, to, step);
+  }
+}
 
 void copy_run(const std::byte* from, std::int64_t step, std::int64_t unit, std::int64_t count,
               std::byte* to) noexcept {

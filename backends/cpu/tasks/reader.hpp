@@ -23,6 +23,10 @@ struct BlockBuffer {
 void copy_run(const std::byte* from, std::int64_t step, std::int64_t unit, std::int64_t count,
               std::byte* to) noexcept;
 
+/// Elements that lie side by side, to places `step` bytes apart.
+void spread_run(const std::byte* from, std::int64_t unit, std::int64_t count, std::byte* to,
+                std::int64_t step) noexcept;
+
 /// The axes of an array as loops, outermost first: axes of one element dropped, and adjacent axes
 /// joined where one step serves both.
 struct Loops {

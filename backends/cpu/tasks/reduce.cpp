@@ -258,7 +258,8 @@ class ReduceTask final : public PartwiseTask {
     accumulate(type_, meaning_.gathering, row, count, sums, count);
   }
 
-  /// Element j of a row belongs to sum j mod 16, wherever blocks end.
+  /// Element j of a row belongs to sum j mod 16, wherever blocks end; blocks of f32 are folded as they are and belong to
+  /// the first one.
   void fold_row(const std::byte* row, Range elements, Sums& sums) const noexcept {
     start(sums, lanes);
     has_runs_ ? fold_runs(row, elements, sums) : fold_blocks(row, elements, sums);
@@ -285,6 +286,11 @@ class ReduceTask final : public PartwiseTask {
         widen(dtype, values, wide.bytes, count);
         values = wide.bytes;
         value_bytes = compute_bytes(type_);
+      }
+      if (type_ == Compute::f32 && meaning_.row != nullptr) {
+        const double part = meaning_.row(reinterpret_cast<const float*>(values), count);
+        add(reinterpret_cast<const std::byte*>(&part), 1, sums.bytes);
+        continue;
       }
       accumulate(type_, meaning_.gathering, values, whole, sums.bytes, lanes);
       accumulate(type_, meaning_.gathering, values + whole * value_bytes, count - whole, sums.bytes,
@@ -326,22 +332,20 @@ class ReduceTask final : public PartwiseTask {
   void finish(const TaskContext& context, const std::byte* sums, std::int64_t output,
               std::int64_t count) const noexcept {
     const DType dtype = y_.shape.dtype();
-    const std::int64_t unit = block_bytes(dtype);
-    std::byte* const y = context.pointer<std::byte>(y_) + output * unit;
+    std::byte* const y = context.pointer<std::byte>(y_) + output * block_bytes(dtype);
     if (is_whole_) {
-      const auto* const values = reinterpret_cast<const std::int64_t*>(sums);
-      for (std::int64_t j = 0; j < count; ++j) store_int64(dtype, y + j * unit, values[j]);
-      return;
+      return narrow_sums(dtype, reinterpret_cast<const std::int64_t*>(sums), y, count);
     }
     const auto* const values = reinterpret_cast<const double*>(sums);
-    const double divisor = meaning_.divides ? static_cast<double>(elements_) : 1.0;
-    if (dtype == DType::f32) {
-      auto* const to = reinterpret_cast<float*>(y);
-      for (std::int64_t j = 0; j < count; ++j) to[j] = static_cast<float>(values[j] / divisor);
-    } else {
-      for (std::int64_t j = 0; j < count; ++j) {
-        store_double(dtype, y + j * unit, values[j] / divisor);
+    if (!meaning_.divides) return narrow_sums(dtype, values, y, count);
+    const auto divisor = static_cast<double>(elements_);
+    std::array<double, block_elements> means;
+    for (std::int64_t i = 0; i < count; i += block_elements) {
+      const std::int64_t some = std::min(block_elements, count - i);
+      for (std::int64_t j = 0; j < some; ++j) {
+        means[static_cast<std::size_t>(j)] = values[i + j] / divisor;
       }
+      narrow_sums(dtype, means.data(), y + i * block_bytes(dtype), some);
     }
   }
 

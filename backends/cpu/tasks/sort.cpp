@@ -157,9 +157,7 @@ class SortTask final : public Task {
           values[j] = value_of<T>(static_cast<Key>(entries[i + j] ^ flip_));
         if (!is_direct) narrow(dtype, computed.bytes, in_place ? to : stored.bytes, block);
       }
-      if (in_place) continue;
-      for (std::int64_t j = 0; j < block; ++j)
-        std::memcpy(to + j * step, stored.bytes + j * unit, static_cast<std::size_t>(unit));
+      if (!in_place) spread_run(stored.bytes, unit, block, to, step);
     }
   }
 

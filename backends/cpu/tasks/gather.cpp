@@ -61,32 +61,81 @@ class GatherTask final : public PartwiseTask {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const std::int64_t limit = x_.shape[axis_], count = picks_.count();
+    const std::int64_t count = picks_.count();
     const auto* x = context.pointer<const std::byte>(x_);
-    const auto* index = context.pointer<const std::byte>(index_);
     auto* y = context.pointer<std::byte>(y_);
     const Range range = context.share(outer_.count() * count);
-    for (std::int64_t i = range.begin; i < range.end; ++i) {
-      const std::int64_t pick = load_index(index + picks_.offset(i % count), index_.shape.dtype());
-      if (pick < 0 || pick >= limit) {
-        context.fault.report(Errc::out_of_range, "gather: index", pick, limit);
-        return;
+    Places places;
+    Range held{-1, -1};  // which picks these are the places of: often the same in every row
+    for (std::int64_t i = range.begin; i < range.end;) {
+      const std::int64_t first = i % count;
+      const std::int64_t some = std::min({count - first, range.end - i, most_places});
+      if (held.begin != first || held.end != first + some) {
+        held = {first, first + some};
+        if (!find_places(context, held, places)) return;
       }
-      if (slice_bytes_ == 0) continue;
-      const std::byte* from =
-          x + outer_.offset(i / count) + pick * x_.strides[static_cast<std::size_t>(axis_)];
-      std::byte* to = y + i * slice_bytes_;
-      if (dense_) {
-        std::memcpy(to, from, static_cast<std::size_t>(slice_bytes_));
-      } else {
-        HostView slice = slice_;
-        slice.data = const_cast<std::byte*>(from);
-        copy_elements(slice, HostView(to, slice.shape));
+      if (slice_bytes_ > 0) {
+        copy_slices(x + outer_.offset(i / count), places, some, y + i * slice_bytes_);
       }
+      i += some;
     }
   }
 
  private:
+  static constexpr std::int64_t most_places = 512;
+  using Places = std::array<std::int64_t, most_places>;  ///< bytes along the axis
+
+  bool find_places(const TaskContext& context, const Range& picks, Places& places) const noexcept {
+    const std::int64_t limit = x_.shape[axis_];
+    const std::int64_t step = x_.strides[static_cast<std::size_t>(axis_)];
+    const auto* index = context.pointer<const std::byte>(index_);
+    for (std::int64_t k = picks.begin; k < picks.end; ++k) {
+      const std::int64_t pick = load_index(index + picks_.offset(k), index_.shape.dtype());
+      if (pick < 0 || pick >= limit) {
+        context.fault.report(Errc::out_of_range, "gather: index", pick, limit);
+        return false;
+      }
+      places[static_cast<std::size_t>(k - picks.begin)] = pick * step;
+    }
+    return true;
+  }
+
+  void copy_slices(const std::byte* from, const Places& places, std::int64_t count,
+                   std::byte* to) const noexcept {
+    if (dense_) {
+      switch (slice_bytes_) {
+        case 1:
+          return copy_elements_of<std::uint8_t>(from, places, count, to);
+        case 2:
+          return copy_elements_of<std::uint16_t>(from, places, count, to);
+        case 4:
+          return copy_elements_of<std::uint32_t>(from, places, count, to);
+        case 8:
+          return copy_elements_of<std::uint64_t>(from, places, count, to);
+        default:
+          break;
+      }
+    }
+    for (std::int64_t k = 0; k < count; ++k, to += slice_bytes_) {
+      const std::byte* const slice_at = from + places[static_cast<std::size_t>(k)];
+      if (dense_) {
+        std::memcpy(to, slice_at, static_cast<std::size_t>(slice_bytes_));
+      } else {
+        HostView slice = slice_;
+        slice.data = const_cast<std::byte*>(slice_at);
+        copy_elements(slice, HostView(to, slice.shape));
+      }
+    }
+  }
+  template <class T>
+  static void copy_elements_of(const std::byte* from, const Places& places, std::int64_t count,
+                               std::byte* to) noexcept {
+    for (std::int64_t k = 0; k < count; ++k) {
+      std::memcpy(to + k * std::int64_t{sizeof(T)}, from + places[static_cast<std::size_t>(k)],
+                  sizeof(T));
+    }
+  }
+
   Operand x_, index_, y_;
   int axis_;
   Walk outer_, picks_;

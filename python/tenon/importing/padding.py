@@ -18,7 +18,7 @@ def padded(n, x, before, after, mode, number):
         return n.b.pad(x, before=before, after=after, mode="circular" if mode == "wrap" else mode)
     if number is None or number.is_known:
         plain = 0 if number is None else n.number(number, "the value")
-        if isinstance(plain, float) or abs(plain) <= 2**53:
+        if isinstance(plain, float) or not isinstance(plain, complex) and abs(plain) <= 2**53:
             return n.b.pad(x, before=before, after=after, value=float(plain))
     inside = n.b.pad(n.b.full(x.shape, True, "bool"), before=before, after=after)
     filler = n.b.reshape_to(number, ())

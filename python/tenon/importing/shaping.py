@@ -102,6 +102,8 @@ def sliced(n, x, axis, begin, end, step):
         if step < 0 and end is not None and end < -(2**31):
             end = None
         end = _END if end is None else end
+        if step > 0 and end <= begin and (begin < 0) == (end < 0):  # of no size an element
+            begin, end, step = 0, 0, 1
         size = _sliced_size(n, x, whole, begin, end, step)
         if size == whole and step == 1:
             return x

@@ -60,7 +60,7 @@ class Window:
     def _outputs(self, size, axis):
         stride = self.strides[axis]
         room = sz.add(size, self.before[axis] + self.after[axis] - self.extent[axis])
-        if isinstance(room, int) and room < 0:
+        if isinstance(room, int) and room < 0 and (not self.ceil or room + stride <= 0):
             return 0
         if not self.ceil:
             return sz.add(sz.divide(room, stride), 1)

@@ -1,6 +1,6 @@
 """torch.cond, while_loop, scan and what else takes graphs."""
 
-from .. import build, ops
+from .. import build, errors, ops
 from ..importing import loops
 from ..importing import sizes as sz
 from ..importing.values import Value, inputs_of
@@ -35,7 +35,13 @@ def cond(n, predicate, yes, no, operands):
             raise n.error(f"results {one!r} and {other!r}: they need one type and the same sizes; give `shapes`")
     empty = tuple(n.b.tensor(n.b.full(one.shape, 0, one.dtype)) for one in examples)
     with n.b.body():
-        made = build.cond(n.b.tensor(n.b.reshape_to(predicate, ())), lambda: tensors(yes), lambda: tensors(no), empty)
+        try:
+            made = build.cond(n.b.tensor(n.b.reshape_to(predicate, ())), lambda: tensors(yes), lambda: tensors(no),
+                              empty)
+        except errors.ArgumentError as error:
+            if error.code != "ShapeMismatch":
+                raise
+            raise n.not_known(f"the sizes of the branches' results ({error.message}): give `shapes`") from error
     inputs = inputs_of([predicate, *operands])
     return [Value(n.b, tensor=one, inputs=inputs, shape=like.shape) for one, like in zip(made, examples)]
 

@@ -27,7 +27,8 @@ def same(n, base, new, output, **_):
 
 
 @puts("view.default", "unsqueeze.default", "squeeze.default", "squeeze.dim", "squeeze.dims", "flatten.using_ints",
-      "unflatten.int", "view_as.default", "reshape.default", "reshape_as.default")
+      "unflatten.int", "view_as.default", "reshape.default", "reshape_as.default", "atleast_1d.default",
+      "atleast_2d.default", "atleast_3d.default")
 def reshaped(n, base, new, output, **_):
     return n.b.reshape_to(new, base.shape)
 

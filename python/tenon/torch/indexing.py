@@ -6,6 +6,7 @@ from ..importing import sizes as sz
 from ..importing.picking import positions
 from ..importing.shaping import broadcast_shape, shaped
 from ..importing.types import FLOATS, INTEGERS, limits
+from ..importing.values import Value
 from .node import op, refuse
 from .shapes import permuted, sliced_as
 
@@ -85,7 +86,8 @@ def index_select(n, self, dim, index):
 def gather(n, self, dim=None, index=None, sparse_grad=False, indices=None):
     index = indices if index is None else index
     if not self.rank or not index.rank:
-        raise n.error(f"a scalar among {self!r} and {index!r}")
+        made = gather(n, _vector(n, self), dim, _vector(n, index))
+        return n.b.reshape_to(made, index.shape)
     axis = n.axis(dim, self.rank, "dim")
     index = _places(n, index, self.shape[axis])
     if "take_along" in n.op:
@@ -93,6 +95,11 @@ def gather(n, self, dim=None, index=None, sparse_grad=False, indices=None):
         index = n.b.broadcast(index, tuple(index.shape[i] if i == axis else one for i, one in enumerate(sizes)))
         self = n.b.broadcast(self, tuple(self.shape[i] if i == axis else one for i, one in enumerate(sizes)))
     return shaped(n.b.take_along(_no_larger(n, self, index, axis), index, axis=axis), index.shape)
+
+
+def _vector(n, x):
+    """A scalar as a vector of one element, for ops that take it so."""
+    return x if x.rank else n.b.reshape_to(x, (1,))
 
 
 def _no_larger(n, x, index, axis):
@@ -109,9 +116,12 @@ _MODES = {None: "set", "add": "add", "multiply": "mul", "sum": "add", "prod": "m
 @op("scatter.src", "scatter.value", "scatter.reduce", "scatter.value_reduce", "scatter_add.default",
     "scatter_reduce.two")
 def scatter(n, self, dim, index, src=None, value=None, reduce=None, include_self=True):
+    if not self.rank or not index.rank:  # one number, or one place of a vector
+        one = n.b.reshape_to(self, (1,)) if not self.rank else self
+        source = src if isinstance(src, Value) else n.value(value, self.dtype)
+        made = scatter(n, one, dim, _vector(n, index), _vector(n, source), None, reduce, include_self)
+        return n.b.reshape_to(made, self.shape)
     axis = n.axis(dim, self.rank, "dim")
-    if not self.rank:
-        raise n.error(f"a scalar: {self!r}")
     index = _places(n, index, self.shape[axis])
     if src is None:
         src = n.b.broadcast(n.value(value, self.dtype), index.shape)
@@ -148,8 +158,10 @@ def _combined(n, x, index, source, axis, reduce, include_self):
 
 
 def put(n, x, index, source, axis, mode="set"):
-    if x.dtype == "bool" and mode != "set":
-        raise n.error(f"{mode!r} of bool", "reduce")
+    if x.dtype == "bool" and mode != "set":  # a sum is `or`, a product `and`
+        bits = put(n, n.cast(x, "u8"), index, n.cast(n.cast(source, "bool"), "u8"), axis,
+                   "max" if mode in ("add", "max") else "min")
+        return n.cast(bits, "bool")
     return shaped(n.b.scatter(x, index, n.cast(source, x.dtype), axis=axis, mode=mode), x.shape)
 
 

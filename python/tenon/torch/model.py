@@ -89,7 +89,14 @@ class Model:
         read = self._open or self._use(self._read_for(arrays))
         given = {name: array for name, array in arrays.items() if name not in read.fixed}
         given.update((self._states_in[name], array) for name, array in self.state.items())
-        results = [np.asarray(one.numpy()) for one in read.session.forward(**given)]
+        try:
+            results = self._forward(read, given)
+        except errors.ArgumentError as error:
+            # A slice of a dynamic axis that is shorter than its bounds: where sizes are known, they are clipped.
+            if read is not self._open or error.code != "OutOfRange":
+                raise
+            read = self._read_for(arrays)
+            results = self._forward(read, {name: one for name, one in given.items() if name not in read.fixed})
         for name, key in self._states_in.items():
             self.state[name] = results[read.states[key]]
         for one, value in zip(self._users, leaves):  # arrays that the module changes in place
@@ -97,6 +104,10 @@ class Model:
                 value[...] = results[read.states[one.name]]
         made = [one[0] if isinstance(one, list) else results[one] for one in read.leaves]
         return self._out.unflatten(iter(made))
+
+    @staticmethod
+    def _forward(read, given):
+        return [np.asarray(one.numpy()) for one in read.session.forward(**given)]
 
     def _use(self, read):
         self.program, self.session = read.program, read.session

@@ -1,5 +1,6 @@
 """A node of an exported graph as its handler sees it, and the table of handlers."""
 
+import math
 import re
 
 import numpy as np
@@ -132,11 +133,12 @@ def _fitting(x, dtype, n):
     if isinstance(x, complex) and dtype != "c64":
         raise n.malformed(f"{x} as {dtype}")
     if dtype in INTEGERS:
-        if isinstance(x, float) and not x.is_integer():
-            raise n.malformed(f"{x} as {dtype}")
+        if isinstance(x, float):
+            if not math.isfinite(x):
+                raise n.malformed(f"{x} as {dtype}")
+            x = int(x)  # cut off, as torch does where an op takes the number in its operand's type
         info = np.iinfo(NUMPY[dtype])
-        if not info.min <= x <= info.max:
-            raise n.malformed(f"{x} as {dtype}")
+        x = (x - info.min) % (info.max - info.min + 1) + info.min  # wrapped around: uint8 > -1 is uint8 > 255
     return x
 
 

@@ -350,9 +350,38 @@ def addc(n, self, tensor1, tensor2, value=1):
 
 @op("logaddexp.default")
 def logaddexp(n, self, other):
-    top = n.b.maximum(self, other)
+    a, b = operands(n, self, other)
+    return shaped(log_add_exp(n, a, b), broadcast_shape(a, b))
+
+
+def log_add_exp(n, a, b):
+    top = n.b.maximum(a, b)
     safe = n.b.where(n.b.is_finite(top), top, n.b.number(0, top.dtype))
-    return n.b.log(n.b.exp(self - safe) + n.b.exp(other - safe)) + safe
+    return n.b.log(n.b.exp(a - safe) + n.b.exp(b - safe)) + safe
+
+
+@op("signbit.default")
+def signbit(n, self):
+    if self.dtype == "bool" or self.dtype[0] == "u":
+        return n.b.full(self.shape, False, "bool")
+    return _has_sign(n, self)
+
+
+def _has_sign(n, x):
+    """Whether numbers are negative, -0 among them."""
+    below = n.b.lt(x, n.b.number(0, x.dtype))
+    if x.dtype not in FLOATS:
+        return shaped(below, x.shape)
+    one = n.b.number(1, x.dtype)
+    zero = n.b.logical_and(n.b.eq(x, n.b.number(0, x.dtype)), n.b.lt(one / x, n.b.number(0, x.dtype)))
+    return shaped(n.b.logical_or(below, zero), x.shape)
+
+
+@op("copysign.Tensor", "copysign.Scalar")
+def copysign(n, self, other):
+    a, b = operands(n, self, other)
+    size = n.b.abs(a)
+    return shaped(n.b.where(_has_sign(n, b), n.b.neg(size), size), broadcast_shape(a, b))
 
 
 @op("nan_to_num.default")

@@ -1,10 +1,16 @@
 """Sums, extremes, orders and running sums."""
 
+import math
+
+import numpy as np
+
 from ..importing import reductions
 from ..importing import sizes as sz
+from ..importing.padding import padded
 from ..importing.shaping import shaped, sliced
-from ..importing.types import FLOATS, limits
+from ..importing.types import FLOATS, check_computed, limits
 from .node import op, refuse
+from .pointwise import log_add_exp
 from .shapes import permuted
 
 refuse("its result's size depends on values", "unique_consecutive.default", "_unique2.default")
@@ -66,6 +72,9 @@ def _place(n, x, axes, keepdim, is_max):
 def running_extreme(n, self, dim):
     if not self.rank:
         return self, n.b.full((), 0, "i64")
+    if self.dtype == "bool":
+        made, places = running_extreme(n, n.cast(self, "u8"), dim)
+        return n.cast(made, "bool"), places
     axis = n.axis(dim, self.rank, "dim")
     made = shaped((n.b.cummax if "cummax" in n.op else n.b.cummin)(self, axis=axis), self.shape)
     if not n.wants(1):
@@ -126,7 +135,7 @@ def logsumexp(n, self, dim, keepdim=False):
 def norm(n, self, p=2, ord=2, dim=None, keepdim=False, dtype=None):
     order = ord if "vector_norm" in n.op else 2 if p is None else p
     axes = n.axes(dim, self.rank)
-    x = n.b.abs(n.cast(self, n.dtype))
+    x = n.cast(n.b.abs(self), n.dtype) if self.dtype == "c64" else n.b.abs(n.cast(self, n.dtype))
     if order in (float("inf"), float("-inf")):
         return _extreme(n, x, axes, keepdim, order > 0)
     if order == 0:
@@ -144,7 +153,8 @@ def linalg_norm(n, self, ord=None, dim=None, keepdim=False, dtype=None):
                                                     len(dim or range(self.rank)) > 1):
         raise n.error(f"{ord!r} of {self!r}", "ord")
     axes = n.axes(dim, self.rank)
-    return n.b.sqrt(reduced(n, n.b.sum, n.b.square(n.cast(self, n.dtype)), axes, keepdim))
+    x = n.cast(n.b.abs(self) if self.dtype == "c64" else self, n.dtype)
+    return n.b.sqrt(reduced(n, n.b.sum, n.b.square(x), axes, keepdim))
 
 
 @op("cumsum.default", "cumprod.default")
@@ -155,6 +165,48 @@ def cumulative(n, self, dim, dtype=None):
     return shaped((n.b.cumsum if "cumsum" in n.op else n.b.cumprod)(x, axis=n.axis(dim, x.rank, "dim")), x.shape)
 
 
+@op("logcumsumexp.default")
+def running_log_sum_exp(n, self, dim):
+    """The logarithms of running sums, doubled in reach step by step: no sum ever holds exp of a large number."""
+    x = n.cast(self, n.dtype)
+    if not x.rank or x.dtype not in FLOATS:
+        if x.dtype not in FLOATS:
+            raise n.error(f"of {self!r}")
+        return x
+    axis = n.axis(dim, x.rank, "dim")
+    reach, size = 1, n.known_size(x, axis)
+    while reach < size:
+        before = [reach if i == axis else 0 for i in range(x.rank)]
+        earlier = padded(n, sliced(n, x, axis, 0, size - reach, 1), before, [0] * x.rank, "constant",
+                         n.b.number(-math.inf, x.dtype))
+        x = shaped(log_add_exp(n, x, shaped(earlier, x.shape)), x.shape)
+        reach *= 2
+    return x
+
+
+@op("trapz.dx", "trapezoid.dx", "trapezoid.x", "trapz.x", "cumulative_trapezoid.dx", "cumulative_trapezoid.x")
+def trapezoids(n, y, dx=1, dim=-1, x=None):
+    axis = n.axis(dim, y.rank, "dim")
+    size = n.known_size(y, axis)
+    wide = n.cast(y, n.dtype)
+    if size < 2 and "cumulative" not in n.op:
+        return n.b.full(kept(y, [axis], False), 0, n.dtype)
+    areas = sliced(n, wide, axis, 1, size, 1) + sliced(n, wide, axis, 0, max(size - 1, 0), 1)
+    if x is None:
+        areas = areas * n.value(dx / 2, n.dtype)
+    else:
+        steps = n.cast(x, n.dtype)
+        at = axis if x.rank > 1 else 0
+        count = n.known_size(x, at)
+        steps = sliced(n, steps, at, 1, count, 1) - sliced(n, steps, at, 0, count - 1, 1)
+        if x.rank == 1:
+            steps = n.b.reshape_to(steps, (count - 1,) + (1,) * (y.rank - 1 - axis))
+        areas = areas * steps * n.value(0.5, n.dtype)
+    if "cumulative" in n.op:
+        return n.b.cumsum(areas, axis=axis)
+    return reduced(n, n.b.sum, areas, [axis], False)
+
+
 @op("topk.default")
 def topk(n, self, k, dim=-1, largest=True, sorted=True):
     axis, count = n.axis(dim, self.rank, "dim"), n.integer(k, "k")
@@ -163,7 +215,7 @@ def topk(n, self, k, dim=-1, largest=True, sorted=True):
     if largest:
         places = n.b.largest(self, count, axis)
     else:
-        places = sliced(n, n.b.argsort(self, axis=axis, descending=False), axis, 0, count, 1)
+        places = sliced(n, _order(n, self, axis), axis, 0, count, 1)
     return _taken(n, self, places, axis, (*self.shape[:axis], count, *self.shape[axis + 1:]))
 
 
@@ -171,10 +223,17 @@ def _taken(n, x, places, axis, sizes):
     return shaped(n.b.take_along(x, places, axis=axis), sizes), shaped(n.cast(places, "i64"), sizes)
 
 
+def _order(n, x, axis, descending=False):
+    """The places of the elements in order; of bool, False comes first."""
+    return n.b.argsort(n.cast(x, "u8") if x.dtype == "bool" else x, axis=axis, descending=bool(descending))
+
+
 @op("sort.default", "sort.stable", "argsort.default", "argsort.stable")
 def sort(n, self, dim=-1, descending=False, stable=False):
+    if not self.rank:
+        return n.b.full((), 0, "i64") if "argsort" in n.op else (self, n.b.full((), 0, "i64"))
     axis = n.axis(dim, self.rank, "dim")
-    places = n.b.argsort(self, axis=axis, descending=bool(descending))
+    places = _order(n, self, axis, descending)
     made = _taken(n, self, places, axis, self.shape)
     return made[1] if "argsort" in n.op else made
 
@@ -211,7 +270,7 @@ def searchsorted(n, self=None, boundaries=None, sorted_sequence=None, out_int32=
 
 @op("msort.default")
 def msort(n, self):
-    return _taken(n, self, n.b.argsort(self, axis=0, descending=False), 0, self.shape)[0] if self.rank else self
+    return _taken(n, self, _order(n, self, 0), 0, self.shape)[0] if self.rank else self
 
 
 @op("kthvalue.default")
@@ -226,7 +285,7 @@ def kthvalue(n, self, k, dim=-1, keepdim=False):
 
 def _at_rank(n, x, axis, rank, keepdim):
     """(the element with so many before it in ascending order, its place)"""
-    order = n.b.argsort(x, axis=axis, descending=False)
+    order = _order(n, x, axis)
     made = _taken(n, x, sliced(n, order, axis, rank, rank + 1, 1), axis, kept(x, [axis], True))
     return tuple(n.b.reshape_to(one, kept(x, [axis], keepdim)) for one in made)
 
@@ -309,6 +368,21 @@ def trace(n, self):
     flat = n.b.reshape_to(self, (rows * columns,))
     picked = n.b.gather(flat, n.b.known(n.arange(min(rows, columns)) * (columns + 1)), axis=0)
     return shaped(n.b.sum(n.cast(picked, n.dtype), axis=[0], keep_dims=False), ())
+
+
+@op("bincount.default")
+def bincount(n, self, weights=None, minlength=0):
+    """How often each number occurs, or the sum of its weights; the greatest number decides the result's size."""
+    found = n.array(self, "the numbers, whose greatest decides the result's size,")
+    if found.ndim != 1 or found.size and found.min() < 0:
+        raise n.malformed(f"the numbers {self!r}")
+    count = max(n.integer(minlength, "minlength"), int(found.max()) + 1 if found.size else 0)
+    check_computed(n.where, [count])
+    if weights is None:
+        return n.known_like(np.bincount(found.astype(np.int64), minlength=count).astype(np.int64), self)
+    made = n.b.scatter(n.b.constant(n.b.full((count,), 0, n.dtype)), n.b.known(found.astype(np.int64)),
+                       n.cast(weights, n.dtype), axis=0, mode="add")
+    return shaped(made, (count,))
 
 
 @op("histc.default")

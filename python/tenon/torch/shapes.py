@@ -80,14 +80,19 @@ def expand(n, self, size=None, implicit=False, other=None):
     return n.b.broadcast(self, tuple(h if one == -1 or one == h else one for one, h in zip(size, have)))
 
 
-@op("permute.default", "t.default", "transpose.int", "movedim.int", "moveaxis.int", "numpy_T.default", "mT.default",
-    "swapaxes.default", "swapdims.default", view=True)
+@op("permute.default", "t.default", "transpose.int", "movedim.int", "moveaxis.int", "movedim.intlist",
+    "moveaxis.intlist", "numpy_T.default", "mT.default", "swapaxes.default", "swapdims.default", view=True)
 def permute(n, self, dims=None, dim0=None, dim1=None, source=None, destination=None, axis0=None, axis1=None):
     order = list(range(self.rank))
     if dims is not None:
         order = n.axes(dims, self.rank, "dims")
         if len(order) != self.rank:
             raise n.malformed(f"argument 'dims': {dims} of {self!r}")
+    elif isinstance(source, (list, tuple)):
+        moved = [n.axis(one, self.rank, "source") for one in source]
+        to = [n.axis(one, self.rank, "destination") for one in destination]
+        rest = iter(i for i in range(self.rank) if i not in moved)
+        order = [moved[to.index(i)] if i in to else next(rest) for i in range(self.rank)]
     elif source is not None:
         order.insert(n.axis(destination, self.rank, "destination"), order.pop(n.axis(source, self.rank, "source")))
     elif ".t." in n.op or "numpy_T" in n.op:
@@ -274,6 +279,39 @@ def side_by_side(n, tensors):
     return joined(n, parts, 1 if name != "vstack" and parts[0].rank > 1 else 0)
 
 
+@op("atleast_1d.Sequence", "atleast_2d.Sequence", "atleast_3d.Sequence")
+@op("atleast_1d.default", "atleast_2d.default", "atleast_3d.default", view=True)
+def at_least(n, self=None, tensors=None):
+    """Axes of one element until there are so many: in front, and the third behind."""
+    if self is None:
+        return [at_least(n, one) for one in tensors]
+    count, sizes = int(n.op.split("atleast_")[1][0]), self.shape
+    if len(sizes) < min(count, 2):
+        sizes = (1,) * (min(count, 2) - len(sizes)) + sizes
+    return n.b.reshape_to(self, (*sizes, 1) if len(sizes) < count else sizes)
+
+
+@op("block_diag.default")
+def block_diag(n, tensors):
+    """The matrices beside each other along a diagonal, zeros elsewhere."""
+    blocks = [n.cast(n.b.reshape_to(one, (1,) * (2 - one.rank) + one.shape), n.dtype) for one in tensors]
+    columns, left, rows = sum(n.known_size(one, 1) for one in blocks), 0, []
+    for one in blocks:
+        width = one.shape[1]
+        row = padded(n, one, [0, left], [0, columns - left - width], "constant", None)
+        rows.append(shaped(row, (one.shape[0], columns)))
+        left += width
+    return joined(n, rows, 0)
+
+
+@op("cartesian_prod.default")
+def cartesian_product(n, tensors):
+    if len(tensors) == 1:
+        return tensors[0]
+    axes = [n.b.reshape_to(one, (sz.product(one.shape), 1)) for one in meshgrid(n, tensors)]
+    return joined(n, axes, 1)
+
+
 @op("diag_embed.default")
 def diag_embed(n, self, offset=0, dim1=-2, dim2=-1):
     axes = [n.axis(dim1, self.rank + 1, "dim1"), n.axis(dim2, self.rank + 1, "dim2")]
@@ -401,7 +439,14 @@ def pad(n, self, pad=None, padding=None, value=None, mode="constant"):
     before, after = [0] * self.rank, [0] * self.rank
     for i in range(len(widths) // 2):
         before[self.rank - 1 - i], after[self.rank - 1 - i] = widths[2 * i], widths[2 * i + 1]
+    if mode in ("reflect", "edge") and min(before + after) < 0:  # what is cut off is mirrored all the same
+        x = _padded(n, self, [max(one, 0) for one in before], [max(one, 0) for one in after], mode)
+        return cropped(n, x, [min(one, 0) for one in before], [min(one, 0) for one in after])[0]
     x, before, after = cropped(n, self, before, after)
+    return _padded(n, x, before, after, mode, value)
+
+
+def _padded(n, x, before, after, mode, value=None):
     if not any(before) and not any(after):
         return x
     number = None if value is None or mode != "constant" else n.value(value, x.dtype)

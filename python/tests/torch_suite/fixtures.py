@@ -185,6 +185,19 @@ class Experts(nn.Module):
         return torch.zeros_like(made).index_copy(0, order, made)
 
 
+class Edges(nn.Module):
+    """Numbers that a type does not have, orders and sums of bool, pads and windows at the edge, slices beyond it."""
+
+    def forward(self, x, small, image):
+        hit = x > 0
+        wrapped = [small.masked_fill(small > 2, -1), small > -1, small * -2, torch.where(small > 1, small, -3)]
+        orders = [*hit.sort(dim=1, stable=True), hit.cummax(1).values, hit.index_add(0, torch.tensor([0]), hit[1:2])]
+        edges = [F.pad(image, (-1, 3), mode="reflect"), F.pad(image, (4, -5), mode="replicate"),
+                 F.avg_pool1d(image[..., :2], 3, 3, ceil_mode=True)]
+        sums = [x.logcumsumexp(1), torch.logaddexp(x, x.double()), torch.trapezoid(x, x[0]), torch.copysign(x, -x)]
+        return wrapped, orders, edges, sums, [x[-4::2], x[:4:3], x[-1:0:2], x[2:1]]
+
+
 def encoder():
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
 
@@ -215,6 +228,8 @@ def modules():
         "experts": (Experts(), [((torch.randn(n, 4),), {}) for n in (9, 1, 20)], ({0: Dim("tokens")},)),
         "solved": (Solved(), [((torch.randn(n, 4, 4), torch.randn(n, 4, 2)), {}) for n in (2, 1, 3)],
                    ({0: Dim("several")}, {0: Dim("several")})),
+        "edges": (Edges(), [((torch.randn(n, 5), torch.randint(0, 5, (4,), dtype=torch.uint8), torch.randn(1, 2, 5)), {})
+                            for n in (3, 2, 3)], ({0: Dim.DYNAMIC}, None, None)),
     }
 
 

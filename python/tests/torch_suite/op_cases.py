@@ -659,6 +659,46 @@ case("quantiles", lambda x, q: (torch.quantile(x, 0.3, 1), torch.quantile(x, q, 
 for _mode in ("lower", "higher", "nearest", "midpoint"):
     case(f"quantiles_{_mode}", lambda x, m=_mode: torch.quantile(x, 0.4, 1, interpolation=m), T("B 6"))
 case("quantiles_of_nans", lambda x: torch.quantile(x, 0.5, 1), T("B 4", values=_INFINITE))
+case("bool_orders", lambda x: (x.sort(dim=1, stable=True)[0], x.sort(dim=1, descending=True, stable=True)[1],
+                               *x.cummax(1), *x.cummin(0), torch.argsort(x, dim=1, stable=True)), T("B 6", "bool"))
+case("bool_puts", lambda x: (x.index_put((torch.tensor([0, 0]),), x[1], accumulate=True),
+                             x.index_add(0, torch.tensor([2]), x[:1]),
+                             *(x.scatter_reduce(0, torch.zeros_like(x, dtype=torch.int64), x, mode, include_self=own)
+                               for mode, own in (("sum", True), ("prod", True), ("amax", True), ("amin", False)))),
+     T("3 4", "bool"))
+case("scalar_places", lambda x: (x.sum().scatter(0, torch.tensor(0), 2.0), x[0].gather(0, torch.tensor(2)),
+                                 x.sum().sort()[1], x[0].scatter_add(0, torch.tensor(1), x.mean()),
+                                 torch.argsort(x.sum())), T("3 4"))
+case("numbers_wrap", lambda x, y: (x.masked_fill(x > 1, -1), x > -1, x + -3, x * -2, torch.where(x > 2, x, -1),
+                                   x < 300, x == -1, y < 200, y + 200), T("B 5", "u8", 0, 5), T("B 5", "i8"))
+case("numbers_cut", lambda x: (x.masked_fill(x > 1, 1.7), x.index_fill(0, torch.tensor([0]), -1.7),
+                               torch.full_like(x, 2.9)), T("3 5", "i64"))
+case("running_log_sums", lambda x: (x.logcumsumexp(1), (x * 300).logcumsumexp(1)), T("B 9"))
+case("running_log_sums_of_none", lambda x: x.logcumsumexp(1), T("B 6", values=_INFINITE))
+case("log_sums_of_types", lambda x, y: (torch.logaddexp(x, y), torch.logaddexp(y, x.sum())), T(), T("B 4", "f64"))
+case("trapezoids", lambda x: (torch.trapezoid(x), torch.trapezoid(x, dx=0.5, dim=1), torch.trapezoid(x, x[:, 0], dim=0),
+                              torch.trapezoid(x, x * 2), torch.cumulative_trapezoid(x), torch.trapz(x[:, :1]),
+                              torch.cumulative_trapezoid(x, x[0])), T("5 6"))
+case("signs", lambda x, i: (torch.signbit(x), torch.copysign(x + 1, x), torch.copysign(i, -1.5), torch.signbit(i),
+                            torch.copysign(x, i)), T(values=[0.0, -0.0, 1.0, -2.0, np.inf, -np.inf]), T("4", "i32"))
+case("axes_at_least", lambda x: (torch.atleast_1d(x.sum()), torch.atleast_2d(x[0]), torch.atleast_3d(x[0]),
+                                 torch.atleast_3d(x), *torch.atleast_2d(x.sum(), x)), T(), empty=False)
+case("axes_at_least_changed", lambda x: [y := x.clone(), torch.atleast_3d(y).mul_(2)][0], T())
+case("blocks", lambda x, y: torch.block_diag(x, x[0], y, x.sum()), T("3 4"), T("2 2", "i64"))
+case("products_of_sets", lambda x: torch.cartesian_prod(x[:, 0], x[0], x[1]), T("3 4"))
+case("axes_moved", lambda x: (torch.movedim(x, (0, -1), (1, 0)), torch.moveaxis(x, (2, 0), (0, 1))), T("B 4 5"))
+case("numbers_counted", lambda x: x + torch.bincount(torch.tensor([1, 2, 2, 0]), minlength=4), T())
+case("pads_cut", lambda x: (F.pad(x, (-1, 3), mode="reflect"), F.pad(x, (4, -3), mode="reflect"),
+                            F.pad(x, (4, -5), mode="replicate"), F.pad(x, (-2, 3), mode="circular"),
+                            F.pad(x, (-2, 1), value=2)), T("B 3 5"), empty=False)
+case("pads_complex", lambda z: (F.pad(z, (1, 2)), F.pad(z, (1, 2), value=1)), T("B 4", "c64"))
+case("norms_complex", lambda z: (torch.linalg.norm(z), z.norm(dim=1), torch.linalg.vector_norm(z, 1, dim=0)),
+     T("B 4", "c64"), empty=False)
+case("windows_beyond", lambda x: (F.avg_pool1d(x, 3, 3, ceil_mode=True), F.max_pool1d(x, 3, 3, ceil_mode=True),
+                                  F.avg_pool1d(x, 3, 2, ceil_mode=True, count_include_pad=False)), T("B 2 2"))
+case("windows_beyond_2d", lambda x: (F.avg_pool2d(x, 3, 3, ceil_mode=True), F.max_pool2d(x, 3, 3, ceil_mode=True)),
+     T("B 2 2 4"))
+case("slices_clipped", lambda x: (x[-4::2], x[:4:3], x[-1:0:2], x[2:1], x[-2:-3:2]), T())
 case("running_places", lambda x: (*x.cummax(1), *x.cummin(0), *x.cummax(0)), T("B 5", values=_NANS))
 case("running_places_i", lambda x: (*x.cummax(1), *x.cummin(1)), T("B 5", "i64"))
 case("without_nans", lambda x: (torch.nansum(x), torch.nansum(x, 1, True), torch.nanmean(x, 1),

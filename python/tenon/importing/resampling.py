@@ -19,7 +19,8 @@ class Resampling:
         self.cubic, self.exclude, self.ratio, self.roi, self.filler = cubic, exclude, ratio, roi, filler
         self.antialias = antialias and mode != "nearest"
         have = [x.shape[axis] for axis in axes]
-        kept = [i for i, size in enumerate(have) if not isinstance(size, int) and
+        any_size = roi is None and ratio == "stretch"  # an axis of no elements may keep them, too
+        kept = [i for i, size in enumerate(have) if (any_size or not isinstance(size, int)) and
                 (scales[i] == 1 if scales is not None else sizes[i] == size)]
         axes, have, scales, sizes = ([one[i] for i in range(len(have)) if i not in kept] if one is not None else None
                                      for one in (axes, have, scales, sizes))
@@ -28,7 +29,7 @@ class Resampling:
             return
         have = [n.known_size(x, axis) for axis in axes]
         if scales is not None:
-            if min(scales) <= 0 or not all(map(math.isfinite, scales)):
+            if min(scales, default=1) <= 0 or not all(map(math.isfinite, scales)):
                 raise n.malformed(f"scales {scales}")
             sizes = [math.floor(size * scale) for size, scale in zip(have, scales)]
         else:
@@ -84,7 +85,8 @@ class Resampling:
         """Whether the op `resize` computes this: the same scale as the sizes', exactly."""
         plain = {"half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric"}
         axes = [self.axes[i] for i in moved]
-        fits = all(self.scales[i] * self.x.shape[self.axes[i]] == self.sizes[i] for i in moved)
+        fits = all(self.scales[i] * self.x.shape[self.axes[i]] == self.sizes[i] for i in moved) and \
+            all(isinstance(size, int) for size in self.x.shape[min(axes):])  # the op names the sizes of all of these
         return (fits and self.places in plain and not self.antialias and self.x.dtype in FLOATS
                 and not (self.exclude and self.mode == "cubic") and min(axes) >= self.x.rank - 3)
 

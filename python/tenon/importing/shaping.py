@@ -97,18 +97,23 @@ def sliced(n, x, axis, begin, end, step):
             end = _END
         size = count
     else:
+        begin, end = _far_bounds(begin, end, step)
         if step < 0 and begin < -1:  # the first element where the axis is shorter
             raise NotKnown(n.where, f"backwards from {begin} of {x!r}: give `shapes`", x.inputs)
-        if step < 0 and end is not None and end < -(2**31):
-            end = None
-        end = _END if end is None else end
-        if step > 0 and end <= begin and (begin < 0) == (end < 0):  # of no size an element
-            begin, end, step = 0, 0, 1
+        if end != _END and (begin < 0) == (end < 0) and (end <= begin if step > 0 else end >= begin):
+            begin, end, step = 0, 0, 1  # no element, whatever the size
         size = _sliced_size(n, x, whole, begin, end, step)
         if size == whole and step == 1:
             return x
     made = n.b.call(all_ops()["slice"], x, axis=axis, begin=begin, end=end, step=step)
     return shaped(made, (*x.shape[:axis], size, *x.shape[axis + 1:])) if size is not None else made
+
+
+def _far_bounds(begin, end, step):
+    """Bounds beyond 31 bits, by which files mean an axis's first and last element: as the op has them."""
+    if step > 0:
+        return (0 if begin <= -(2**31) else begin), (_END if end is None or end >= 2**31 - 1 else end)
+    return (-1 if begin >= 2**31 - 1 else begin), (_END if end is None or end <= -(2**31) else end)
 
 
 def _sliced_size(n, x, whole, begin, end, step):

@@ -61,6 +61,13 @@ def legacy_broadcast(n, a, b):
     return n.b.reshape_to(b, tuple(b.shape) + (1,) * (a.rank - axis - b.rank))
 
 
+def _quotient(x, y):
+    """x / y as ONNX divides integers: cut off, where sizes, which are never negative, are rounded down."""
+    if isinstance(x, int) and isinstance(y, int):
+        return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
+    return sz.divide(x, y)
+
+
 def on_sizes(n, a, b):
     """Arithmetic of sizes, where one of the operands has them."""
     if a.sizes is None and b.sizes is None:
@@ -70,7 +77,7 @@ def on_sizes(n, a, b):
         return None
     count = max(len(left), len(right))
     left, right = (one * count if len(one) == 1 else one for one in (left, right))
-    function = {"Add": sz.add, "Sub": sz.sub, "Mul": sz.mul, "Div": sz.divide}[n.op]
+    function = {"Add": sz.add, "Sub": sz.sub, "Mul": sz.mul, "Div": _quotient}[n.op]
     if n.op == "Div" and any(one == 0 for one in right):
         return None
     made = [function(x, y) for x, y in zip(left, right)]

@@ -176,7 +176,8 @@ def assert_scalar(n, self, assert_msg=""):
 
 
 @op("_assert_tensor_metadata.default", "sym_constrain_range_for_size.default", "sym_constrain_range.default",
-    "_assert_async.msg", "_assert_async.default", "_functional_assert_async.msg", "_linalg_check_errors.default")
+    "_assert_async.msg", "_assert_async.default", "_functional_assert_async.msg", "_linalg_check_errors.default",
+    "promote_types.default")
 def assertion(n, **_):
     return ()
 

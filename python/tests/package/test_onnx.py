@@ -222,6 +222,42 @@ class Calls(unittest.TestCase):
         [y] = tenon.onnx.Model(model(-5)).run([np.arange(4, dtype=np.float32)])
         np.testing.assert_array_equal(y, [0])
 
+    def test_slices_of_open_sizes_to_the_greatest_integer(self):
+        """2^31 - 1 and -2^31 are how TensorFlow's models write an axis's end."""
+        far = 2**31 - 1
+        for begin, end, step in ((1, far, 1), (0, far, 2), (1, far, 3), (-far - 1, 2**63 - 1, 1), (-1, -far - 1, -1),
+                                 (far, -far - 1, -2), (1, 3, -1), (-2, -3, 2), (2, 1, 1)):
+            with self.subTest(begin=begin, end=end, step=step):
+                constants = [numpy_helper.from_array(np.array([one]), name) for name, one in
+                             {"s": begin, "e": end, "a": 0, "t": step}.items()]
+                node = helper.make_node("Slice", ["x", "s", "e", "a", "t"], ["y"])
+                session = tenon.Session(tenon.onnx.load(
+                    graph_model([node], [info("x", ["N", 2])], [info("y", None)], constants)))
+                for size in (3, 4, 7):
+                    x = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
+                    np.testing.assert_array_equal(session.forward(x)[0].numpy(), x[begin:end:step])
+
+    def test_images_whose_open_axes_keep_their_size(self):
+        for scales, mode in (((1, 1, 2, 1), "linear"), ((1, 1, 1, 1), "cubic"), ((1, 1, 1, 1), "linear")):
+            with self.subTest(scales=scales, mode=mode):
+                node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode=mode)
+                model = graph_model([node], [info("x", ["N", 2, 3, "W"])], [info("y", None)],
+                                    [numpy_helper.from_array(np.array(scales, np.float32), "s")])
+                x = np.random.default_rng(1).standard_normal((2, 2, 3, 5)).astype("f")
+                [y] = tenon.Session(tenon.onnx.load(model)).forward(x)
+                np.testing.assert_allclose(y.numpy(), tenon.onnx.Model(model).run([x])[0], rtol=1e-5, atol=1e-6)
+                self.assertEqual(y.shape, (2, 2, 3 * scales[2], 5))
+
+    def test_quotients_of_sizes_are_cut_off(self):
+        nodes = [helper.make_node("Shape", ["x"], ["sizes"]),
+                 helper.make_node("Concat", ["sizes", "rest"], ["all"], axis=0),
+                 helper.make_node("Div", ["all", "two"], ["y"])]
+        numbers = {"rest": [-1, -3, 3], "two": [2]}
+        constants = [numpy_helper.from_array(np.array(one), name) for name, one in numbers.items()]
+        model = graph_model(nodes, [info("x", ["N", 6])], [info("y", None, TensorProto.INT64)], constants)
+        [y] = tenon.Session(tenon.onnx.load(model)).forward(np.zeros((5, 6), "f"))
+        np.testing.assert_array_equal(y.numpy(), [2, 3, 0, -1, 1])
+
     def test_sizes_that_are_given(self):
         model, _ = networks.unet()
         program = tenon.onnx.load(model, shapes={"N": 2, "H": 16})

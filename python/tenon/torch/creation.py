@@ -60,6 +60,12 @@ def linspace(n, start, end, steps, dtype=None, layout=None, device=None, pin_mem
     return n.b.known(np.linspace(start, end, steps).astype(NUMPY[n.dtype]))
 
 
+@op("logspace.default")
+def logspace(n, start, end, steps, base=10.0, dtype=None, layout=None, device=None, pin_memory=None):
+    check_computed(n.where, [n.integer(steps, "steps")])
+    return n.cast(n.b.known(np.power(float(base), np.linspace(start, end, steps))), n.dtype)
+
+
 @op("tril.default", "triu.default")
 def triangular(n, self, diagonal=0):
     return triangle(n, self, n.integer(diagonal, "diagonal"), "triu" in n.op)

@@ -178,14 +178,16 @@ def grid_sampler(n, input, grid, interpolation_mode, padding_mode, align_corners
 
 @op("im2col.default", "col2im.default")
 def columns(n, self, kernel_size, dilation, padding, stride, output_size=None):
-    if self.rank not in (3, 4) or output_size is not None and self.rank != 3:
+    if self.rank not in (3, 4) if output_size is None else self.rank not in (2, 3):
         raise n.error(f"of {self!r}")
     pads = interleaved(padding, padding)
     options = {"kernel": tuple(kernel_size), "stride": tuple(stride), "padding": pads, "dilation": tuple(dilation)}
     if output_size is None:
         x = _batched(n, self, 2)
         return _unbatched(n, n.b.unfold2d(x, **options), self, 2)
-    return n.b.fold2d(self, size=tuple(output_size), **options)
+    x = self if self.rank == 3 else n.b.unsqueeze(self, 0)
+    made = n.b.fold2d(x, size=tuple(output_size), **options)
+    return made if self.rank == 3 else n.b.squeeze(made, axis=0)
 
 
 @op("affine_grid_generator.default")

@@ -41,7 +41,7 @@ class Scope:
         self.metas = get(graph, "tensor_values", dict, where)
         self.nodes, self.wanted = needed(graph, where)
         self.changing = any(is_in_place(target_of(node, where)) for node in self.nodes)
-        self.doubtful = {}  # name: the node of a value that may be a copy of another, or share its memory
+        self.doubtful = []  # (a value that may be a copy of another, or share its memory; the other; its node)
 
 
 class Importer(Signature, Views):

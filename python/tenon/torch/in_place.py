@@ -6,7 +6,7 @@ from ..importing.values import Value
 from .archive import get
 from .indexing import select_scatter, slice_scatter
 from .node import COPIES_OR_VIEWS, HANDLERS, SAME_IF_EQUAL, VIEWS, VIEWS_IF_DENSE, Node
-from .records import first_tensor, functional_name, is_in_place, output_names, target_of, trace_of
+from .records import first_tensor, functional_name, is_in_place, names_of, output_names, target_of, trace_of
 from .shapes import parts, permuted
 from .strides import as_strided_scatter, by_places, dense_strides
 
@@ -92,6 +92,12 @@ def resize(n, base, new, output, size, memory_format=None):
     return as_strided_scatter(n, base, new, size, dense_strides(n, size))
 
 
+# Their results may share the memory of operands that are given as a list.
+OF_SEVERAL = {"aten.meshgrid.default", "aten.meshgrid.indexing", "aten.broadcast_tensors.default",
+              "aten.einsum.default", "aten.atleast_1d.Sequence", "aten.atleast_2d.Sequence",
+              "aten.atleast_3d.Sequence"}
+
+
 class Views:
     """The part of the importer that knows which values share memory."""
 
@@ -100,6 +106,12 @@ class Views:
         if target in VIEWS or is_in_place(target):
             return True
         base, names = first_tensor(node), output_names(node)
+        if target in OF_SEVERAL:
+            others = [one for record in node.get("inputs", []) for one in names_of(record.get("arg"))
+                      if one in scope.metas]
+            if "einsum" not in target or len(others) == 1:  # of several operands it is a product
+                scope.doubtful.extend((name, other, node) for name in names for other in others)
+            return False
         if base is None or base not in scope.metas or not names or names[0] not in scope.metas:
             return False
         if target in SAME_IF_EQUAL:
@@ -109,7 +121,7 @@ class Views:
         if target in VIEWS_IF_DENSE and self._is_dense(base, scope):
             return True
         if target != "aten.contiguous.default":
-            scope.doubtful[names[0]] = (base, node)
+            scope.doubtful.append((names[0], base, node))
         return False
 
     def _is_dense(self, name, scope):
@@ -151,10 +163,12 @@ class Views:
 
     def _check_doubtful(self, root, scope):
         """Refuses a change of what other values may or may not share the memory of."""
-        for name, (base, node) in scope.doubtful.items():
+        for name, base, node in scope.doubtful:
             if root in (self._root(base, scope), self._root(name, scope)):
-                raise unsupported(f"{target_of(node, '')} '{name}'", "whether it is a copy is not known, and it or its "
-                                  "operand is changed in place: export with run_decompositions({})")
+                target = target_of(node, "")  # of several, run_decompositions({}) itself loses the change
+                raise unsupported(f"{target} '{name}'", "whether it is a copy is not known, and it or its operand is "
+                                  "changed in place: export with run_decompositions("
+                                  f"{'' if target in OF_SEVERAL else '{}'})")
 
     def _put(self, view, name, base, scope, new):
         """The base of a view, with the view's elements replaced."""

@@ -101,7 +101,11 @@ class Model:
             self.state[name] = results[read.states[key]]
         for one, value in zip(self._users, leaves):  # arrays that the module changes in place
             if one.name in read.states and isinstance(value, np.ndarray):
-                value[...] = results[read.states[one.name]]
+                new = results[read.states[one.name]]
+                if new.shape != value.shape:
+                    raise unsupported("Model", f"the module gives input '{one.name}' other sizes in place, {new.shape} "
+                                               f"for {value.shape}: give it a copy there, or use load()")
+                value[...] = new
         made = [one[0] if isinstance(one, list) else results[one] for one in read.leaves]
         return self._out.unflatten(iter(made))
 

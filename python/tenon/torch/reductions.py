@@ -37,7 +37,14 @@ def total(n, self, dim=None, keepdim=False, dtype=None):
 
 @op("prod.default", "prod.dim_int")
 def product(n, self, dim=None, keepdim=False, dtype=None):
-    return reduced(n, n.b.prod, n.cast(self, n.dtype), n.axes(dim, self.rank), keepdim)
+    x, axes = n.cast(self, n.dtype), n.axes(dim, self.rank)
+    if x.dtype != "c64":
+        return reduced(n, n.b.prod, x, axes, keepdim)
+    for axis in axes:
+        size = n.known_size(x, axis)
+        x = sliced(n, _doubled(n, x, axis, n.b.mul, 1), axis, size - 1, size, 1) if size else \
+            n.b.full(kept(x, [axis], True), 1, "c64")
+    return n.b.reshape_to(x, kept(self, axes, keepdim))
 
 
 @op("amax.default", "amin.default", "max.default", "min.default", "max.dim", "min.dim", "aminmax.default")
@@ -111,12 +118,13 @@ def variance(n, self, dim=None, correction=None, keepdim=False, unbiased=True):
     correction = float(unbiased) if correction is None else correction
     count = sz.product(self.shape[axis] for axis in axes)
     mean = n.b.mean(self, axis=axes, keep_dims=True) if axes else self
-    squares = n.b.square(self - mean)
+    apart = self - mean
+    squares = n.b.square(n.b.abs(apart) if self.dtype == "c64" else apart)
     sums = reduced(n, n.b.sum, squares, axes, keepdim)
     if isinstance(count, int):
-        divisor = n.value(float(max(count - correction, 0)), self.dtype)
+        divisor = n.value(float(max(count - correction, 0)), squares.dtype)
     else:
-        divisor = n.cast(n.b.scalar_size(count), self.dtype) - float(correction)
+        divisor = n.cast(n.b.scalar_size(count), squares.dtype) - float(correction)
     made = sums / divisor
     made = n.b.sqrt(made) if "std" in n.op else made
     made = shaped(made, kept(self, axes, keepdim))
@@ -162,24 +170,31 @@ def cumulative(n, self, dim, dtype=None):
     x = n.cast(self, n.dtype)
     if not x.rank:
         return x
-    return shaped((n.b.cumsum if "cumsum" in n.op else n.b.cumprod)(x, axis=n.axis(dim, x.rank, "dim")), x.shape)
+    axis = n.axis(dim, x.rank, "dim")
+    if x.dtype == "c64" and "cumprod" in n.op:
+        return _doubled(n, x, axis, n.b.mul, 1)
+    return shaped((n.b.cumsum if "cumsum" in n.op else n.b.cumprod)(x, axis=axis), x.shape)
 
 
 @op("logcumsumexp.default")
 def running_log_sum_exp(n, self, dim):
-    """The logarithms of running sums, doubled in reach step by step: no sum ever holds exp of a large number."""
+    """Sums of two at a time, so that none ever holds exp of a large number."""
     x = n.cast(self, n.dtype)
     if not x.rank or x.dtype not in FLOATS:
         if x.dtype not in FLOATS:
             raise n.error(f"of {self!r}")
         return x
-    axis = n.axis(dim, x.rank, "dim")
+    return _doubled(n, x, n.axis(dim, x.rank, "dim"), lambda a, b: log_add_exp(n, a, b), -math.inf)
+
+
+def _doubled(n, x, axis, join, neutral):
+    """What `join` makes of all elements up to each: of 1, 2, 4, ... before it at a time."""
     reach, size = 1, n.known_size(x, axis)
     while reach < size:
         before = [reach if i == axis else 0 for i in range(x.rank)]
         earlier = padded(n, sliced(n, x, axis, 0, size - reach, 1), before, [0] * x.rank, "constant",
-                         n.b.number(-math.inf, x.dtype))
-        x = shaped(log_add_exp(n, x, shaped(earlier, x.shape)), x.shape)
+                         n.b.number(neutral, x.dtype))
+        x = shaped(join(x, shaped(earlier, x.shape)), x.shape)
         reach *= 2
     return x
 

@@ -143,6 +143,7 @@ def slice_bounds(n, whole, start, end, step):
     return start, end
 
 
+@op("narrow_copy.default")
 @op("slice.Tensor", "narrow.default", view=True)
 def slice_(n, self, dim=0, start=None, end=None, step=1, length=None):
     axis = n.axis(dim, self.rank, "dim")

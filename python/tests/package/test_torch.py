@@ -418,6 +418,30 @@ class Live(unittest.TestCase):
                 np.testing.assert_allclose(model(x.numpy()), module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
 
+    def test_changes_of_what_may_share_the_memory_of_several(self):
+        import torch
+
+        class Changed(torch.nn.Module):
+            def __init__(self, function):
+                super().__init__()
+                self.function = function
+
+            def forward(self, a, b):
+                a = a.clone()
+                made = self.function(a, b)
+                made.diagonal().mul_(2)
+                return made, a
+
+        inputs = torch.arange(12.0).reshape(3, 4), torch.arange(4.0)
+        for function in (lambda a, b: torch.broadcast_tensors(a, b)[0], lambda a, b: torch.einsum("ij->ji", a),
+                         lambda a, b: torch.meshgrid(a[:, 0], b, indexing="ij")[0]):
+            exported = torch.export.export(Changed(function), inputs)
+            with self.assertRaisesRegex(tenon.UnsupportedError, "whether it is a copy is not known"):
+                tenon.torch.Model(exported)
+            made = tenon.torch.Model(exported.run_decompositions())(*(one.numpy() for one in inputs))
+            for one, want in zip(made, Changed(function)(*inputs)):
+                np.testing.assert_array_equal(one, want.numpy())
+
     def test_ops_whose_results_share_memory_are_known(self):
         import torch
         known = node.VIEWS | node.VIEWS_IF_DENSE | node.SAME_IF_EQUAL | node.COPIES_OR_VIEWS

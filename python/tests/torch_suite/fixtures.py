@@ -228,8 +228,8 @@ def modules():
         "experts": (Experts(), [((torch.randn(n, 4),), {}) for n in (9, 1, 20)], ({0: Dim("tokens")},)),
         "solved": (Solved(), [((torch.randn(n, 4, 4), torch.randn(n, 4, 2)), {}) for n in (2, 1, 3)],
                    ({0: Dim("several")}, {0: Dim("several")})),
-        "edges": (Edges(), [((torch.randn(n, 5), torch.randint(0, 5, (4,), dtype=torch.uint8), torch.randn(1, 2, 5)), {})
-                            for n in (3, 2, 3)], ({0: Dim.DYNAMIC}, None, None)),
+        "edges": (Edges(), [((torch.randn(n, 5), torch.randint(0, 5, (4,), dtype=torch.uint8),
+                              torch.randn(1, 2, 5)), {}) for n in (3, 2, 3)], ({0: Dim.DYNAMIC}, None, None)),
     }
 
 

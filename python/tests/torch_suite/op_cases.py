@@ -694,10 +694,15 @@ case("pads_cut", lambda x: (F.pad(x, (-1, 3), mode="reflect"), F.pad(x, (4, -3),
 case("pads_complex", lambda z: (F.pad(z, (1, 2)), F.pad(z, (1, 2), value=1)), T("B 4", "c64"))
 case("norms_complex", lambda z: (torch.linalg.norm(z), z.norm(dim=1), torch.linalg.vector_norm(z, 1, dim=0)),
      T("B 4", "c64"), empty=False)
+case("products_complex", lambda z: (z.cumprod(1), z.prod(1), z.prod(1, keepdim=True), z.prod(), z[:, :0].prod(1),
+                                    z.var(1), z.std(), *torch.var_mean(z, 0, correction=0)), T("3 5", "c64"))
 case("windows_beyond", lambda x: (F.avg_pool1d(x, 3, 3, ceil_mode=True), F.max_pool1d(x, 3, 3, ceil_mode=True),
                                   F.avg_pool1d(x, 3, 2, ceil_mode=True, count_include_pad=False)), T("B 2 2"))
 case("windows_beyond_2d", lambda x: (F.avg_pool2d(x, 3, 3, ceil_mode=True), F.max_pool2d(x, 3, 3, ceil_mode=True)),
      T("B 2 2 4"))
+case("folds", lambda x, y: (F.fold(x, (4, 5), 2), F.fold(y, (4, 5), 2), torch.narrow_copy(y, 1, 1, 2)), T("B 8 12"),
+     T("8 12"))
+case("powers_in_a_row", lambda x: x * torch.logspace(0, 1, 4) + torch.tensor([1.0, 2.0, 3.0, x.shape[0]]), T())
 case("slices_clipped", lambda x: (x[-4::2], x[:4:3], x[-1:0:2], x[2:1], x[-2:-3:2]), T())
 case("running_places", lambda x: (*x.cummax(1), *x.cummin(0), *x.cummax(0)), T("B 5", values=_NANS))
 case("running_places_i", lambda x: (*x.cummax(1), *x.cummin(1)), T("B 5", "i64"))

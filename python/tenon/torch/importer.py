@@ -178,7 +178,8 @@ class Importer(Signature, Views):
             raise malformed(n.where, f"{value!r} where the file says {dtype}{list(sizes)}", "ShapeMismatch")
         for have, want in zip(value.shape, sizes):
             if isinstance(have, int) and isinstance(want, int) and have != want:
-                raise malformed(n.where, f"{value!r} where the file says {dtype}{list(sizes)}", "ShapeMismatch")
+                why = ": it was exported for other sizes of its inputs, such as more than 1" if self.shapes else ""
+                raise malformed(n.where, f"{value!r} where the file says {dtype}{list(sizes)}{why}", "ShapeMismatch")
         if value.tensor is not None and tuple(value.shape) != tuple(sizes):
             own = value.tensor.shape
             value.has_shape(tuple(have if isinstance(own[axis], int) else self._open_size(value, axis, want)

@@ -190,8 +190,13 @@ class CpuBoundPartition final : public BoundPartition {
 
     /// An interrupt is looked for before every part; a run without one takes a share as a whole.
     void run_parts(const Node& node) const noexcept {
-      TaskContext context = node.alone ? alone : shared;
-      context.parts = shared.worker.interrupt == nullptr ? 1 : node.parts;
+      const TaskContext& whole = node.alone ? alone : shared;
+      if (node.parts == 1 || shared.worker.interrupt == nullptr) {
+        if (!shared.worker.is_interrupted()) node.task->run(whole);
+        return;
+      }
+      TaskContext context = whole;
+      context.parts = node.parts;
       for (; context.part < context.parts && !shared.worker.is_interrupted(); ++context.part) {
         node.task->run(context);
       }

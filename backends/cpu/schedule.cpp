@@ -204,8 +204,7 @@ class Scheduler final : public Compiler {
     return true;
   }
 
-  /// So many that one of them takes a thread a few milliseconds, a hundred at most where it computes
-  /// much for each byte.
+  /// So many that one of them takes a thread some milliseconds.
   static int parts_of(const Step& step) {
     constexpr std::int64_t part_bytes = std::int64_t{4} << 20;
     std::int64_t bytes = 0;

@@ -197,8 +197,8 @@ struct PeftConfig {
   ModulePattern<std::int64_t> ranks;
   ModulePattern<double> alphas;
   bool by_root = false;  ///< scales are alpha / sqrt(rank)
-  std::optional<std::vector<std::string>>
-      modules;  ///< names or ends of names; else what the file has
+  /// Names or ends of names; without them what the file has.
+  std::optional<std::vector<std::string>> modules;
   std::optional<std::vector<std::int64_t>> layers;  ///< else all
 
   PeftConfig(const nlohmann::json& json, const std::string& where)

@@ -12,6 +12,7 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 
 namespace tenon::cpu {
 namespace {
@@ -65,14 +66,20 @@ class ReduceTask final : public PartwiseTask {
       column_step_ = kept_.steps[last];
       // Adjacent elements along a kept axis are folded in parallel, and short rows are turned into
       // such columns.
-      turns_rows_ = folded_.rank == 1 && folded_.steps[0] == unit && elements_ > 0 &&
-                    elements_ <= (has_rows_ ? longest_turned_row : longest_turned) &&
-                    column_step_ != unit && has_long_rows();
+      const bool are_short = folded_.rank == 1 && folded_.steps[0] == unit && elements_ > 0 &&
+                             column_step_ != unit && has_long_rows();
+      const bool may_be_nan = !is_whole_ && (meaning_.gathering == Gathering::max ||
+                                             meaning_.gathering == Gathering::min);
+      has_short_rows_ = are_short && !has_rows_ && !may_be_nan && elements_ <= longest_short &&
+                        is_computed_as_stored(shape.dtype()) && shape.dtype() != DType::u64;
+      turns_rows_ = are_short && !has_short_rows_ &&
+                    elements_ <= (has_rows_ ? longest_turned_row : longest_turned);
       has_rows_ = has_rows_ && !turns_rows_;
       has_columns_ = turns_rows_ || (!has_rows_ && column_step_ == unit);
     }
     parts_ = ceil_div(elements_, part_elements);
-    has_row_groups_ = has_rows_ && kept_.rank > 0 && parts_ == 1 && has_long_rows();
+    has_row_groups_ =
+        (has_rows_ || has_short_rows_) && kept_.rank > 0 && parts_ == 1 && has_long_rows();
     if (parts_ > 1 && outputs_ * parts_ <= max_partial_sums) {
       partial_sums_ = compiler.scratch(outputs_ * parts_ * sum_bytes);
       finished_ = compiler.zeroed_scratch(sizeof(std::int32_t));
@@ -99,6 +106,9 @@ class ReduceTask final : public PartwiseTask {
   /// instead of 6.6; longer rows are as fast one by one. fold_rows, for the types that it takes, is
   /// faster from fewer elements on.
   static constexpr std::int64_t longest_turned = 48, longest_turned_row = 16;
+  /// Of types that are computed as they are stored, such as f64: rows one by one, without a call each. Extremes that look
+  /// for NaNs are faster turned.
+  static constexpr std::int64_t longest_short = 256;
   static constexpr std::int64_t part_elements = 32768;
   static_assert(part_elements % block_elements == 0);
   static constexpr std::int64_t max_partial_sums = 65536;
@@ -179,6 +189,7 @@ class ReduceTask final : public PartwiseTask {
             Sums& sums) const noexcept {
     if (has_columns_) return fold_columns(context, output, count, elements, sums);
     const auto* x = context.pointer<const std::byte>(x_) + kept_.offset(output);
+    if (has_short_rows_) return fold_short(x, count, sums.bytes);
     if (!has_rows_) return fold_row(x, elements, sums);
     if (has_row_groups_) {
       return fold_rows(meaning_.gathering, reinterpret_cast<const float*>(x), column_step_, count,
@@ -188,6 +199,57 @@ class ReduceTask final : public PartwiseTask {
     const double sum =
         elements_ == 0 ? meaning_.start : meaning_.row(row, elements.end - elements.begin);
     std::memcpy(sums.bytes, &sum, sizeof sum);
+  }
+
+  void fold_short(const std::byte* x, std::int64_t rows, std::byte* sums) const noexcept {
+    switch (type_) {
+      case Compute::i32:
+        return fold_short_of<std::int32_t, std::int64_t>(x, rows, sums);
+      case Compute::i64:
+        return fold_short_of<std::int64_t, std::int64_t>(x, rows, sums);
+      case Compute::f32:
+        return fold_short_of<float, double>(x, rows, sums);
+      case Compute::f64:
+        return fold_short_of<double, double>(x, rows, sums);
+    }
+  }
+  template <class T, class Sum>
+  void fold_short_of(const std::byte* x, std::int64_t rows, std::byte* sums) const noexcept {
+    using U = std::conditional_t<std::is_same_v<Sum, double>, double, std::uint64_t>;  // wraps
+    const auto fold = [&](auto f) {
+      constexpr std::size_t partial = 8;
+      const Sum start =
+          is_whole_ ? static_cast<Sum>(meaning_.integer_start) : static_cast<Sum>(meaning_.start);
+      for (std::int64_t r = 0; r < rows; ++r) {
+        const auto* const row = reinterpret_cast<const T*>(x + r * column_step_);
+        std::array<Sum, partial> part;
+        part.fill(start);
+        std::int64_t i = 0;
+        for (; i + std::int64_t{partial} <= elements_; i += std::int64_t{partial}) {
+          for (std::size_t j = 0; j < partial; ++j) {
+            part[j] = f(part[j], static_cast<Sum>(row[i + static_cast<std::int64_t>(j)]));
+          }
+        }
+        for (std::size_t j = 0; i < elements_; ++i, ++j)
+          part[j] = f(part[j], static_cast<Sum>(row[i]));
+        for (std::size_t half = partial / 2; half > 0; half /= 2) {
+          for (std::size_t j = 0; j < half; ++j) part[j] = f(part[j], part[j + half]);
+        }
+        std::memcpy(sums + r * sum_bytes, part.data(), sizeof(Sum));
+      }
+    };
+    switch (meaning_.gathering) {
+      case Gathering::sum:
+        return fold(
+            [](Sum a, Sum b) { return static_cast<Sum>(static_cast<U>(a) + static_cast<U>(b)); });
+      case Gathering::product:
+        return fold(
+            [](Sum a, Sum b) { return static_cast<Sum>(static_cast<U>(a) * static_cast<U>(b)); });
+      case Gathering::max:
+        return fold([](Sum a, Sum b) { return b > a ? b : a; });
+      case Gathering::min:
+        return fold([](Sum a, Sum b) { return b < a ? b : a; });
+    }
   }
 
   void fold_columns(const TaskContext& context, std::int64_t output, std::int64_t count,
@@ -361,7 +423,7 @@ class ReduceTask final : public PartwiseTask {
   std::int64_t run_ = 1, runs_ = 1, run_step_ = 0;
   std::int64_t partial_sums_ = 0, finished_ = 0;
   bool is_whole_ = false, has_rows_ = false, has_columns_ = false, may_share_ = false;
-  bool turns_rows_ = false, has_row_groups_ = false;
+  bool turns_rows_ = false, has_row_groups_ = false, has_short_rows_ = false;
 };
 
 template <class Op, const Meaning& meaning>

@@ -127,9 +127,25 @@ class Checker {
     }
   }
 
+  /// A run that is late ends at any moment, and the next one is whole.
+  void check_deadlines(Session& session, const Results& results) {
+    const auto in_time = std::chrono::hours(1);
+    const std::chrono::microseconds late(std::uniform_int_distribution<int>(0, 200)(engine_));
+    session.set_interrupt({.deadline = std::chrono::steady_clock::now() + late});
+    try {
+      compare_bits("with a deadline", forward(session), results);
+    } catch (const Error& error) {
+      if (error.code() != Errc::timeout) throw;
+    }
+    session.set_interrupt({.deadline = std::chrono::steady_clock::now() + in_time});
+    compare_bits("after a deadline", forward(session), results);
+    session.set_interrupt({});
+  }
+
   /// Other ways to the same bits: text, snapshot, forks, and no merging up to rounding.
   void check_ways(const Program& optimized, Session& best, const Results& results, int threads) {
     const std::vector<BackendPtr> backends = cpu_backends(threads, false);
+    if (chance(0.3)) check_deadlines(best, results);
     if (chance(0.3)) {
       Program parsed = parse(print(optimized));
       parsed.folded = optimized.folded;

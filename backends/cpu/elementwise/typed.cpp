@@ -1,5 +1,6 @@
 #include "typed.hpp"
 
+#include "array/element.hpp"
 #include "elementwise.hpp"
 #include "elementwise_kernels.hpp"
 
@@ -7,8 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
-#include <cmath>
 #include <cstring>
 
 namespace tenon::cpu {
@@ -50,21 +49,14 @@ void narrow_8(const void* x, void* y, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = to_code(from[i]).bits;
 }
 
-/// By way of f32 rounded to odd: towards 0, and the last bit set where that is inexact, so that what
-/// rounds a second time sees on which side of a tie the number was (Boldo and Melquiond 2008).
+/// By way of f32 rounded to odd, so that what rounds a second time sees on which side of a tie the number
+/// was.
 void narrow_halves(DType to, const double* x, std::uint16_t* y, std::int64_t count) noexcept {
   constexpr std::int64_t block = 256;
   float odd[block];
   for (std::int64_t first = 0; first < count; first += block) {
     const std::int64_t some = std::min(block, count - first);
-    for (std::int64_t i = 0; i < some; ++i) {
-      const double value = x[first + i];
-      const auto nearest = static_cast<float>(value);
-      const double back = nearest;
-      const auto is_away = static_cast<std::uint32_t>(std::fabs(back) > std::fabs(value));
-      const auto is_inexact = static_cast<std::uint32_t>(back != value);
-      odd[i] = std::bit_cast<float>((std::bit_cast<std::uint32_t>(nearest) - is_away) | is_inexact);
-    }
+    for (std::int64_t i = 0; i < some; ++i) odd[i] = element::round_to_odd(x[first + i]);
     narrow(to, odd, y + first, some);
   }
 }

@@ -47,8 +47,10 @@ struct ElementwiseKernels {
   void (*dequantize_codes)(const DequantizeCall&, float* y, std::int64_t count) noexcept;
   void (*softmax_columns)(const Columns& x, float* y, std::int64_t y_step) noexcept;
   void (*log_softmax_columns)(const Columns& x, float* y, std::int64_t y_step) noexcept;
-  void (*fold_rows)(Gathering, const float* x, std::int64_t step, std::int64_t rows,
-                    std::int64_t count, double* results) noexcept;
+  void (*accumulate_columns)(Compute, Gathering, const void* x, std::int64_t columns,
+                             std::int64_t rows, std::int64_t step, void* sums) noexcept;
+  void (*fold_rows)(Compute, Gathering, const void* x, std::int64_t step, std::int64_t rows,
+                    std::int64_t count, void* sums) noexcept;
   void (*log_gamma)(const float* x, float* y, std::int64_t count) noexcept;
 };
 

@@ -1,6 +1,7 @@
 #include "../simd/portable.hpp"
 #include "convert_body.hpp"
 #include "elementwise_kernels.hpp"
+#include "fold_body.hpp"
 #include "gamma_body.hpp"
 #include "row_body.hpp"
 #include "typed_body.hpp"
@@ -32,6 +33,7 @@ constinit const ElementwiseKernels elementwise{run_unary,
                                                run_dequantize_codes,
                                                run_softmax_columns,
                                                run_log_softmax_columns,
+                                               run_accumulate_columns,
                                                run_fold_rows,
                                                run_log_gamma};
 

@@ -210,9 +210,14 @@ void accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t cou
   elementwise_kernels().accumulate_rows(type, op, x, count, rows, step, sums);
 }
 
-void fold_rows(Gathering op, const float* x, std::int64_t step, std::int64_t rows,
-               std::int64_t count, double* results) noexcept {
-  elementwise_kernels().fold_rows(op, x, step, rows, count, results);
+void accumulate_columns(Compute type, Gathering op, const void* x, std::int64_t columns,
+                        std::int64_t rows, std::int64_t step, void* sums) noexcept {
+  elementwise_kernels().accumulate_columns(type, op, x, columns, rows, step, sums);
+}
+
+void fold_rows(Compute type, Gathering op, const void* x, std::int64_t step, std::int64_t rows,
+               std::int64_t count, void* sums) noexcept {
+  elementwise_kernels().fold_rows(type, op, x, step, rows, count, sums);
 }
 
 }  // namespace tenon::cpu

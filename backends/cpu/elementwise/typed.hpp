@@ -72,9 +72,14 @@ void accumulate(Compute type, Gathering op, const void* x, std::int64_t count, v
 /// other. `count` is a multiple of 16, or divides it.
 void accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t count,
                      std::int64_t rows, std::int64_t step, void* sums) noexcept;
-/// results[i] = the sum, or the extreme, of the `count` numbers of row i, `step` bytes apart, as sum_row,
-/// max_row and min_row of elementwise.hpp have it. Not for products.
-void fold_rows(Gathering op, const float* x, std::int64_t step, std::int64_t rows,
-               std::int64_t count, double* results) noexcept;
+/// sums[c] = f(sums[c], x) of the numbers x of column c, in order: `rows` rows of `columns` adjacent elements, `step` bytes
+/// apart.
+void accumulate_columns(Compute type, Gathering op, const void* x, std::int64_t columns,
+                        std::int64_t rows, std::int64_t step, void* sums) noexcept;
+/// sums[r] = what the `count` elements of row r fold to, from 1 on. Element i belongs to sum i mod 16, and the 16 are folded
+/// by halves; less than 16 in order. Rows are `step` bytes apart. Of f32, but for products, what sum_row, max_row and
+/// min_row of elementwise.hpp give.
+void fold_rows(Compute type, Gathering op, const void* x, std::int64_t step, std::int64_t rows,
+               std::int64_t count, void* sums) noexcept;
 
 }  // namespace tenon::cpu

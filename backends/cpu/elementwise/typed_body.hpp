@@ -46,6 +46,17 @@ struct WrappingType<std::int64_t> {
 };
 
 template <class T>
+constexpr bool is_number = false;
+template <>
+constexpr bool is_number<std::int32_t> = true;
+template <>
+constexpr bool is_number<std::int64_t> = true;
+template <>
+constexpr bool is_number<float> = true;
+template <>
+constexpr bool is_number<double> = true;
+
+template <class T>
 void arithmetic_of(Arithmetic op, const void* a, std::int64_t a_step, const void* b,
                    std::int64_t b_step, void* y, std::int64_t count) {
   using U = typename WrappingType<T>::Type;
@@ -215,34 +226,81 @@ template <std::int64_t size, class T, class Sum, class F>
   for (std::int64_t i = 0; i < width; ++i) to[i] = part[i];
 }
 
+/// Functions of two sums, or of vectors of them.
+struct AddSums {
+  template <class Sum>
+  [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
+    if constexpr (is_number<Sum>) {
+      using U = typename WrappingType<Sum>::Type;
+      return static_cast<Sum>(static_cast<U>(p) + static_cast<U>(q));
+    } else {
+      return p + q;
+    }
+  }
+};
+struct MultiplySums {
+  template <class Sum>
+  [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
+    if constexpr (is_number<Sum>) {
+      using U = typename WrappingType<Sum>::Type;
+      return static_cast<Sum>(static_cast<U>(p) * static_cast<U>(q));
+    } else {
+      return p * q;
+    }
+  }
+};
+struct LargerSum {
+  template <class Sum>
+  [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
+    return ((p > q) | (p != p)) ? p : q;  // | : vectors
+  }
+};
+struct SmallerSum {
+  template <class Sum>
+  [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
+    return ((p < q) | (p != p)) ? p : q;
+  }
+};
+
 /// run(f) with the function of two sums.
-template <class Sum, class Run>
+template <class Run>
 [[gnu::always_inline]] inline void with_gathering(Gathering op, const Run& run) {
-  using U = typename WrappingType<Sum>::Type;
   switch (op) {
     case Gathering::sum:
-      return run(
-          [](Sum p, Sum q) { return static_cast<Sum>(static_cast<U>(p) + static_cast<U>(q)); });
+      return run(AddSums{});
     case Gathering::product:
-      return run(
-          [](Sum p, Sum q) { return static_cast<Sum>(static_cast<U>(p) * static_cast<U>(q)); });
+      return run(MultiplySums{});
     case Gathering::max:
-      return run([](Sum p, Sum q) { return p > q || p != p ? p : q; });
+      return run(LargerSum{});
     case Gathering::min:
-      return run([](Sum p, Sum q) { return p < q || p != p ? p : q; });
+      return run(SmallerSum{});
   }
 }
+
+/// What sums are kept in while they are in registers: extremes of f32 in f32, which has their first values, too.
+template <class T, class Sum, class F>
+struct HeldIn {
+  using Type = Sum;
+};
+template <>
+struct HeldIn<float, double, LargerSum> {
+  using Type = float;
+};
+template <>
+struct HeldIn<float, double, SmallerSum> {
+  using Type = float;
+};
 
 template <class T, class Sum>
 void accumulate_by(Gathering op, const void* x, std::int64_t count, void* sums,
                    std::int64_t width) {
-  with_gathering<Sum>(op, [=](auto f) { accumulate_of<T, Sum>(x, count, sums, width, f); });
+  with_gathering(op, [=](auto f) { accumulate_of<T, Sum>(x, count, sums, width, f); });
 }
 
 template <class T, class Sum>
 void accumulate_rows_by(Gathering op, const void* x, std::int64_t count, std::int64_t rows,
                         std::int64_t step, void* sums) {
-  with_gathering<Sum>(op, [=](auto f) {
+  with_gathering(op, [=](auto f) {
     switch (count) {
       case 1:
         return accumulate_rows_of<1, T, Sum>(x, count, rows, step, sums, f);
@@ -256,6 +314,69 @@ void accumulate_rows_by(Gathering op, const void* x, std::int64_t count, std::in
         return accumulate_rows_of<0, T, Sum>(x, count, rows, step, sums, f);
     }
   });
+}
+
+template <int width>
+struct Width {};
+
+/// `width` columns of `rows` rows.
+template <int width, class T, class Sum, class F>
+[[gnu::always_inline]] inline void accumulate_block(const char* x, std::int64_t rows,
+                                                    std::int64_t step, Sum* sums, F f) {
+  using Held = typename HeldIn<T, Sum, F>::Type;
+  Held part[static_cast<unsigned>(width)];
+  for (int i = 0; i < width; ++i) part[i] = static_cast<Held>(sums[i]);
+  for (std::int64_t r = 0; r < rows; ++r, x += step) {
+    const auto* row = reinterpret_cast<const T*>(x);
+    for (int i = 0; i < width; ++i) part[i] = f(part[i], static_cast<Held>(row[i]));
+  }
+  for (int i = 0; i < width; ++i) sums[i] = static_cast<Sum>(part[i]);
+}
+
+template <class T, class Sum, class F>
+[[gnu::always_inline]] inline void accumulate_columns_of(const void* x, std::int64_t columns,
+                                                         std::int64_t rows, std::int64_t step,
+                                                         Sum* sums, F f) {
+  constexpr int wide = 32;
+  // Sums stay in registers while some rows are read; of many columns only a few, since rows may be pages apart.
+  const std::int64_t together = columns <= wide ? rows : 8;
+  const auto* const from = static_cast<const char*>(x);
+  for (std::int64_t r = 0; r < rows; r += together) {
+    const std::int64_t some = rows - r < together ? rows - r : together;
+    std::int64_t c = 0;
+    const auto take = [&]<int width>(Width<width>) {
+      const char* const at = from + r * step + c * static_cast<std::int64_t>(sizeof(T));
+      accumulate_block<width, T>(at, some, step, sums + c, f);
+      c += width;
+    };
+    while (c + wide <= columns) take(Width<wide>{});
+    if (c + 16 <= columns) take(Width<16>{});
+    if (c + 8 <= columns) take(Width<8>{});
+    if (c + 4 <= columns) take(Width<4>{});
+    while (c < columns) take(Width<1>{});
+  }
+}
+
+template <class T, class Sum>
+void accumulate_columns_by(Gathering op, const void* x, std::int64_t columns, std::int64_t rows,
+                           std::int64_t step, void* sums) {
+  with_gathering(op, [=](auto f) {
+    accumulate_columns_of<T>(x, columns, rows, step, static_cast<Sum*>(sums), f);
+  });
+}
+
+void run_accumulate_columns(Compute type, Gathering op, const void* x, std::int64_t columns,
+                            std::int64_t rows, std::int64_t step, void* sums) noexcept {
+  switch (type) {
+    case Compute::i32:
+      return accumulate_columns_by<std::int32_t, std::int64_t>(op, x, columns, rows, step, sums);
+    case Compute::i64:
+      return accumulate_columns_by<std::int64_t, std::int64_t>(op, x, columns, rows, step, sums);
+    case Compute::f32:
+      return accumulate_columns_by<float, double>(op, x, columns, rows, step, sums);
+    case Compute::f64:
+      return accumulate_columns_by<double, double>(op, x, columns, rows, step, sums);
+  }
 }
 
 void run_accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t count,

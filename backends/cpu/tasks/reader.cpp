@@ -26,6 +26,39 @@ void spread_elements(const std::byte* from, std::int64_t count, std::byte* to, s
   for (std::int64_t i = 0; i < count; ++i) *reinterpret_cast<T*>(to + i * step) = in[i];
 }
 
+/// run(offset, step, count) of the elements [first, first + count), in the row-major order, that are one step of the last axis apart each.
+template <class Run>
+void for_each_run(const Loops& loops, std::int64_t first, std::int64_t count, Run run) {
+  const auto& [rank, sizes, steps] = loops;
+  if (count <= 0) return;
+  if (rank == 0) return run(0, 0, count);
+  std::array<std::int64_t, max_rank> index{};
+  std::int64_t offset = 0;
+  const int inner = rank - 1;
+  for (int i = inner; i >= 0; --i) {
+    const auto at = static_cast<std::size_t>(i);
+    index[at] = first % sizes[at];
+    first /= sizes[at];
+    offset += index[at] * steps[at];
+  }
+  const auto last = static_cast<std::size_t>(inner);
+  while (true) {
+    const std::int64_t some = std::min(count, sizes[last] - index[last]);
+    run(offset, steps[last], some);
+    count -= some;
+    if (count == 0) return;
+    offset -= index[last] * steps[last];
+    index[last] = 0;
+    for (int i = inner - 1; i >= 0; --i) {
+      const auto at = static_cast<std::size_t>(i);
+      offset += steps[at];
+      if (++index[at] < sizes[at]) break;
+      offset -= index[at] * steps[at];
+      index[at] = 0;
+    }
+  }
+}
+
 }  // namespace
 
 void spread_run(const std::byte* from, std::int64_t unit, std::int64_t count, std::byte* to,
@@ -97,37 +130,18 @@ std::optional<std::int64_t> Loops::run_at(std::int64_t unit, std::int64_t first,
 
 void Loops::gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
                    std::byte* to) const noexcept {
-  if (count <= 0) return;
-  if (rank == 0) {
-    copy_run(from, 0, unit, count, to);
-    return;
-  }
-  std::array<std::int64_t, max_rank> index{};
-  std::int64_t offset = 0;
-  const int inner = rank - 1;
-  for (int i = inner; i >= 0; --i) {
-    const auto at = static_cast<std::size_t>(i);
-    index[at] = first % sizes[at];
-    first /= sizes[at];
-    offset += index[at] * steps[at];
-  }
-  const auto last = static_cast<std::size_t>(inner);
-  while (true) {
-    const std::int64_t run = std::min(count, sizes[last] - index[last]);
-    copy_run(from + offset, steps[last], unit, run, to);
-    count -= run;
-    if (count == 0) return;
-    to += run * unit;
-    offset -= index[last] * steps[last];
-    index[last] = 0;
-    for (int i = inner - 1; i >= 0; --i) {
-      const auto at = static_cast<std::size_t>(i);
-      offset += steps[at];
-      if (++index[at] < sizes[at]) break;
-      offset -= index[at] * steps[at];
-      index[at] = 0;
-    }
-  }
+  for_each_run(*this, first, count, [&](std::int64_t offset, std::int64_t step, std::int64_t some) {
+    copy_run(from + offset, step, unit, some, to);
+    to += some * unit;
+  });
+}
+
+void Loops::scatter(const std::byte* from, std::int64_t unit, std::int64_t first,
+                    std::int64_t count, std::byte* to) const noexcept {
+  for_each_run(*this, first, count, [&](std::int64_t offset, std::int64_t step, std::int64_t some) {
+    spread_run(from, unit, some, to + offset, step);
+    from += some * unit;
+  });
 }
 
 namespace {

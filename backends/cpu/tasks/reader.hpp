@@ -43,6 +43,9 @@ struct Loops {
   /// Copies elements [first, first + count) of the row-major order, `unit` bytes each: 1, 2, 4, 8.
   void gather(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
               std::byte* to) const noexcept;
+  /// Copies elements that lie side by side to places [first, first + count) of the row-major order.
+  void scatter(const std::byte* from, std::int64_t unit, std::int64_t first, std::int64_t count,
+               std::byte* to) const noexcept;
 };
 
 class Reader {

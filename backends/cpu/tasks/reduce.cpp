@@ -10,9 +10,12 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <limits>
-#include <type_traits>
+#include <span>
+#include <vector>
 
 namespace tenon::cpu {
 namespace {
@@ -21,65 +24,41 @@ struct Meaning {
   Gathering gathering;
   double start;
   std::int64_t integer_start;
-  bool divides;                                                ///< by the number of elements
-  double (*row)(const float* x, std::int64_t count) noexcept;  ///< of adjacent elements; or null
+  bool divides;  ///< by the number of elements
 };
-
-double max_of(const float* x, std::int64_t count) noexcept {
-  return static_cast<double>(max_row(x, count));
-}
-double min_of(const float* x, std::int64_t count) noexcept {
-  return static_cast<double>(min_row(x, count));
-}
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr std::int64_t max_integer = std::numeric_limits<std::int64_t>::max();
-constexpr Meaning sum_meaning{Gathering::sum, 0, 0, false, sum_row};
-constexpr Meaning mean_meaning{Gathering::sum, 0, 0, true, sum_row};
-constexpr Meaning prod_meaning{Gathering::product, 1, 1, false, nullptr};
-constexpr Meaning max_meaning{Gathering::max, -infinity, -max_integer - 1, false, max_of};
-constexpr Meaning min_meaning{Gathering::min, infinity, max_integer, false, min_of};
-constexpr Meaning any_meaning{Gathering::max, 0, 0, false, nullptr};
-constexpr Meaning all_meaning{Gathering::min, 1, 1, false, nullptr};
+constexpr Meaning sum_meaning{Gathering::sum, 0, 0, false};
+constexpr Meaning mean_meaning{Gathering::sum, 0, 0, true};
+constexpr Meaning prod_meaning{Gathering::product, 1, 1, false};
+constexpr Meaning max_meaning{Gathering::max, -infinity, -max_integer - 1, false};
+constexpr Meaning min_meaning{Gathering::min, infinity, max_integer, false};
+constexpr Meaning any_meaning{Gathering::max, 0, 0, false};
+constexpr Meaning all_meaning{Gathering::min, 1, 1, false};
+
+/// An axis of x, and what a step along it is worth in the result, in bytes; 0 for a folded one.
+struct ReducedAxis {
+  std::int64_t size, step, result_step;
+};
+
+/// Axes in the order in which their elements lie in memory, which is not that of a permuted view; what repeats, first.
+void sort_by_memory(std::span<ReducedAxis> axes) {
+  const auto distance = [](const ReducedAxis& axis) {
+    return axis.step == 0 ? max_integer : std::abs(axis.step);
+  };
+  std::ranges::sort(axes, std::greater(), distance);
+}
 
 class ReduceTask final : public PartwiseTask {
  public:
   ReduceTask(const Step& step, const IntList& axes, const Meaning& meaning, Compiler& compiler)
       : x_(step.inputs[0]), y_(step.output), meaning_(meaning), outputs_(y_.shape.elements()) {
-    const Shape& shape = x_.shape;
-    std::array<bool, max_rank> is_folded{};
-    for (const std::int64_t axis : axes.span()) is_folded[static_cast<std::size_t>(axis)] = true;
-    for (int i = 0; i < shape.rank(); ++i) {
-      const auto axis = static_cast<std::size_t>(i);
-      (is_folded[axis] ? folded_ : kept_).push(shape[i], x_.strides[axis]);
-      if (is_folded[axis]) elements_ *= shape[i];
-    }
-    type_ = compute_type(shape.dtype());
-    const std::int64_t unit = block_bytes(shape.dtype());
+    find_axes(axes);
+    type_ = compute_type(x_.shape.dtype());
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
-    has_rows_ = shape.dtype() == DType::f32 && meaning_.row != nullptr &&
-                (folded_.rank == 0 || (folded_.rank == 1 && folded_.steps[0] == unit));
-    find_runs(unit);
-    if (kept_.rank > 0) {
-      const auto last = static_cast<std::size_t>(kept_.rank - 1);
-      row_length_ = kept_.sizes[last];
-      column_step_ = kept_.steps[last];
-      // Adjacent elements along a kept axis are folded in parallel, and short rows are turned into
-      // such columns.
-      const bool are_short = folded_.rank == 1 && folded_.steps[0] == unit && elements_ > 0 &&
-                             column_step_ != unit && has_long_rows();
-      const bool may_be_nan = !is_whole_ && (meaning_.gathering == Gathering::max ||
-                                             meaning_.gathering == Gathering::min);
-      has_short_rows_ = are_short && !has_rows_ && !may_be_nan && elements_ <= longest_short &&
-                        is_computed_as_stored(shape.dtype()) && shape.dtype() != DType::u64;
-      turns_rows_ = are_short && !has_short_rows_ &&
-                    elements_ <= (has_rows_ ? longest_turned_row : longest_turned);
-      has_rows_ = has_rows_ && !turns_rows_;
-      has_columns_ = turns_rows_ || (!has_rows_ && column_step_ == unit);
-    }
+    find_way();
     parts_ = ceil_div(elements_, part_elements);
-    has_row_groups_ =
-        (has_rows_ || has_short_rows_) && kept_.rank > 0 && parts_ == 1 && has_long_rows();
     if (parts_ > 1 && outputs_ * parts_ <= max_partial_sums) {
       partial_sums_ = compiler.scratch(outputs_ * parts_ * sum_bytes);
       finished_ = compiler.zeroed_scratch(sizeof(std::int32_t));
@@ -93,22 +72,26 @@ class ReduceTask final : public PartwiseTask {
     if (may_share_ && context.worker.threads > 1 && !context.alone) {
       fold_shared(context);
     } else {
-      const Range lines = context.share(ceil_div(outputs_, line));
-      fold_outputs(context, {lines.begin * line, std::min(lines.end * line, outputs_)});
+      const std::int64_t unit = folds_whole_rows() ? row_length_ : line;
+      const Range units = context.share(ceil_div(outputs_, unit));
+      fold_outputs(context, {units.begin * unit, std::min(units.end * unit, outputs_)});
     }
   }
 
  private:
+  /// How elements are read: rows of adjacent ones to fold; adjacent ones of as many results; rows of a few elements, turned
+  /// into such columns; and runs, or single elements, of one result after the other.
+  enum class Way : std::uint8_t { rows, columns, turned_rows, runs, elements };
+
   /// Results are divided among threads so that no two write to one cache line.
   static constexpr std::int64_t line = 16;
-  static constexpr std::int64_t lanes = 16, shortest_row = 64;
-  /// AVX2, one thread: sums of 800,000 rows of 10 take 4.2 ms instead of 29, of 250,000 rows of 32 4.4
-  /// instead of 6.6; longer rows are as fast one by one. fold_rows, for the types that it takes, is
-  /// faster from fewer elements on.
-  static constexpr std::int64_t longest_turned = 48, longest_turned_row = 16;
-  /// Of types that are computed as they are stored, such as f64: rows one by one, without a call each. Extremes that look
-  /// for NaNs are faster turned.
-  static constexpr std::int64_t longest_short = 256;
+  static constexpr std::int64_t lanes = 16, long_row = 64;
+  /// AVX2, one thread: sums of 800,000 rows of 10 take 4.2 ms instead of 29.
+  static constexpr std::int64_t longest_turned = 16;
+  /// Columns of as many elements are not gathered from several rows of the last kept axis.
+  static constexpr std::int64_t large_columns = 256;
+  /// Rows of columns that are narrower are taken as one where they follow each other without gaps.
+  static constexpr std::int64_t wide_columns = 64;
   static constexpr std::int64_t part_elements = 32768;
   static_assert(part_elements % block_elements == 0);
   static constexpr std::int64_t max_partial_sums = 65536;
@@ -116,20 +99,75 @@ class ReduceTask final : public PartwiseTask {
   struct Sums {
     alignas(64) std::byte bytes[block_elements * sum_bytes];
   };
+  /// Elements of a narrow type as kernels compute with them.
+  struct Widened {
+    alignas(64) std::byte bytes[16384];
+  };
+  std::int64_t widened_at_once() const noexcept {
+    return static_cast<std::int64_t>(sizeof(Widened)) / compute_bytes(type_);
+  }
 
-  /// Runs that begin at the first of the `lanes` sums.
-  void find_runs(std::int64_t unit) {
-    if (folded_.rank == 0 || elements_ == 0 || !is_computed_as_stored(x_.shape.dtype())) return;
+  void find_axes(const IntList& folded) {
+    const Shape& shape = x_.shape;
+    std::array<bool, max_rank> is_folded{};
+    for (const std::int64_t axis : folded.span()) is_folded[static_cast<std::size_t>(axis)] = true;
+    std::vector<ReducedAxis> inner, outer;
+    std::int64_t result_step = y_.shape.elements() * block_bytes(y_.shape.dtype());
+    for (int i = 0; i < shape.rank(); ++i) {
+      const auto axis = static_cast<std::size_t>(i);
+      if (is_folded[axis]) {
+        elements_ *= shape[i];
+        inner.push_back({shape[i], x_.strides[axis], 0});
+      } else if (shape[i] > 1) {
+        result_step /= shape[i];
+        outer.push_back({shape[i], x_.strides[axis], result_step});
+      }
+    }
+    sort_by_memory(inner);
+    sort_by_memory(outer);
+    for (const ReducedAxis& axis : inner) folded_.push(axis.size, axis.step);
+    for (const ReducedAxis& axis : outer) {
+      kept_.push(axis.size, axis.step);
+      results_.push(axis.size, axis.result_step);
+    }
+    if (kept_.rank > 0) {
+      const auto last = static_cast<std::size_t>(kept_.rank - 1);
+      row_length_ = kept_.sizes[last];
+      column_step_ = kept_.steps[last];
+    }
+  }
+
+  void find_way() {
+    const std::int64_t unit = block_bytes(x_.shape.dtype());
+    const bool has_row =
+        folded_.rank == 0 || (folded_.rank == 1 && folded_.steps[0] == unit && elements_ > 0);
+    if (has_row) {
+      const bool is_turned = elements_ > 1 && elements_ <= longest_turned && kept_.rank > 0 &&
+                             column_step_ != unit && has_long_rows();
+      const bool are_columns = elements_ <= 1 && column_step_ == unit;
+      way_ = is_turned ? Way::turned_rows : are_columns ? Way::columns : Way::rows;
+    } else if (kept_.rank > 0 && column_step_ == unit) {
+      way_ = Way::columns;
+    } else {
+      way_ = find_runs(unit) ? Way::runs : Way::elements;
+    }
+  }
+
+  /// Whether the elements of a result are runs of adjacent ones that begin at the first of the `lanes` sums.
+  bool find_runs(std::int64_t unit) {
+    if (folded_.rank == 0 || elements_ == 0 || !is_stored_as_computed()) return false;
     const auto inner = static_cast<std::size_t>(folded_.rank - 1);
     run_ = folded_.sizes[inner];
     if (folded_.rank > 1) {
       runs_ = folded_.sizes[inner - 1];
       run_step_ = folded_.steps[inner - 1];
     }
-    has_runs_ = folded_.steps[inner] == unit &&
-                (run_ % lanes == 0 ||
-                 (lanes % run_ == 0 && (folded_.rank <= 2 || run_ * runs_ % lanes == 0)));
+    return folded_.steps[inner] == unit &&
+           (run_ % lanes == 0 ||
+            (lanes % run_ == 0 && (folded_.rank <= 2 || run_ * runs_ % lanes == 0)));
   }
+
+  bool is_stored_as_computed() const noexcept { return is_computed_as_stored(x_.shape.dtype()); }
 
   void fold_outputs(const TaskContext& context, Range range) const noexcept {
     Sums sums, part;
@@ -147,7 +185,9 @@ class ReduceTask final : public PartwiseTask {
 
   /// Threads share the parts of all results; the last one to be done adds them up.
   void fold_shared(const TaskContext& context) const noexcept {
-    const std::int64_t at_once = has_columns_ ? block_elements : 1;
+    const std::int64_t at_once = folds_whole_rows() ? row_length_
+                                 : has_columns()    ? block_elements
+                                                    : 1;
     const Range items = context.share(ceil_div(outputs_, at_once) * parts_);
     std::byte* const partial = context.scratch(partial_sums_);
     Sums sums;
@@ -175,131 +215,150 @@ class ReduceTask final : public PartwiseTask {
     return {number * part_elements, std::min((number + 1) * part_elements, elements_)};
   }
 
-  /// How many results from the i-th on are folded at once: of one row of the last kept axis where
-  /// these are long, and gathered from several otherwise.
-  std::int64_t together(std::int64_t i, std::int64_t end) const noexcept {
-    if (!has_columns_ && !has_row_groups_) return 1;
-    const std::int64_t count = std::min(block_elements, end - i);
-    return has_long_rows() ? std::min(count, row_length_ - i % row_length_) : count;
+  bool has_columns() const noexcept { return way_ == Way::columns || way_ == Way::turned_rows; }
+  bool has_long_rows() const noexcept { return kept_.rank == 1 || row_length_ >= long_row; }
+  /// Whether columns are read where they lie, and not gathered from several rows of the last kept axis.
+  bool has_columns_in_place() const noexcept {
+    return way_ == Way::columns && (has_long_rows() || row_length_ * elements_ >= large_columns);
   }
-  bool has_long_rows() const noexcept { return kept_.rank == 1 || row_length_ >= shortest_row; }
+  /// Whether the results along the last kept axis are folded together, whatever part of all a thread has: which rows are
+  /// taken as one decides on the bits.
+  bool folds_whole_rows() const noexcept {
+    return has_columns_in_place() && row_length_ <= wide_columns;
+  }
+
+  /// How many results from the i-th on are folded at once.
+  std::int64_t together(std::int64_t i, std::int64_t end) const noexcept {
+    const std::int64_t count = std::min(block_elements, end - i);
+    if (way_ == Way::columns && !has_columns_in_place()) return count;
+    const bool are_rows = way_ == Way::rows && parts_ == 1 && kept_.rank > 0;
+    return are_rows || has_columns() ? std::min(count, row_length_ - i % row_length_) : 1;
+  }
 
   /// The sums of results [output, output + count) over some of their elements.
   void fold(const TaskContext& context, std::int64_t output, std::int64_t count, Range elements,
             Sums& sums) const noexcept {
-    if (has_columns_) return fold_columns(context, output, count, elements, sums);
-    const auto* x = context.pointer<const std::byte>(x_) + kept_.offset(output);
-    if (has_short_rows_) return fold_short(x, count, sums.bytes);
-    if (!has_rows_) return fold_row(x, elements, sums);
-    if (has_row_groups_) {
-      return fold_rows(meaning_.gathering, reinterpret_cast<const float*>(x), column_step_, count,
-                       elements_, reinterpret_cast<double*>(sums.bytes));
+    const auto* const x = context.pointer<const std::byte>(x_);
+    if (way_ == Way::columns && !has_columns_in_place()) {
+      return fold_gathered(x, output, count, elements, sums);
     }
-    const auto* row = reinterpret_cast<const float*>(x) + elements.begin;
-    const double sum =
-        elements_ == 0 ? meaning_.start : meaning_.row(row, elements.end - elements.begin);
-    std::memcpy(sums.bytes, &sum, sizeof sum);
-  }
-
-  void fold_short(const std::byte* x, std::int64_t rows, std::byte* sums) const noexcept {
-    switch (type_) {
-      case Compute::i32:
-        return fold_short_of<std::int32_t, std::int64_t>(x, rows, sums);
-      case Compute::i64:
-        return fold_short_of<std::int64_t, std::int64_t>(x, rows, sums);
-      case Compute::f32:
-        return fold_short_of<float, double>(x, rows, sums);
-      case Compute::f64:
-        return fold_short_of<double, double>(x, rows, sums);
-    }
-  }
-  template <class T, class Sum>
-  void fold_short_of(const std::byte* x, std::int64_t rows, std::byte* sums) const noexcept {
-    using U = std::conditional_t<std::is_same_v<Sum, double>, double, std::uint64_t>;  // wraps
-    const auto fold = [&](auto f) {
-      constexpr std::size_t partial = 8;
-      const Sum start =
-          is_whole_ ? static_cast<Sum>(meaning_.integer_start) : static_cast<Sum>(meaning_.start);
-      for (std::int64_t r = 0; r < rows; ++r) {
-        const auto* const row = reinterpret_cast<const T*>(x + r * column_step_);
-        std::array<Sum, partial> part;
-        part.fill(start);
-        std::int64_t i = 0;
-        for (; i + std::int64_t{partial} <= elements_; i += std::int64_t{partial}) {
-          for (std::size_t j = 0; j < partial; ++j) {
-            part[j] = f(part[j], static_cast<Sum>(row[i + static_cast<std::int64_t>(j)]));
-          }
-        }
-        for (std::size_t j = 0; i < elements_; ++i, ++j)
-          part[j] = f(part[j], static_cast<Sum>(row[i]));
-        for (std::size_t half = partial / 2; half > 0; half /= 2) {
-          for (std::size_t j = 0; j < half; ++j) part[j] = f(part[j], part[j + half]);
-        }
-        std::memcpy(sums + r * sum_bytes, part.data(), sizeof(Sum));
-      }
-    };
-    switch (meaning_.gathering) {
-      case Gathering::sum:
-        return fold(
-            [](Sum a, Sum b) { return static_cast<Sum>(static_cast<U>(a) + static_cast<U>(b)); });
-      case Gathering::product:
-        return fold(
-            [](Sum a, Sum b) { return static_cast<Sum>(static_cast<U>(a) * static_cast<U>(b)); });
-      case Gathering::max:
-        return fold([](Sum a, Sum b) { return b > a ? b : a; });
-      case Gathering::min:
-        return fold([](Sum a, Sum b) { return b < a ? b : a; });
+    const std::byte* const from = x + kept_.offset(output);
+    if (elements.begin == elements.end) return start(sums, count);
+    switch (way_) {
+      case Way::rows:
+        return fold_rows(from, count, elements, sums);
+      case Way::columns:
+        return fold_columns(from, count, elements, sums);
+      case Way::turned_rows:
+        return fold_turned(from, count, sums);
+      case Way::runs:
+      case Way::elements:
+        return fold_row(from, elements, sums);
     }
   }
 
-  void fold_columns(const TaskContext& context, std::int64_t output, std::int64_t count,
-                    Range elements, Sums& sums) const noexcept {
-    start(sums, count);
-    if (turns_rows_) return fold_turned(context, output, count, sums);
-    const auto* x = context.pointer<const std::byte>(x_);
+  /// `count` rows, or a part of one.
+  void fold_rows(const std::byte* x, std::int64_t count, Range elements,
+                 Sums& sums) const noexcept {
     const std::int64_t unit = block_bytes(x_.shape.dtype());
-    const std::int64_t first = has_long_rows() ? kept_.offset(output) : 0;
-    if (lie_close(count)) return fold_close(x + first, count, elements, sums);
+    const std::int64_t length = elements.end - elements.begin;
+    x += elements.begin * unit;
+    if (is_stored_as_computed()) {
+      return cpu::fold_rows(type_, meaning_.gathering, x, column_step_, count, length, sums.bytes);
+    }
+    Widened wide;
+    const std::int64_t room = std::max<std::int64_t>(widened_at_once() / length, 1);
+    for (std::int64_t r = 0; r < count; r += room, x += room * column_step_) {
+      const std::int64_t rows = std::min(room, count - r);
+      std::byte* const to = sums.bytes + r * sum_bytes;
+      const std::int64_t piece = std::min(length, widened_at_once());
+      for (std::int64_t i = 0; i < length; i += piece) {
+        const std::int64_t some = std::min(piece, length - i);
+        widen_rows(x + i * unit, column_step_, rows, some, wide);
+        std::byte part[sum_bytes];  // of a row that is longer than what is widened at once
+        cpu::fold_rows(type_, meaning_.gathering, wide.bytes, some * compute_bytes(type_), rows,
+                       some, i == 0 ? to : part);
+        if (i > 0) add(part, 1, to);
+      }
+    }
+  }
+
+  /// Rows that are `step` bytes apart, without gaps and widened.
+  void widen_rows(const std::byte* x, std::int64_t step, std::int64_t rows, std::int64_t count,
+                  Widened& to) const noexcept {
+    const DType dtype = x_.shape.dtype();
+    if (step == count * block_bytes(dtype)) return widen(dtype, x, to.bytes, rows * count);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      widen(dtype, x + r * step, to.bytes + r * count * compute_bytes(type_), count);
+    }
+  }
+
+  /// `count` columns that lie side by side.
+  void fold_columns(const std::byte* x, std::int64_t count, Range elements,
+                    Sums& sums) const noexcept {
+    start(sums, count);
+    const auto inner = static_cast<std::size_t>(std::max(folded_.rank - 1, 0));
+    const std::int64_t length = folded_.rank == 0 ? 1 : folded_.sizes[inner];
+    const std::int64_t step = folded_.rank == 0 ? 0 : folded_.steps[inner];
+    for (std::int64_t j = elements.begin; j < elements.end;) {
+      const std::int64_t rows = std::min(length - j % length, elements.end - j);
+      add_rows(x + folded_.offset(j), count, rows, step, sums);
+      j += rows;
+    }
+  }
+
+  /// Adds `rows` rows of `count` columns to the columns' sums.
+  void add_rows(const std::byte* x, std::int64_t count, std::int64_t rows, std::int64_t step,
+                Sums& sums) const noexcept {
+    if (is_stored_as_computed()) return add_computed_rows(x, count, rows, step, sums);
+    Widened wide;
+    const std::int64_t room = widened_at_once() / count;
+    for (std::int64_t r = 0; r < rows; r += room) {
+      const std::int64_t some = std::min(room, rows - r);
+      widen_rows(x + r * step, step, some, count, wide);
+      add_computed_rows(wide.bytes, count, some, count * compute_bytes(type_), sums);
+    }
+  }
+
+  void add_computed_rows(const std::byte* x, std::int64_t count, std::int64_t rows,
+                         std::int64_t step, Sums& sums) const noexcept {
+    const std::int64_t joined = folds_whole_rows() ? wide_columns / count : 1;
+    const std::int64_t lines = joined > 1 ? rows / joined : 0;
+    if (lines < 2 || step != count * compute_bytes(type_)) {
+      return accumulate_columns(type_, meaning_.gathering, x, count, rows, step, sums.bytes);
+    }
+    Sums wide;
+    start(wide, joined * count);
+    accumulate_columns(type_, meaning_.gathering, x, joined * count, lines, joined * step,
+                       wide.bytes);
+    const std::int64_t done = lines * joined;
+    accumulate_columns(type_, meaning_.gathering, x + done * step, count, rows - done, step,
+                       wide.bytes);
+    for (std::int64_t j = 0; j < joined; ++j) {
+      add(wide.bytes + j * count * sum_bytes, count, sums.bytes);
+    }
+  }
+
+  /// Columns of several rows of the last kept axis.
+  void fold_gathered(const std::byte* x, std::int64_t output, std::int64_t count, Range elements,
+                     Sums& sums) const noexcept {
+    start(sums, count);
+    const std::int64_t unit = block_bytes(x_.shape.dtype());
     BlockBuffer stored;
     for (std::int64_t j = elements.begin; j < elements.end; ++j) {
-      const std::byte* row = x + folded_.offset(j) + first;
-      if (!has_long_rows()) {
-        kept_.gather(row, unit, output, count, stored.bytes);
-        row = stored.bytes;
-      }
-      accumulate_row(row, count, sums.bytes);
-    }
-  }
-
-  /// Whether rows of `count` elements follow each other without gaps, several of them in a block. Only of sums whose parts
-  /// threads share: threads that divide the results would divide the rows, and the bits depend on what is taken as one.
-  bool lie_close(std::int64_t count) const noexcept {
-    const DType dtype = x_.shape.dtype();
-    return may_share_ && kept_.rank == 1 && folded_.rank == 1 && count == row_length_ &&
-           column_step_ == block_bytes(dtype) && folded_.steps[0] == count * column_step_ &&
-           2 * count <= block_elements && is_computed_as_stored(dtype);
-  }
-
-  /// As many rows as a block holds are taken as one, whose sums are then added up.
-  void fold_close(const std::byte* x, std::int64_t count, Range elements,
-                  Sums& sums) const noexcept {
-    const std::int64_t rows = block_elements / count, width = rows * count;
-    start(sums, width);
-    accumulate(type_, meaning_.gathering, x + elements.begin * folded_.steps[0],
-               (elements.end - elements.begin) * count, sums.bytes, width);
-    for (std::int64_t row = 1; row < rows; ++row) {
-      add(sums.bytes + row * count * sum_bytes, count, sums.bytes);
+      kept_.gather(x + folded_.offset(j), unit, output, count, stored.bytes);
+      add_rows(stored.bytes, count, 1, 0, sums);
     }
   }
 
   /// Rows of a few elements, side by side: all of them, as there is one part.
-  void fold_turned(const TaskContext& context, std::int64_t output, std::int64_t count,
-                   Sums& sums) const noexcept {
-    const auto* x = context.pointer<const std::byte>(x_) + kept_.offset(output);
+  void fold_turned(const std::byte* x, std::int64_t count, Sums& sums) const noexcept {
+    start(sums, count);
     const std::int64_t unit = block_bytes(x_.shape.dtype());
     alignas(64) std::byte columns[4 * sizeof(BlockBuffer)];
     const std::int64_t room =
-        static_cast<std::int64_t>(sizeof columns) / (elements_ * unit) / lanes * lanes;
+        std::min(static_cast<std::int64_t>(sizeof columns) / (elements_ * unit) / lanes * lanes,
+                 block_elements);
     for (std::int64_t i = 0; i < count; i += room) {
       const std::int64_t some = std::min(room, count - i);
       transpose(x + i * column_step_, column_step_, columns, some * unit, elements_, some, unit);
@@ -311,20 +370,18 @@ class ReduceTask final : public PartwiseTask {
 
   /// Adds `count` elements as they are stored, side by side, to a sum each.
   void accumulate_row(const std::byte* row, std::int64_t count, std::byte* sums) const noexcept {
-    const DType dtype = x_.shape.dtype();
     BlockBuffer wide;
-    if (!is_computed_as_stored(dtype)) {
-      widen(dtype, row, wide.bytes, count);
+    if (!is_stored_as_computed()) {
+      widen(x_.shape.dtype(), row, wide.bytes, count);
       row = wide.bytes;
     }
     accumulate(type_, meaning_.gathering, row, count, sums, count);
   }
 
-  /// Element j of a row belongs to sum j mod 16, wherever blocks end; blocks of f32 are folded as they are and belong to
-  /// the first one.
+  /// The elements of one result: number j belongs to sum j mod 16, wherever blocks end.
   void fold_row(const std::byte* row, Range elements, Sums& sums) const noexcept {
     start(sums, lanes);
-    has_runs_ ? fold_runs(row, elements, sums) : fold_blocks(row, elements, sums);
+    way_ == Way::runs ? fold_runs(row, elements, sums) : fold_blocks(row, elements, sums);
     for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
       add(sums.bytes + half * sum_bytes, half, sums.bytes);
     }
@@ -344,15 +401,10 @@ class ReduceTask final : public PartwiseTask {
         folded_.gather(row, unit, j, count, stored.bytes);
       }
       std::int64_t value_bytes = unit;
-      if (!is_computed_as_stored(dtype)) {
+      if (!is_stored_as_computed()) {
         widen(dtype, values, wide.bytes, count);
         values = wide.bytes;
         value_bytes = compute_bytes(type_);
-      }
-      if (type_ == Compute::f32 && meaning_.row != nullptr) {
-        const double part = meaning_.row(reinterpret_cast<const float*>(values), count);
-        add(reinterpret_cast<const std::byte*>(&part), 1, sums.bytes);
-        continue;
       }
       accumulate(type_, meaning_.gathering, values, whole, sums.bytes, lanes);
       accumulate(type_, meaning_.gathering, values + whole * value_bytes, count - whole, sums.bytes,
@@ -371,8 +423,27 @@ class ReduceTask final : public PartwiseTask {
         j += count;
       } else {
         const std::int64_t rows = std::min(runs_ - within / run_, (elements.end - j) / run_);
-        accumulate_rows(type_, meaning_.gathering, from, run_, rows, run_step_, sums.bytes);
+        is_extreme()
+            ? pick_runs(from, rows, sums)
+            : accumulate_rows(type_, meaning_.gathering, from, run_, rows, run_step_, sums.bytes);
         j += rows * run_;
+      }
+    }
+  }
+
+  bool is_extreme() const noexcept {
+    return meaning_.gathering == Gathering::max || meaning_.gathering == Gathering::min;
+  }
+
+  /// Extremes of whole runs, then of these: they are the same in any order.
+  void pick_runs(const std::byte* x, std::int64_t rows, Sums& sums) const noexcept {
+    Sums picked;
+    for (std::int64_t r = 0; r < rows; r += block_elements) {
+      const std::int64_t some = std::min(block_elements, rows - r);
+      cpu::fold_rows(type_, meaning_.gathering, x + r * run_step_, run_step_, some, run_,
+                     picked.bytes);
+      for (std::int64_t i = 0; i < some; i += lanes) {
+        add(picked.bytes + i * sum_bytes, std::min(lanes, some - i), sums.bytes);
       }
     }
   }
@@ -390,11 +461,22 @@ class ReduceTask final : public PartwiseTask {
     }
   }
 
-  /// Stores results [output, output + count).
+  /// Stores results [output, output + count), which lie as y has them unless x is a permuted view.
   void finish(const TaskContext& context, const std::byte* sums, std::int64_t output,
               std::int64_t count) const noexcept {
+    const std::int64_t unit = block_bytes(y_.shape.dtype());
+    auto* const y = context.pointer<std::byte>(y_);
+    if (results_.rank <= 1) return narrow_results(sums, count, y + output * unit);
+    BlockBuffer results;
+    for (std::int64_t i = 0; i < count; i += block_elements) {
+      const std::int64_t some = std::min(block_elements, count - i);
+      narrow_results(sums + i * sum_bytes, some, results.bytes);
+      results_.scatter(results.bytes, unit, output + i, some, y);
+    }
+  }
+
+  void narrow_results(const std::byte* sums, std::int64_t count, std::byte* y) const noexcept {
     const DType dtype = y_.shape.dtype();
-    std::byte* const y = context.pointer<std::byte>(y_) + output * block_bytes(dtype);
     if (is_whole_) {
       return narrow_sums(dtype, reinterpret_cast<const std::int64_t*>(sums), y, count);
     }
@@ -413,17 +495,16 @@ class ReduceTask final : public PartwiseTask {
 
   Operand x_, y_;
   Meaning meaning_;
-  Loops kept_, folded_;
+  Loops kept_, folded_;  ///< of x, in the order of its memory
+  Loops results_;        ///< of y: the axes of kept_
   Compute type_ = Compute::f32;
   std::int64_t outputs_, elements_ = 1, parts_ = 1;
-  std::int64_t row_length_ = 0, column_step_ = 0;  ///< of the last kept axis
-  /// Whether the elements of a row are runs of adjacent ones: of `run_` elements, and runs_ of them
-  /// run_step_ bytes apart.
-  bool has_runs_ = false;
+  std::int64_t row_length_ = 1, column_step_ = 0;  ///< of the last kept axis
+  Way way_ = Way::elements;
+  /// Of Way::runs: runs of `run_` elements, and runs_ of them run_step_ bytes apart.
   std::int64_t run_ = 1, runs_ = 1, run_step_ = 0;
   std::int64_t partial_sums_ = 0, finished_ = 0;
-  bool is_whole_ = false, has_rows_ = false, has_columns_ = false, may_share_ = false;
-  bool turns_rows_ = false, has_row_groups_ = false, has_short_rows_ = false;
+  bool is_whole_ = false, may_share_ = false;
 };
 
 template <class Op, const Meaning& meaning>

@@ -1,27 +1,41 @@
-// Running products, maxima and minima.
+// Running sums, products, maxima and minima.
+#include "../elementwise/typed.hpp"
 #include "../integer_math.hpp"
 #include "lanes.hpp"
 #include "ordered.hpp"
 
+#include <tenon/ops/cumsum.hpp>
 #include <tenon/ops/cumulative.hpp>
 
 #include <algorithm>
 #include <array>
 #include <concepts>
+#include <limits>
 #include <type_traits>
 
 namespace tenon::cpu {
 namespace {
 
-/// Products of reals are kept in f64, as sums are; those of whole numbers in 64 bits.
+template <class Op>
+constexpr bool is_extreme = std::same_as<Op, Cummax> || std::same_as<Op, Cummin>;
+
+/// Sums and products of reals are kept in f64, those of whole numbers in 64 bits.
 template <class Op, class T>
 using Running =
-    std::conditional_t<std::same_as<Op, Cumprod>,
-                       std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>, T>;
+    std::conditional_t<is_extreme<Op>, T,
+                       std::conditional_t<std::is_floating_point_v<T>, double, std::uint64_t>>;
+
+template <class Op>
+constexpr Gathering gathering_of = std::same_as<Op, Cumsum>    ? Gathering::sum
+                                   : std::same_as<Op, Cumprod> ? Gathering::product
+                                   : std::same_as<Op, Cummax>  ? Gathering::max
+                                                               : Gathering::min;
 
 template <class Op, class T>
 class CumulativeTask final : public PartwiseTask {
   using Value = Running<Op, T>;
+  /// What narrow_sums() and accumulate_columns() take.
+  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
 
  public:
   explicit CumulativeTask(const Step& step)
@@ -29,44 +43,124 @@ class CumulativeTask final : public PartwiseTask {
         y_(step.output),
         axis_(static_cast<std::size_t>(step.op.as<Op>()->axis)),
         lanes_(x_, static_cast<int>(axis_)),
-        results_(y_, static_cast<int>(axis_)) {}
+        results_(y_, static_cast<int>(axis_)),
+        are_columns_(
+            x_.shape.dtype() != DType::u64 &&
+            std::min(lanes_.neighbours(), results_.neighbours()) >=
+                (is_computed_as_stored(x_.shape.dtype()) ? min_columns : min_widened_columns)) {}
 
   void run(const TaskContext& context) const noexcept override {
-    const auto* x = context.pointer<const std::byte>(x_);
-    auto* y = context.pointer<std::byte>(y_);
-    const DType dtype = y_.shape.dtype();
-    const std::int64_t step = y_.strides[axis_], unit = block_bytes(dtype);
     const Range range = context.share(lanes_.count());
-    for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
-      const std::byte* start = x + lanes_.offset(lane);
-      std::byte* to = y + results_.offset(lane);
-      Value sofar{};
-      BlockBuffer buffer, narrowed;
-      std::array<Value, block_elements> results;
-      for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
-        const std::int64_t count = std::min(block_elements, lanes_.size() - i);
-        const auto* values = static_cast<const T*>(lanes_.read(start, i, count, buffer));
-        for (std::int64_t j = 0; j < count; ++j) {
-          const auto value = static_cast<Value>(values[j]);
-          sofar = i + j == 0 ? value : take(sofar, value);
-          results[static_cast<std::size_t>(j)] = sofar;
-        }
-        std::byte* const stored = step == unit ? to : narrowed.bytes;
-        if constexpr (std::same_as<Value, T>) {
-          narrow(dtype, results.data(), stored, count);
-        } else {
-          using Sum = std::conditional_t<std::is_floating_point_v<Value>, double, std::int64_t>;
-          narrow_sums(dtype, reinterpret_cast<const Sum*>(results.data()), stored, count);
-        }
-        if (step != unit) spread_run(stored, unit, count, to, step);
-        to += count * step;
+    for (std::int64_t lane = range.begin, count = 0; lane < range.end; lane += count) {
+      const std::int64_t at_once =
+          are_columns_ ? std::min(lanes_.neighbours_from(lane), results_.neighbours_from(lane))
+                       : std::max(block_elements / std::max(lanes_.size(), one), one);
+      count = std::min({at_once, range.end - lane, block_elements});
+      const std::byte* const x = context.pointer<const std::byte>(x_) + lanes_.offset(lane);
+      std::byte* const y = context.pointer<std::byte>(y_) + results_.offset(lane);
+      if (are_columns_) {
+        run_columns(x, count, y);
+      } else if (count > 1 && lie_close_) {
+        run_short_lanes(x, count, y);
+      } else {
+        count = 1;
+        run_lane(x, y);
       }
     }
   }
 
  private:
+  static constexpr std::int64_t one = 1;
+  /// Of less, a call for each row takes longer than lane by lane.
+  static constexpr std::int64_t min_columns = 16, min_widened_columns = 32;
+
+  /// Lanes that lie next to each other, row by row.
+  void run_columns(const std::byte* x, std::int64_t count, std::byte* y) const noexcept {
+    const DType from = x_.shape.dtype(), to = y_.shape.dtype();
+    alignas(64) std::array<Wide, block_elements> values;
+    std::fill_n(values.begin(), count, first_value());
+    BlockBuffer wide;
+    for (std::int64_t i = 0; i < lanes_.size(); ++i) {
+      const std::byte* row = x;
+      if (!is_computed_as_stored(from)) {
+        widen(from, x, wide.bytes, count);
+        row = wide.bytes;
+      }
+      accumulate_columns(compute_type(from), gathering_of<Op>, row, count, 1, 0, values.data());
+      narrow_sums(to, values.data(), y, count);
+      x += x_.strides[axis_];
+      y += y_.strides[axis_];
+    }
+  }
+
+  static constexpr Wide first_value() noexcept {
+    using Limits = std::numeric_limits<Wide>;
+    if constexpr (std::same_as<Op, Cummax>) {
+      return Limits::has_infinity ? -Limits::infinity() : Limits::min();
+    } else if constexpr (std::same_as<Op, Cummin>) {
+      return Limits::has_infinity ? Limits::infinity() : Limits::max();
+    } else {
+      return std::same_as<Op, Cumprod> ? 1 : 0;
+    }
+  }
+
+  /// Lanes of a few adjacent elements, one behind the other.
+  void run_short_lanes(const std::byte* x, std::int64_t count, std::byte* y) const noexcept {
+    const DType dtype = x_.shape.dtype();
+    BlockBuffer wide;
+    if (!is_computed_as_stored(dtype)) {
+      widen(dtype, x, wide.bytes, count * lanes_.size());
+      x = wide.bytes;
+    }
+    std::array<Value, block_elements> results;
+    for (std::int64_t i = 0; i < count; ++i) {
+      Value sofar{};
+      scan(reinterpret_cast<const T*>(x) + i * lanes_.size(), lanes_.size(), true, sofar,
+           results.data() + i * lanes_.size());
+    }
+    store(results.data(), count * lanes_.size(), y);
+  }
+
+  void run_lane(const std::byte* x, std::byte* y) const noexcept {
+    const std::int64_t step = y_.strides[axis_], unit = block_bytes(y_.shape.dtype());
+    Value sofar{};
+    for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
+      const std::int64_t count = std::min(block_elements, lanes_.size() - i);
+      BlockBuffer buffer, narrowed;
+      std::array<Value, block_elements> results;
+      scan(static_cast<const T*>(lanes_.read(x, i, count, buffer)), count, i == 0, sofar,
+           results.data());
+      std::byte* const stored = step == unit ? y : narrowed.bytes;
+      store(results.data(), count, stored);
+      if (step != unit) spread_run(stored, unit, count, y, step);
+      y += count * step;
+    }
+  }
+
+  static void scan(const T* x, std::int64_t count, bool is_first, Value& sofar,
+                   Value* results) noexcept {
+    Value value = sofar;
+    for (std::int64_t j = 0; j < count; ++j) {
+      const auto next = static_cast<Value>(x[j]);
+      value = is_first && j == 0 ? next : take(value, next);
+      results[j] = value;
+    }
+    sofar = value;
+  }
+
+  void store(const Value* values, std::int64_t count, std::byte* y) const noexcept {
+    const DType dtype = y_.shape.dtype();
+    if constexpr (std::same_as<Value, T>) {
+      narrow(dtype, values, y, count);
+    } else {
+      narrow_sums(dtype, reinterpret_cast<const Wide*>(values), y, count);
+    }
+  }
+
   static Value take(Value sofar, Value x) noexcept {
-    if constexpr (std::same_as<Op, Cumprod>) {
+    if constexpr (std::same_as<Op, Cumsum>) {
+      return sofar + x;
+    } else if constexpr (std::same_as<Op, Cumprod>) {
       return sofar * x;
     } else if constexpr (std::same_as<Op, Cummax>) {
       return sofar != sofar || sofar >= x ? sofar : x;
@@ -78,6 +172,8 @@ class CumulativeTask final : public PartwiseTask {
   Operand x_, y_;
   std::size_t axis_;
   Lanes lanes_, results_;
+  bool are_columns_;  ///< lanes that lie next to each other
+  bool lie_close_ = lanes_.lie_close() && results_.lie_close();
 };
 
 template <class Op>
@@ -89,7 +185,8 @@ std::unique_ptr<Task> make_cumulative(const Step& step, Compiler&) {
 
 }  // namespace
 
-extern const Kernel cumprod_kernel, cummax_kernel, cummin_kernel;
+extern const Kernel cumsum_kernel, cumprod_kernel, cummax_kernel, cummin_kernel;
+constinit const Kernel cumsum_kernel{op_def<Cumsum>, takes_everything, make_cumulative<Cumsum>};
 constinit const Kernel cumprod_kernel{op_def<Cumprod>, takes_everything, make_cumulative<Cumprod>};
 constinit const Kernel cummax_kernel{op_def<Cummax>, takes_everything, make_cumulative<Cummax>};
 constinit const Kernel cummin_kernel{op_def<Cummin>, takes_everything, make_cumulative<Cummin>};

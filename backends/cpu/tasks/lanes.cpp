@@ -1,5 +1,7 @@
 #include "lanes.hpp"
 
+#include "array/transpose.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -21,6 +23,17 @@ Lanes::Lanes(const Operand& operand, int axis)
 std::int64_t Lanes::offset(std::int64_t i) const noexcept { return outer_.offset(i); }
 
 bool Lanes::is_direct() const noexcept { return step_ == unit_ && is_computed_as_stored(dtype_); }
+
+std::int64_t Lanes::neighbours() const noexcept {
+  if (outer_.rank == 0) return 1;
+  const auto last = static_cast<std::size_t>(outer_.rank - 1);
+  return outer_.steps[last] == unit_ ? outer_.sizes[last] : 1;
+}
+
+bool Lanes::lie_close() const noexcept {
+  return step_ == unit_ &&
+         (outer_.rank == 0 || (outer_.rank == 1 && outer_.steps[0] == size_ * unit_));
+}
 
 const void* Lanes::read(const std::byte* lane, std::int64_t first, std::int64_t count,
                         BlockBuffer& buffer) const noexcept {
@@ -53,6 +66,34 @@ void Lanes::write_all(const std::byte* from, std::byte* lane) const noexcept {
     BlockBuffer buffer;
     narrow(dtype_, from + i * computed_unit_, buffer.bytes, count);
     spread_run(buffer.bytes, unit_, count, lane + i * step_, step_);
+  }
+}
+
+void Lanes::read_neighbours(const std::byte* lane, std::int64_t count, std::byte* to,
+                            std::int64_t step) const noexcept {
+  if (is_computed_as_stored(dtype_)) return transpose(lane, step_, to, step, count, size_, unit_);
+  BlockBuffer turned;
+  const std::int64_t at_once = static_cast<std::int64_t>(sizeof turned) / (count * unit_);
+  for (std::int64_t i = 0; i < size_; i += at_once) {
+    const std::int64_t some = std::min(at_once, size_ - i);
+    transpose(lane + i * step_, step_, turned.bytes, some * unit_, count, some, unit_);
+    for (std::int64_t r = 0; r < count; ++r) {
+      widen(dtype_, turned.bytes + r * some * unit_, to + r * step + i * computed_unit_, some);
+    }
+  }
+}
+
+void Lanes::write_neighbours(const std::byte* from, std::int64_t step, std::int64_t count,
+                             std::byte* lane) const noexcept {
+  if (is_computed_as_stored(dtype_)) return transpose(from, step, lane, step_, size_, count, unit_);
+  BlockBuffer narrowed;
+  const std::int64_t at_once = static_cast<std::int64_t>(sizeof narrowed) / (count * unit_);
+  for (std::int64_t i = 0; i < size_; i += at_once) {
+    const std::int64_t some = std::min(at_once, size_ - i);
+    for (std::int64_t r = 0; r < count; ++r) {
+      narrow(dtype_, from + r * step + i * computed_unit_, narrowed.bytes + r * some * unit_, some);
+    }
+    transpose(narrowed.bytes, some * unit_, lane + i * step_, step_, some, count, unit_);
   }
 }
 

@@ -20,6 +20,14 @@ class Lanes {
   /// Whether elements of a lane are adjacent in memory, in their compute type.
   bool is_direct() const noexcept;
 
+  /// Of how many lanes in a row the first elements are adjacent, and of how many from lane `i` on.
+  std::int64_t neighbours() const noexcept;
+  std::int64_t neighbours_from(std::int64_t i) const noexcept {
+    return neighbours() - i % neighbours();
+  }
+  /// Whether lanes lie one behind the other without gaps.
+  bool lie_close() const noexcept;
+
   /// Elements [first, first + count) of the lane that starts at `lane`, count <= block_elements, in
   /// their compute type: in place where they are stored so, else in `buffer`.
   const void* read(const std::byte* lane, std::int64_t first, std::int64_t count,
@@ -28,6 +36,12 @@ class Lanes {
   void read_all(const std::byte* lane, std::byte* to) const noexcept;
   /// A whole lane from its compute type.
   void write_all(const std::byte* from, std::byte* lane) const noexcept;
+  /// The same of `count` neighbours, from and to rows that are `step` bytes apart: faster than lane by lane, whose elements
+  /// may be a cache line each.
+  void read_neighbours(const std::byte* lane, std::int64_t count, std::byte* to,
+                       std::int64_t step) const noexcept;
+  void write_neighbours(const std::byte* from, std::int64_t step, std::int64_t count,
+                        std::byte* lane) const noexcept;
 
  private:
   DType dtype_;

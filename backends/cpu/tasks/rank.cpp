@@ -1,4 +1,4 @@
-// Where along an axis the extreme elements stand, and running sums.
+// Where along an axis the extreme elements stand.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/top_row.hpp"
 #include "../integer_math.hpp"
@@ -8,7 +8,6 @@
 #include "radix_sort.hpp"
 
 #include <tenon/ops/arg_reduce.hpp>
-#include <tenon/ops/cumsum.hpp>
 #include <tenon/ops/topk.hpp>
 
 #include <algorithm>
@@ -251,65 +250,11 @@ std::unique_ptr<Task> make_topk(const Step& step, Compiler& compiler) {
   });
 }
 
-template <class T>
-class CumsumTask final : public PartwiseTask {
-  static constexpr bool is_floating = std::is_floating_point_v<T>;
-  using Sum = std::conditional_t<is_floating, double, std::uint64_t>;
-  using Stored = std::conditional_t<is_floating, double, std::int64_t>;
-
- public:
-  explicit CumsumTask(const Step& step)
-      : x_(step.inputs[0]),
-        y_(step.output),
-        axis_(static_cast<std::size_t>(step.op.as<Cumsum>()->axis)),
-        lanes_(x_, static_cast<int>(axis_)),
-        results_(y_, static_cast<int>(axis_)) {}
-
-  void run(const TaskContext& context) const noexcept override {
-    const auto* x = context.pointer<const std::byte>(x_);
-    auto* y = context.pointer<std::byte>(y_);
-    const DType dtype = y_.shape.dtype();
-    const std::int64_t step = y_.strides[axis_], unit = block_bytes(dtype);
-    const Range range = context.share(lanes_.count());
-    for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
-      const std::byte* start = x + lanes_.offset(lane);
-      std::byte* to = y + results_.offset(lane);
-      Sum sum = 0;
-      BlockBuffer buffer;
-      for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
-        const std::int64_t count = std::min(block_elements, lanes_.size() - i);
-        const auto* values = static_cast<const T*>(lanes_.read(start, i, count, buffer));
-        std::array<Stored, block_elements> sums;
-        for (std::int64_t j = 0; j < count; ++j) {
-          sum += static_cast<Sum>(values[j]);
-          sums[static_cast<std::size_t>(j)] = static_cast<Stored>(sum);
-        }
-        BlockBuffer narrowed;
-        narrow_sums(dtype, sums.data(), step == unit ? to : narrowed.bytes, count);
-        if (step != unit) spread_run(narrowed.bytes, unit, count, to, step);
-        to += count * step;
-      }
-    }
-  }
-
- private:
-  Operand x_, y_;
-  std::size_t axis_;
-  Lanes lanes_, results_;
-};
-
-std::unique_ptr<Task> make_cumsum(const Step& step, Compiler&) {
-  return with_type(step, [&]<class T>(T) -> std::unique_ptr<Task> {
-    return std::make_unique<CumsumTask<T>>(step);
-  });
-}
-
 }  // namespace
 
-extern const Kernel argmax_kernel, argmin_kernel, topk_kernel, cumsum_kernel;
+extern const Kernel argmax_kernel, argmin_kernel, topk_kernel;
 constinit const Kernel argmax_kernel{op_def<Argmax>, takes_everything, make_arg<Argmax, true>};
 constinit const Kernel argmin_kernel{op_def<Argmin>, takes_everything, make_arg<Argmin, false>};
 constinit const Kernel topk_kernel{op_def<Topk>, takes_everything, make_topk};
-constinit const Kernel cumsum_kernel{op_def<Cumsum>, takes_everything, make_cumsum};
 
 }  // namespace tenon::cpu

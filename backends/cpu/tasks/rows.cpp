@@ -27,7 +27,7 @@ struct Row {
 };
 
 /// Calls body(row) for this thread's rows along `axis`. Rows and weights that are not contiguous or
-/// not T go through scratch memory of the thread; so do rows that are written as tiles, which are
+/// not T go through scratch memory of the thread, some neighbours at once; so do rows that are written as tiles, which are
 /// f32.
 template <class T, class Body>
 class RowTask final : public PartwiseTask {
@@ -47,59 +47,106 @@ class RowTask final : public PartwiseTask {
     if (is_tiled(y_)) compiler.working_memory(x_lanes_.size() * 4);
     if (direct) return;
     row_bytes_ = round_up(x_lanes_.size() * static_cast<std::int64_t>(sizeof(T)), 64);
-    scratch_ = compiler.scratch(compiler.threads() * rows_of_scratch * row_bytes_);
+    together_ = rows_together();
+    scratch_ = compiler.scratch(compiler.threads() * scratch_bytes());
   }
 
   void run(const TaskContext& context) const noexcept override {
     const Range lanes = context.share(x_lanes_.count());
     if (lanes.begin >= lanes.end) return;
+    std::byte* const own = context.scratch(scratch_) + context.worker.thread * scratch_bytes();
+    const std::array<const T*, 2> weights = read_weights(context, own);
+    if (is_direct()) {
+      run_direct(context, lanes, weights);
+    } else {
+      run_copied(context, lanes, weights, own + most_weights * row_bytes_);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t most_weights = 2;
+  bool is_direct() const noexcept { return x_lanes_.is_direct() && y_lanes_.is_direct(); }
+  std::int64_t scratch_bytes() const noexcept {
+    return (most_weights + 2 * together_) * row_bytes_;
+  }
+
+  /// How many neighbours' lines of x or y hold elements of each other, unless copies of so many rows are large.
+  std::int64_t rows_together() const noexcept {
+    constexpr std::int64_t line = 64, most_bytes = 128 << 10;
+    const auto wanted = [](const Operand& operand, const Lanes& lanes) {
+      const std::int64_t of_line = line / block_bytes(operand.shape.dtype());
+      return lanes.is_direct() ? std::int64_t{1} : std::min(lanes.neighbours(), of_line);
+    };
+    const std::int64_t rows = std::max(wanted(x_, x_lanes_), wanted(y_, y_lanes_));
+    return std::clamp<std::int64_t>(most_bytes / std::max<std::int64_t>(row_bytes_, 1), 1, rows);
+  }
+
+  std::array<const T*, 2> read_weights(const TaskContext& context, std::byte* own) const noexcept {
+    std::array<const T*, 2> result{};
+    for (std::size_t i = 0; i < weights_.size(); ++i) {
+      const auto* weight = context.pointer<const std::byte>(weights_[i]);
+      if (!weight_lanes_[i].is_direct()) {
+        std::byte* const wide = own + static_cast<std::int64_t>(i) * row_bytes_;
+        weight_lanes_[i].read_all(weight, wide);
+        weight = wide;
+      }
+      result[i] = reinterpret_cast<const T*>(weight);
+    }
+    return result;
+  }
+
+  void run_direct(const TaskContext& context, Range lanes,
+                  const std::array<const T*, 2>& weights) const noexcept {
     const bool tiled = is_tiled(y_);
     const PreparedRows tiles =
         tiled ? tiles_of(y_, context.pointer<std::byte>(y_)) : PreparedRows();
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
-    std::byte* const own =
-        context.scratch(scratch_) + context.worker.thread * rows_of_scratch * row_bytes_;
-    Row<T> row{nullptr, {}, nullptr, x_lanes_.size()};
-    for (std::size_t i = 0; i < weights_.size(); ++i) {
-      const auto* weight = context.pointer<const std::byte>(weights_[i]);
-      if (!weight_lanes_[i].is_direct()) {
-        std::byte* const wide = own + static_cast<std::int64_t>(2 + i) * row_bytes_;
-        weight_lanes_[i].read_all(weight, wide);
-        weight = wide;
-      }
-      row.weights[i] = reinterpret_cast<const T*>(weight);
-    }
-    const bool direct = is_direct();
     for (std::int64_t i = lanes.begin; i < lanes.end; ++i) {
-      const std::byte* from = x + x_lanes_.offset(i);
       std::byte* const to = tiled ? context.working_memory() : y + y_lanes_.offset(i);
-      if (!direct) x_lanes_.read_all(from, own);
-      row.x = reinterpret_cast<const T*>(direct ? from : own);
-      row.y = reinterpret_cast<T*>(direct ? to : own + row_bytes_);
+      const Row<T> row{reinterpret_cast<const T*>(x + x_lanes_.offset(i)), weights,
+                       reinterpret_cast<T*>(to), x_lanes_.size()};
       body_(row);
       if constexpr (std::is_same_v<T, float>) {
-        if (tiled) {
-          round_row(row.y, tiles, i);
-          continue;
-        }
-      }
-      if (!direct) {
-        y_lanes_.write_all(own + row_bytes_, to);
+        if (tiled) round_row(row.y, tiles, i);
       }
     }
   }
 
- private:
-  static constexpr std::int64_t rows_of_scratch = 4;  // x, y, two weights
-  bool is_direct() const noexcept { return x_lanes_.is_direct() && y_lanes_.is_direct(); }
+  void run_copied(const TaskContext& context, Range lanes, const std::array<const T*, 2>& weights,
+                  std::byte* own) const noexcept {
+    const auto* x = context.pointer<const std::byte>(x_);
+    auto* y = context.pointer<std::byte>(y_);
+    for (std::int64_t i = lanes.begin, count = 0; i < lanes.end; i += count) {
+      const bool x_is_turned = x_lanes_.neighbours_from(i) > 1;
+      const bool y_is_turned = y_lanes_.neighbours_from(i) > 1;
+      count = std::min(together_, lanes.end - i);
+      if (x_is_turned) count = std::min(count, x_lanes_.neighbours_from(i));
+      if (y_is_turned) count = std::min(count, y_lanes_.neighbours_from(i));
+      std::byte* const from = own;
+      std::byte* const to = own + count * row_bytes_;
+      if (x_is_turned) {
+        x_lanes_.read_neighbours(x + x_lanes_.offset(i), count, from, row_bytes_);
+      }
+      for (std::int64_t r = 0; r < count; ++r) {
+        std::byte* const row = from + r * row_bytes_;
+        if (!x_is_turned) x_lanes_.read_all(x + x_lanes_.offset(i + r), row);
+        body_({reinterpret_cast<const T*>(row), weights, reinterpret_cast<T*>(to + r * row_bytes_),
+               x_lanes_.size()});
+        if (!y_is_turned) y_lanes_.write_all(to + r * row_bytes_, y + y_lanes_.offset(i + r));
+      }
+      if (y_is_turned) {
+        y_lanes_.write_neighbours(to, row_bytes_, count, y + y_lanes_.offset(i));
+      }
+    }
+  }
 
   Operand x_, y_;
   std::vector<Operand> weights_;
   Lanes x_lanes_, y_lanes_;
   std::vector<Lanes> weight_lanes_;
   Body body_;
-  std::int64_t row_bytes_ = 0, scratch_ = 0;
+  std::int64_t row_bytes_ = 0, together_ = 1, scratch_ = 0;
 };
 
 template <class T, class Body>
@@ -212,68 +259,79 @@ std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler& compiler) {
       });
 }
 
-/// How many neighbouring lanes along `axis` lie next to each other in memory, in both arrays, as f32;
-/// they are the last axes.
-std::int64_t neighbouring_lanes(const Step& step, int axis) {
-  const Operand &x = step.inputs[0], &y = step.output;
-  if (x.shape.dtype() != f32 || y.shape.dtype() != f32 || is_tiled(y)) return 1;
-  std::int64_t run = 1;
-  for (int i = x.shape.rank() - 1; i > axis; --i) {
-    if (x.shape[i] == 1) continue;
-    const std::int64_t dense = run * static_cast<std::int64_t>(sizeof(float));
-    const auto at = static_cast<std::size_t>(i);
-    if (x.strides[at] != dense || y.strides[at] != dense) break;
-    run *= x.shape[i];
-  }
-  return run;
-}
-
-/// Softmax along an axis that is not the last: of several lanes at once, which are columns.
+/// Softmax along an axis that is not the last in memory: of several neighbouring lanes at once, which are columns. Those of
+/// narrow types are widened first.
 class ColumnTask final : public PartwiseTask {
  public:
   using Function = void (*)(const Columns& x, float* y, std::int64_t y_step) noexcept;
 
-  ColumnTask(const Step& step, int axis, std::int64_t run, Function function)
+  ColumnTask(const Step& step, int axis, Compiler& compiler, Function function)
       : x_(step.inputs[0]),
         y_(step.output),
         x_lanes_(x_, axis),
         y_lanes_(y_, axis),
-        x_step_(step_of(x_, axis)),
-        y_step_(step_of(y_, axis)),
-        run_(run),
-        function_(function) {}
+        x_step_(x_.strides[static_cast<std::size_t>(axis)]),
+        y_step_(y_.strides[static_cast<std::size_t>(axis)]),
+        function_(function) {
+    if (!is_f32()) compiler.working_memory(widened_bytes(x_lanes_.size()));
+  }
+
+  static bool takes(const Step& step, int axis) {
+    constexpr std::int64_t min_columns = 4;  // fewer are computed one by one
+    constexpr std::int64_t most_bytes = 128 << 10;
+    const Operand &x = step.inputs[0], &y = step.output;
+    return compute_type(x.shape.dtype()) == Compute::f32 && x.shape.dtype() == y.shape.dtype() &&
+           !is_tiled(y) &&
+           std::min(Lanes(x, axis).neighbours(), Lanes(y, axis).neighbours()) >= min_columns &&
+           (x.shape.dtype() == f32 || widened_bytes(x.shape[axis]) <= most_bytes);
+  }
 
   void run(const TaskContext& context) const noexcept override {
     const Range lanes = context.share(x_lanes_.count());
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
-    for (std::int64_t i = lanes.begin; i < lanes.end;) {
-      const std::int64_t count = std::min({lanes.end - i, run_ - i % run_, column_block});
-      const auto* from = reinterpret_cast<const float*>(x + x_lanes_.offset(i));
-      function_({from, x_step_, x_lanes_.size(), count},
-                reinterpret_cast<float*>(y + y_lanes_.offset(i)), y_step_);
-      i += count;
+    for (std::int64_t i = lanes.begin, count = 0; i < lanes.end; i += count) {
+      count = std::min(
+          {lanes.end - i, x_lanes_.neighbours_from(i), y_lanes_.neighbours_from(i), column_block});
+      const std::byte* const from = x + x_lanes_.offset(i);
+      std::byte* const to = y + y_lanes_.offset(i);
+      if (is_f32()) {
+        constexpr std::int64_t unit = sizeof(float);
+        function_({reinterpret_cast<const float*>(from), x_step_ / unit, x_lanes_.size(), count},
+                  reinterpret_cast<float*>(to), y_step_ / unit);
+      } else {
+        run_widened(from, to, count, reinterpret_cast<float*>(context.working_memory()));
+      }
     }
   }
 
  private:
-  static std::int64_t step_of(const Operand& operand, int axis) {
-    return operand.strides[static_cast<std::size_t>(axis)] /
-           static_cast<std::int64_t>(sizeof(float));
+  bool is_f32() const noexcept { return x_.shape.dtype() == f32; }
+  static constexpr std::int64_t widened_bytes(std::int64_t rows) noexcept {
+    return rows * column_block * static_cast<std::int64_t>(sizeof(float));
+  }
+
+  void run_widened(const std::byte* x, std::byte* y, std::int64_t count,
+                   float* wide) const noexcept {
+    const DType dtype = x_.shape.dtype();
+    const std::int64_t rows = x_lanes_.size();
+    for (std::int64_t r = 0; r < rows; ++r) widen(dtype, x + r * x_step_, wide + r * count, count);
+    function_({wide, count, rows, count}, wide, count);
+    for (std::int64_t r = 0; r < rows; ++r) {
+      narrow(dtype, wide + r * count, y + r * y_step_, count);
+    }
   }
 
   Operand x_, y_;
   Lanes x_lanes_, y_lanes_;
-  std::int64_t x_step_, y_step_, run_;
+  std::int64_t x_step_, y_step_;  ///< bytes
   Function function_;
 };
 
-constexpr std::int64_t min_columns = 4;  // fewer are computed one by one
-
 std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
   const auto axis = static_cast<int>(step.op.as<Softmax>()->axis);
-  if (const std::int64_t run = neighbouring_lanes(step, axis); run >= min_columns) {
-    return std::make_unique<ColumnTask>(step, axis, run, softmax_columns);
+  if (ColumnTask::takes(step, axis)) {
+    return std::make_unique<ColumnTask>(step, axis, compiler, softmax_columns);
   }
   if (is_f64(step)) return row_task<double>(step, axis, compiler, softmax_f64);
   return row_task<float>(step, axis, compiler,
@@ -282,8 +340,8 @@ std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
 
 std::unique_ptr<Task> make_log_softmax(const Step& step, Compiler& compiler) {
   const auto axis = static_cast<int>(step.op.as<LogSoftmax>()->axis);
-  if (const std::int64_t run = neighbouring_lanes(step, axis); run >= min_columns) {
-    return std::make_unique<ColumnTask>(step, axis, run, log_softmax_columns);
+  if (ColumnTask::takes(step, axis)) {
+    return std::make_unique<ColumnTask>(step, axis, compiler, log_softmax_columns);
   }
   if (is_f64(step)) return row_task<double>(step, axis, compiler, log_softmax_f64);
   return row_task<float>(step, axis, compiler,

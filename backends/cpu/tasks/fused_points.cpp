@@ -25,6 +25,11 @@ class FusedPointsTask final : public PartwiseTask {
     const Range range = flat_share(context, count_);
     Buffers buffers;
     Results results;
+    for (const Member& member : members_) {
+      for (const Source& source : member.sources) {
+        if (source.reader) source.reader->begin(context);
+      }
+    }
     for (std::int64_t first = range.begin; first < range.end; first += block_elements) {
       const std::int64_t count = std::min(block_elements, range.end - first);
       for (std::size_t m = 0; m < members_.size(); ++m) {

@@ -77,6 +77,7 @@ class PointTask final : public PartwiseTask {
     auto* y = context.pointer<std::byte>(y_);
     std::array<BlockBuffer, PointCall::max_inputs> buffers;
     BlockBuffer result;
+    for (const Reader& input : inputs_) input.begin(context);
     for (std::int64_t first = range.begin; first < range.end; first += block_elements) {
       PointCall call{};
       call.count = std::min(block_elements, range.end - first);

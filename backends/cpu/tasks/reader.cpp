@@ -174,6 +174,83 @@ Reader::Reader(const Operand& given, const Shape& output, As as, Compiler& compi
     loops_.push(output[i], fixed ? 0 : operand.strides[static_cast<std::size_t>(own)]);
   }
   single_ = loops_.rank == 0 || (loops_.rank == 1 && loops_.steps[0] == 0);
+  find_panels(compiler);
+}
+
+void Reader::find_panels(Compiler& compiler) {
+  constexpr std::int64_t line = 64, l1 = 32 << 10, usual = 64 << 10, most = 256 << 10;
+  const int last = loops_.rank - 1;
+  if (last < 1 || loops_.steps[static_cast<std::size_t>(last)] == unit_) return;
+  Panels panels{.row = 1};
+  for (int i = last; i >= 0 && panels.axis < 0; --i) {
+    const auto at = static_cast<std::size_t>(i);
+    if (loops_.steps[at] == unit_) {
+      panels.axis = i;
+      const std::int64_t wanted = std::max(usual / (panels.row * unit_), line / unit_);
+      panels.rows = std::min(wanted, loops_.sizes[at]);
+    } else {
+      if (loops_.steps[at] == 0 || loops_.sizes[at] == 0) return;
+      panels.row *= loops_.sizes[at];
+    }
+  }
+  const std::int64_t bytes = panels.rows * panels.row * unit_;
+  if (panels.axis < 0 || panels.rows < 4 || bytes > most ||
+      loops_.sizes[static_cast<std::size_t>(panels.axis)] * panels.row * unit_ <= l1) {
+    return;
+  }
+  panels_ = panels;
+  panels_.thread_bytes = header_bytes + round_up(bytes, line);
+  panels_.scratch = compiler.scratch(compiler.threads() * panels_.thread_bytes);
+}
+
+Reader::PanelHeader& Reader::header(const TaskContext& context) const noexcept {
+  std::byte* const own =
+      context.scratch(panels_.scratch) + context.worker.thread * panels_.thread_bytes;
+  return *reinterpret_cast<PanelHeader*>(own);
+}
+
+void Reader::begin(const TaskContext& context) const noexcept {
+  if (panels_.axis >= 0) header(context) = {0, 0};
+}
+
+const Reader::PanelHeader& Reader::load_panel(const TaskContext& context, const std::byte* start,
+                                              std::int64_t element) const noexcept {
+  PanelHeader& panel = header(context);
+  if (element >= panel.first && element < panel.first + panel.count) return panel;
+  const auto axis = static_cast<std::size_t>(panels_.axis);
+  const std::int64_t row = element / panels_.row, within = row % loops_.sizes[axis];
+  const std::int64_t skipped = within % panels_.rows;
+  const std::int64_t rows = std::min(panels_.rows, loops_.sizes[axis] - (within - skipped));
+  panel = {(row - skipped) * panels_.row, rows * panels_.row};
+  std::array<std::int64_t, max_rank> sizes{};
+  HostView from;
+  from.data = const_cast<std::byte*>(start) + loops_.offset(panel.first);
+  int rank = 0;
+  for (int i = panels_.axis; i < loops_.rank; ++i, ++rank) {
+    const auto at = static_cast<std::size_t>(i), to = static_cast<std::size_t>(rank);
+    sizes[to] = rank == 0 ? rows : loops_.sizes[at];
+    from.strides[to] = loops_.steps[at];
+  }
+  from.shape =
+      Shape(std::span(sizes).first(static_cast<std::size_t>(rank)), operand_.shape.dtype());
+  auto* const to = reinterpret_cast<std::byte*>(&panel) + header_bytes;
+  copy_elements(from, HostView(to, from.shape));
+  return panel;
+}
+
+const std::byte* Reader::read_panels(const TaskContext& context, const std::byte* start,
+                                     std::int64_t first, std::int64_t count,
+                                     std::byte* to) const noexcept {
+  const std::int64_t end = first + count;
+  for (std::int64_t i = first, some = 0; i < end; i += some) {
+    const PanelHeader& panel = load_panel(context, start, i);
+    const auto* const values = reinterpret_cast<const std::byte*>(&panel) + header_bytes;
+    const std::byte* const from = values + (i - panel.first) * unit_;
+    some = std::min(end, panel.first + panel.count) - i;
+    if (some == count) return from;
+    std::memcpy(to + (i - first) * unit_, from, static_cast<std::size_t>(some * unit_));
+  }
+  return to;
 }
 
 Reader::Block Reader::read(const TaskContext& context, std::int64_t first, std::int64_t count,
@@ -191,13 +268,16 @@ Reader::Block Reader::read(const TaskContext& context, std::int64_t first, std::
     widen(dtype, start + *offset, buffer.bytes, count);
     return {buffer.bytes, 1};
   }
-  if (!converts_) {
-    loops_.gather(start, unit_, first, count, buffer.bytes);
-    return {buffer.bytes, 1};
-  }
   alignas(64) std::byte stored[block_elements * 4];  // what is converted takes four bytes at most
-  loops_.gather(start, unit_, first, count, stored);
-  widen(dtype, stored, buffer.bytes, count);
+  std::byte* const to = converts_ ? stored : buffer.bytes;
+  const std::byte* from = to;
+  if (panels_.axis >= 0) {
+    from = read_panels(context, start, first, count, to);
+  } else {
+    loops_.gather(start, unit_, first, count, to);
+  }
+  if (!converts_) return {from, 1};
+  widen(dtype, from, buffer.bytes, count);
   return {buffer.bytes, 1};
 }
 

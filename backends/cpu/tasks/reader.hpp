@@ -58,14 +58,40 @@ class Reader {
     const void* data;
     std::int64_t step;  ///< 1, or 0 for one element that stands for all
   };
+  /// Before the first read() of a run().
+  void begin(const TaskContext& context) const noexcept;
   /// Elements [first, first + count), count <= block_elements: in place where the operand is stored
-  /// so, else in `buffer`.
+  /// so, else in `buffer`. Calls go forward through a thread's share.
   Block read(const TaskContext& context, std::int64_t first, std::int64_t count,
              BlockBuffer& buffer) const noexcept;
 
  private:
+  /// Of a large transposed operand, whose elements are read a line of memory each and of which other lines need the rest:
+  /// some rows of the output that read the same lines, copied together.
+  struct Panels {
+    int axis = -1;                               ///< the loop along which elements are adjacent
+    std::int64_t rows = 0;                       ///< steps along it
+    std::int64_t row = 0;                        ///< elements of one
+    std::int64_t scratch = 0, thread_bytes = 0;  ///< of every thread: a header, then a panel
+  };
+  struct PanelHeader {
+    std::int64_t first, count;  ///< elements of the output that the panel has
+  };
+  static constexpr std::int64_t header_bytes = 64;
+
+  void find_panels(Compiler& compiler);
+  PanelHeader& header(const TaskContext& context) const noexcept;
+  /// Reads the panel that has an element, unless it is there.
+  const PanelHeader& load_panel(const TaskContext& context, const std::byte* start,
+                                std::int64_t element) const noexcept;
+  /// Elements as they are stored, in the panel, or in `to` where they are in more than one.
+  const std::byte* read_panels(const TaskContext& context, const std::byte* start,
+                               std::int64_t first, std::int64_t count,
+                               std::byte* to) const noexcept;
+
   Operand operand_;
   Loops loops_;
+  Panels panels_;
   std::int64_t unit_;
   bool converts_;
   bool single_ = false;

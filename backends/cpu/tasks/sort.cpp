@@ -233,6 +233,7 @@ class SearchsortedTask final : public PartwiseTask {
     const Range range = flat_share(context, y_.shape.elements());
     auto* y = context.pointer<std::int32_t>(y_);
     BlockBuffer buffer;
+    values_.begin(context);
     std::int64_t count = 0;
     for (std::int64_t i = range.begin; i < range.end; i += count) {
       const std::int64_t at = i % per_row_;

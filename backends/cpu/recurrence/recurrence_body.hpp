@@ -120,11 +120,13 @@ TENON_INLINE void move_lanes(const ScanRow<float>& k, std::int64_t n, std::int64
   const Float added = Simd::load_float(k.added + i), decay_or_dt = Simd::load_float(k.decay + i);
   const float *from = k.from + n * k.from_step + i, *a = k.a + n * k.a_step + i;
   float* to = k.to + n * k.to_step + i;
+  constexpr std::int64_t ahead = 4;  // rows; the hardware follows none beyond its page
   Float sum = n == 0 ? Simd::zero_float() : load_lanes(k.y + i, lanes);
 #pragma GCC unroll 4
   for (std::size_t r = 0; r < count; ++r) {
     Float decay = decay_or_dt;
     if constexpr (!has_one_decay) decay = exponential(Simd::mul(decay, load_lanes(a, lanes)));
+    __builtin_prefetch(from + ahead * k.from_step);
     const Float h = Simd::fma(load_lanes(from, lanes), decay, Simd::mul(added, in[r]));
     store_lanes(to, h, lanes);
     sum = Simd::fma(h, out[r], sum);

@@ -1,4 +1,5 @@
 #include "array/element.hpp"
+#include "array/reversed.hpp"
 #include "array/transpose.hpp"
 
 #include <tenon/host_view.hpp>
@@ -45,6 +46,10 @@ CopyPlan plan_copy(const HostView& from, const HostView& to, std::int64_t block)
   return plan;
 }
 
+bool is_small(std::int64_t unit) noexcept {
+  return unit == 1 || unit == 2 || unit == 4 || unit == 8;
+}
+
 template <std::size_t size>
 void copy_row_of(const std::byte* from, std::int64_t from_step, std::byte* to, std::int64_t to_step,
                  std::int64_t count) noexcept {
@@ -58,6 +63,9 @@ void copy_row(const std::byte* from, std::int64_t from_step, std::byte* to, std:
   if (from_step == unit && to_step == unit) {
     std::memcpy(to, from, static_cast<std::size_t>(count * unit));
     return;
+  }
+  if (from_step == -unit && to_step == unit && is_small(unit)) {
+    return copy_reversed(from, to, count, unit);
   }
   switch (unit) {
     case 1:
@@ -82,8 +90,7 @@ void copy_crossed(const CopyPlan& plan, const std::byte* from, std::byte* to,
   constexpr std::int64_t side = 32;
   const auto inner = static_cast<std::size_t>(plan.rank - 1);
   const std::size_t outer = inner - 1;
-  const bool is_small = unit == 1 || unit == 2 || unit == 4 || unit == 8;
-  if (is_small && plan.from[outer] == unit && plan.to[inner] == unit) {
+  if (is_small(unit) && plan.from[outer] == unit && plan.to[inner] == unit) {
     return transpose(from, plan.from[inner], to, plan.to[outer], plan.dims[outer], plan.dims[inner],
                      unit);
   }

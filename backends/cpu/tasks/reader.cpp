@@ -1,6 +1,7 @@
 #include "reader.hpp"
 
 #include "../dense_constant.hpp"
+#include "array/reversed.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -81,6 +82,7 @@ void copy_run(const std::byte* from, std::int64_t step, std::int64_t unit, std::
     std::memcpy(to, from, static_cast<std::size_t>(count * unit));
     return;
   }
+  if (step == -unit) return copy_reversed(from, to, count, unit);
   switch (unit) {
     case 1:
       return copy_run<std::uint8_t>(from, step, count, to);

@@ -43,9 +43,10 @@ struct Architecture {
   bool has_scaled_embedding = false;  ///< by the root of the width
   /// Layers have sliding windows, but each such one; 0: none has.
   std::int64_t global_every = 0;
-  bool has_plain_local_rope = false;  ///< layers with a window: no scaling of positions
-  std::int64_t unrotated_every = 0;   ///< see DecoderConfig
-  bool has_rotated_norms = false;     ///< see nn::MultiHeadAttention
+  bool has_plain_local_rope = false;        ///< layers with a window: no scaling of positions
+  std::int64_t unrotated_every = 0;         ///< see DecoderConfig
+  bool has_rotated_norms = false;           ///< see nn::MultiHeadAttention
+  bool has_two_dimensional_images = false;  ///< positions of an image have two axes (M-RoPE)
 
   bool has_interleaved_rope() const noexcept { return is_interleaved || is_reordered; }
 };

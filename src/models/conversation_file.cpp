@@ -148,8 +148,12 @@ ConversationFile::ConversationFile(const std::filesystem::path& path,
   }
   tokens_.resize(static_cast<std::size_t>(list->shape[0]));
   list->read(std::as_writable_bytes(std::span(tokens_)));
-  for (const std::int32_t token : tokens_) {
-    if (token < 0 || token >= vocabulary) {
+  for (std::size_t i = 0; i < tokens_.size(); ++i) {
+    const std::int32_t token = tokens_[i];
+    // Embeddings: see Conversation::tokens().
+    const bool is_embedding = token == -1 - static_cast<std::int64_t>(i) ||
+                              (token < 0 && i > 0 && token == tokens_[i - 1]);
+    if (!is_embedding && (token < 0 || token >= vocabulary)) {
       refuse(Errc::corrupt, fmt::format("token {} outside [0, {})", token, vocabulary));
     }
   }

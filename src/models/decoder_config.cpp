@@ -1,3 +1,4 @@
+#include "hyperparameters.hpp"
 #include "models/architectures.hpp"
 
 #include <tenon/error.hpp>
@@ -16,77 +17,7 @@ namespace {
 using Positions = Architecture::Positions;
 using State = Architecture::State;
 
-/// Reads "<architecture>.<key>" values and refuses those out of range.
-class Hyperparameters {
- public:
-  Hyperparameters(const io::File& file, std::string architecture)
-      : metadata_(file.metadata()), file_(file.path().string()), prefix_(std::move(architecture)) {}
-
-  std::int64_t integer(std::string_view key, std::int64_t low, std::int64_t high) const {
-    return checked(key, metadata_.get<std::int64_t>(full(key)), low, high);
-  }
-  std::int64_t integer_or(std::string_view key, std::int64_t fallback, std::int64_t low,
-                          std::int64_t high) const {
-    return checked(key, metadata_.get_or<std::int64_t>(full(key), fallback), low, high);
-  }
-  double real_or(std::string_view key, double fallback, double low, double high) const {
-    const double value = metadata_.get_or<double>(full(key), fallback);
-    if (!(value >= low && value <= high))
-      refuse(key, fmt::format("{}", value), fmt::format("{} to {}", low, high));
-    return value;
-  }
-  bool boolean(std::string_view key) const { return metadata_.get<bool>(full(key)); }
-  /// Nothing where there is another value than a list of booleans.
-  std::optional<std::vector<std::uint8_t>> booleans(std::string_view key) const {
-    const io::MetaValue* const value = metadata_.find(full(key));
-    if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
-    return metadata_.get<std::vector<std::uint8_t>>(full(key));
-  }
-  /// The same of integers.
-  std::optional<std::vector<std::int32_t>> integers(std::string_view key) const {
-    const io::MetaValue* const value = metadata_.find(full(key));
-    if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
-    return metadata_.get<std::vector<std::int32_t>>(full(key));
-  }
-  /// The same of numbers.
-  std::optional<std::vector<float>> reals(std::string_view key) const {
-    const io::MetaValue* const value = metadata_.find(full(key));
-    if (value == nullptr || !std::holds_alternative<io::MetaArray>(*value)) return std::nullopt;
-    return metadata_.get<std::vector<float>>(full(key));
-  }
-  bool boolean_or(std::string_view key, bool fallback) const {
-    return metadata_.get_or<bool>(full(key), fallback);
-  }
-  std::string text_or(std::string_view key, std::string fallback) const {
-    return metadata_.get_or<std::string>(full(key), std::move(fallback));
-  }
-  bool contains(std::string_view key) const { return metadata_.contains(full(key)); }
-
-  [[noreturn]] void refuse(std::string_view key, const std::string& value,
-                           const std::string& allowed) const {
-    throw Error(Errc::bad_hyperparameter, file_,
-                fmt::format("{} is {}, allowed: {}", full(key), value, allowed));
-  }
-
-  const std::string& file() const noexcept { return file_; }
-  std::string full(std::string_view key) const { return fmt::format("{}.{}", prefix_, key); }
-
- private:
-  std::int64_t checked(std::string_view key, std::int64_t value, std::int64_t low,
-                       std::int64_t high) const {
-    if (value < low || value > high)
-      refuse(key, std::to_string(value), fmt::format("{} to {}", low, high));
-    return value;
-  }
-
-  const io::Metadata& metadata_;
-  std::string file_;
-  std::string prefix_;
-};
-
 // Far above all existing models, far below an overflow.
-constexpr std::int64_t max_layers = 512;
-constexpr std::int64_t max_width = 1 << 20;
 constexpr std::int64_t max_heads = 1 << 14;
 constexpr std::int64_t max_experts = 1 << 16;
 constexpr std::int64_t max_context = std::int64_t{1} << 31;

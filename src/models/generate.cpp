@@ -6,6 +6,7 @@
 #include <tenon/text/stream_decoder.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -62,14 +63,19 @@ class Generation {
     }
   }
 
-  Generated run(std::span<const std::int32_t> prompt) {
-    const auto held = conversation_.tokens();
-    history_.assign(held.begin(), held.end());
-    history_.insert(history_.end(), prompt.begin(), prompt.end());
+  /// `beginning` is read before `prompt`.
+  Generated run(std::span<const std::int32_t> prompt, std::span<const PromptPart> beginning = {}) {
     const std::int64_t before = conversation_.position();
     const auto plan_before = conversation_.plan_time();
     const auto start = Clock::now();
-    std::optional<std::int32_t> token = draw_after(prompt);
+    std::optional<std::int32_t> token;
+    if (read_parts(beginning)) {
+      const auto held = conversation_.tokens();
+      std::ranges::copy_if(held, std::back_inserter(history_),
+                           [](std::int32_t id) { return id >= 0; });  // embeddings are none
+      history_.insert(history_.end(), prompt.begin(), prompt.end());
+      token = draw_after(prompt);
+    }
     const auto read_until = Clock::now();
     result_.prompt_tokens = conversation_.position() - before;
     result_.plan_time = conversation_.plan_time() - plan_before;
@@ -85,16 +91,39 @@ class Generation {
   }
 
  private:
-  /// Reads `tokens` and draws the next one; nothing when that was interrupted.
-  std::optional<std::int32_t> draw_after(std::span<const std::int32_t> tokens) {
+  /// Whether `read` was not interrupted.
+  template <class Read>
+  bool completes(Read&& read) {
     try {
-      return draw(tokens);
+      std::forward<Read>(read)();
+      return true;
     } catch (const Error& error) {
       if (error.code() != Errc::cancelled && error.code() != Errc::timeout) throw;
       result_.end =
           error.code() == Errc::cancelled ? Generated::End::cancelled : Generated::End::deadline;
-      return std::nullopt;
+      return false;
     }
+  }
+
+  /// Whether all parts were read.
+  bool read_parts(std::span<const PromptPart> parts) {
+    return std::ranges::all_of(parts, [&](const PromptPart& part) {
+      return completes([&] {
+        if (part.rows.is_empty()) {
+          conversation_.read(part.tokens, options_.interrupt);
+        } else {
+          conversation_.read_embeddings(part.rows.values<float>(), part.attention,
+                                        options_.interrupt);
+        }
+      });
+    });
+  }
+
+  /// Reads `tokens` and draws the next one; nothing when that was interrupted.
+  std::optional<std::int32_t> draw_after(std::span<const std::int32_t> tokens) {
+    std::optional<std::int32_t> token;
+    completes([&] { token = draw(tokens); });
+    return token;
   }
 
   std::int32_t draw(std::span<const std::int32_t> tokens) {
@@ -169,6 +198,18 @@ Generated generate(const LanguageModel& model, Conversation& conversation,
                    const std::function<void(std::string_view)>& emit) {
   return with_memory_errors(
       "generate", [&] { return Generation(model, conversation, options, emit).run(prompt); });
+}
+
+Generated generate(const LanguageModel& model, Conversation& conversation,
+                   std::span<const PromptPart> prompt, const GenerateOptions& options,
+                   const std::function<void(std::string_view text)>& emit) {
+  return with_memory_errors("generate", [&] {
+    if (prompt.empty() || prompt.back().tokens.empty()) {
+      throw Error(Errc::bad_argument, "generate", "the prompt does not end with tokens");
+    }
+    return Generation(model, conversation, options, emit)
+        .run(prompt.back().tokens, prompt.first(prompt.size() - 1));
+  });
 }
 
 }  // namespace tenon::models

@@ -1,6 +1,7 @@
 #include "conversation_file.hpp"
 #include "file_place.hpp"
 #include "memory/large_pages.hpp"
+#include "models/architectures.hpp"
 #include "page_checks.hpp"
 #include "used_cache.hpp"
 
@@ -33,6 +34,7 @@ constexpr std::int64_t default_context = 4096;
 constexpr std::int64_t all_logits_bytes = std::int64_t{64} << 20;
 
 Shape ids_shape(std::int64_t count) { return Shape({1, count}, i32); }
+Shape rows_shape(std::int64_t count, std::int64_t width) { return Shape({1, count, width}, f32); }
 Shape number_shape() { return {std::span<const Axis>(), i32}; }
 
 Buffer number_buffer(std::int64_t number) {
@@ -134,6 +136,22 @@ class Adapters {
   DecoderAdapters<Tensor> tensors_;
 };
 
+/// The decoder with attention that is not causal: rows that are read at once see each other.
+Decoder<> with_mutual_attention(Decoder<> decoder) {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Errc::unsupported, decoder.config.architecture,
+                "embeddings that attend to each other in both directions: " + why);
+  };
+  if (decoder.config.is_recurrent()) refuse("its states only move on");
+  if (decoder.config.latent) refuse("its attention is latent");
+  if (decoder.config.max_alibi_bias != 0) refuse("it has ALiBi");
+  if (decoder.config.attention_chunk > 0) refuse("it attends in chunks");
+  for (DecoderLayer<>& layer : decoder.layers) {
+    if (layer.attention) layer.attention->options.causal = false;
+  }
+  return decoder;
+}
+
 /// The time since the last lap.
 class Stopwatch {
  public:
@@ -212,7 +230,12 @@ struct LanguageModel::Impl {
   template <class... More>
   std::tuple<Shape, Shape, DecoderCache<Shape>, More...> shapes(std::int64_t tokens,
                                                                 const More&... more) const {
-    return {ids_shape(tokens), number_shape(), cache_shapes(), more...};
+    return shapes_for(ids_shape(tokens), more...);
+  }
+  template <class... More>
+  std::tuple<Shape, Shape, DecoderCache<Shape>, More...> shapes_for(const Shape& input,
+                                                                    const More&... more) const {
+    return {input, number_shape(), cache_shapes(), more...};
   }
   DecoderCache<Shape> cache_shapes() const {
     return cache_shape(config, options.context, cache_type());
@@ -220,16 +243,22 @@ struct LanguageModel::Impl {
   DType cache_type() const { return options.cache.value_or(options.backend.exact ? f32 : f16); }
   /// Another forward on the same weights, packed once for all.
   template <auto Forward>
-  BoundExe<Forward> compiled(const typename Exe<Forward>::Shapes& arguments) const {
-    const auto exe = compile<Forward>(decoder, arguments, device, compile_options);
+  BoundExe<Forward> compiled(const typename Exe<Forward>::Shapes& arguments,
+                             const Decoder<>& model) const {
+    const auto exe = compile<Forward>(model, arguments, device, compile_options);
     return exe.bind(bound->shared_weights());
   }
   /// The same, compiled once for all conversations.
   template <auto Forward>
   BoundExe<Forward> shared(std::optional<BoundExe<Forward>>& made,
                            const typename Exe<Forward>::Shapes& arguments) {
+    return shared(made, arguments, decoder);
+  }
+  template <auto Forward>
+  BoundExe<Forward> shared(std::optional<BoundExe<Forward>>& made,
+                           const typename Exe<Forward>::Shapes& arguments, const Decoder<>& model) {
     const std::scoped_lock lock(mutex);
-    if (!made) made.emplace(compiled<Forward>(arguments));
+    if (!made) made.emplace(compiled<Forward>(arguments, model));
     return made->fork();
   }
   /// The weights of `plain`, and those of the adapters.
@@ -282,6 +311,7 @@ struct LanguageModel::Impl {
   std::optional<BoundExe<&Decoder<>::greedy>> greedy;
   std::optional<BoundExe<&Decoder<>::sampled>> sampled;
   std::optional<BoundExe<&Decoder<>::sampled_again>> sampled_again;
+  std::optional<BoundExe<&Decoder<>::next_of_rows>> causal_rows, mutual_rows;
   LoadTimes load_times;
 };
 
@@ -305,6 +335,7 @@ struct Conversation::Impl {
   std::optional<BoundExe<&Decoder<>::all>> all;
   std::optional<BoundExe<&Decoder<>::greedy>> greedy;
   std::optional<Sampling> sampling;
+  std::optional<BoundExe<&Decoder<>::next_of_rows>> causal_rows, mutual_rows;
   DrawnToken drawn;
   DecoderCache<Buffer> cache;
   std::vector<std::int32_t> tokens;  // that it holds
@@ -344,6 +375,8 @@ struct Conversation::Impl {
                                        std::nullopt,
                                        std::nullopt,
                                        std::nullopt,
+                                       std::nullopt,
+                                       std::nullopt,
                                        {},
                                        std::move(cache),
                                        {},
@@ -356,7 +389,7 @@ struct Conversation::Impl {
     exe.set_trace(trace);
   }
   void set_watch(bool wanted, std::shared_ptr<Trace> to) {
-    if (all || greedy || sampling) {
+    if (all || greedy || sampling || causal_rows || mutual_rows) {
       throw Error(Errc::call_order, "Conversation", "options are set before the first read");
     }
     next.enable_time_profile(wanted);
@@ -367,17 +400,42 @@ struct Conversation::Impl {
 
   void check(std::span<const std::int32_t> more) const {
     if (more.empty()) throw Error(Errc::bad_argument, "Conversation", "no tokens to read");
-    if (static_cast<std::int64_t>(more.size()) > capacity() - position()) {
-      throw Error(Errc::limit_exceeded, "Conversation",
-                  fmt::format("{} tokens after {} do not fit a context of {}", more.size(),
-                              position(), capacity()));
-    }
+    check_room(more.size());
     for (const std::int32_t token : more) {
       if (token < 0 || token >= model->config.vocabulary) {
         throw Error(Errc::out_of_range, "Conversation",
                     fmt::format("token {} outside [0, {})", token, model->config.vocabulary));
       }
     }
+  }
+
+  void check_room(std::size_t more) const {
+    if (static_cast<std::int64_t>(more) <= capacity() - position()) return;
+    throw Error(
+        Errc::limit_exceeded, "Conversation",
+        fmt::format("{} tokens after {} do not fit a context of {}", more, position(), capacity()));
+  }
+  /// The same of embeddings: how many there are.
+  std::size_t check_rows(std::span<const float> rows, RowAttention attention) const {
+    const DecoderConfig& config = model->config;
+    const auto width = static_cast<std::size_t>(config.width);
+    if (rows.empty() || rows.size() % width != 0) {
+      throw Error(Errc::bad_argument, "Conversation",
+                  fmt::format("{} numbers are no rows of {}", rows.size(), width));
+    }
+    const std::size_t count = rows.size() / width;
+    if (find_architecture(config.architecture)->has_two_dimensional_images) {
+      throw Error(Errc::unsupported, config.architecture,
+                  "embeddings in the place of tokens: positions of images have two axes");
+    }
+    if (attention == RowAttention::mutual && config.window > 0 &&
+        static_cast<std::int64_t>(count) > config.window) {
+      throw Error(Errc::unsupported, config.architecture,
+                  fmt::format("{} embeddings that attend to each other in a window of {}", count,
+                              config.window));
+    }
+    check_room(count);
+    return count;
   }
 
   // Attention reads a long context from large pages a quarter faster. From the beginning they would
@@ -393,8 +451,11 @@ struct Conversation::Impl {
   std::int64_t position() const { return static_cast<std::int64_t>(tokens.size()); }
   /// The last position up to `wanted` that states can go back to.
   std::int64_t rewindable(std::int64_t wanted) const {
-    const bool is_any = !model->config.is_recurrent() || wanted >= position();
-    return is_any ? std::min(wanted, position()) : 0;
+    if (wanted >= position()) return position();
+    if (model->config.is_recurrent()) return 0;
+    // The beginning of embeddings that were read at once: some may have seen those behind them.
+    const std::int32_t at = wanted < 0 ? 0 : tokens[static_cast<std::size_t>(wanted)];
+    return at < 0 ? -1 - std::int64_t{at} : wanted;
   }
   void rewind(std::int64_t wanted) {
     if (wanted == position()) return;
@@ -405,13 +466,13 @@ struct Conversation::Impl {
     return tokens.empty() ? std::vector<UsedPart>() : used_parts(model->config, cache, position());
   }
 
-  /// Plans a forward on so many tokens, unless the last one had as many. `more`: its arguments behind
-  /// the cache.
+  /// Plans a forward on an input for so many positions, unless the last one had as many. `more`: its
+  /// arguments behind the cache.
   template <class Bound, class... More>
-  void plan(Bound& exe, std::size_t count, const More&... more) {
+  void plan(Bound& exe, const Shape& input, std::size_t count, const More&... more) {
     if (planned_exe == &exe && planned_tokens == count) return;
     Stopwatch watch;
-    exe.prepare(model->shapes(static_cast<std::int64_t>(count), shapes_of(more)...));
+    exe.prepare(model->shapes_for(input, shapes_of(more)...));
     plan_time += watch.lap();
     planned_exe = &exe;
     planned_tokens = count;
@@ -437,14 +498,20 @@ struct Conversation::Impl {
   /// token are lost.
   template <class Bound, class... More>
   auto step(Bound& exe, std::span<const std::int32_t> read, const More&... more) {
-    plan(exe, read.size(), more...);
+    const bool is_drawn = read.size() == 1 && read.front() == drawn.id;
+    return step_of(exe, is_drawn ? drawn.buffer.with_shape(ids_shape(1)) : ids_buffer(read), read,
+                   more...);
+  }
+  /// The same of an input that stands for `read`.
+  template <class Bound, class... More>
+  auto step_of(Bound& exe, const Buffer& input, std::span<const std::int32_t> read,
+               const More&... more) {
+    plan(exe, input.shape(), read.size(), more...);
     reserve(read.size());
     if (has_lost_states) {
       cache = model->empty_cache();
       has_lost_states = false;
     }
-    const bool is_drawn = read.size() == 1 && read.front() == drawn.id;
-    const Buffer ids = is_drawn ? drawn.buffer.with_shape(ids_shape(1)) : ids_buffer(read);
     DecoderCache<Buffer> states;  // further handles, so that the run does not write to them
     if (model->config.is_recurrent() && !moves_states(read.size())) {
       states = cache;
@@ -452,7 +519,7 @@ struct Conversation::Impl {
     }
     auto state = [&] {
       try {
-        return exe(ids, number_buffer(position()), std::move(cache), more...);
+        return exe(input, number_buffer(position()), std::move(cache), more...);
       } catch (...) {
         if (moves_states(read.size())) {
           has_lost_states = true;
@@ -483,6 +550,36 @@ struct Conversation::Impl {
     std::span<const std::int32_t> rest = all_tokens;
     for (; rest.size() > chunk; rest = rest.subspan(chunk)) read(rest.first(chunk));
     return read(rest);
+  }
+
+  /// What reading embeddings gives, all at once where each attends to all.
+  auto read_rows(std::span<const float> rows, RowAttention attention, const Interrupt& interrupt) {
+    const std::size_t count = check_rows(rows, attention);
+    const bool is_mutual = attention == RowAttention::mutual;
+    const auto width = static_cast<std::size_t>(model->config.width);
+    const std::size_t chunk = is_mutual ? count : static_cast<std::size_t>(model->options.chunk);
+    auto& exe = is_mutual ? mutual_rows : causal_rows;
+    if (!exe) {
+      const auto first = static_cast<std::int64_t>(std::min(count, chunk));
+      exe.emplace(model->shared<&Decoder<>::next_of_rows>(
+          is_mutual ? model->mutual_rows : model->causal_rows,
+          model->shapes_for(rows_shape(first, model->config.width)),
+          is_mutual ? with_mutual_attention(model->decoder) : model->decoder));
+      watch(*exe);
+    }
+    const std::vector<std::int32_t> ids(count, static_cast<std::int32_t>(-1 - position()));
+    times.clear();
+    const auto read = [&](std::size_t begin, std::size_t size) {
+      interrupt.check("Conversation");
+      exe->set_interrupt(moves_states(size) ? Interrupt() : interrupt);
+      const HostBuffer piece =
+          HostBuffer::of(rows_shape(static_cast<std::int64_t>(size), model->config.width),
+                         rows.subspan(begin * width, size * width));
+      return step_of(*exe, piece.to_device(model->device), std::span(ids).first(size));
+    };
+    std::size_t begin = 0;
+    for (; count - begin > chunk; begin += chunk) read(begin, chunk);
+    return read(begin, count - begin);
   }
 
   /// The number of a token, i32[1], which the next step may read.
@@ -697,6 +794,16 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
   });
 }
 
+std::span<const float> Conversation::read_embeddings(std::span<const float> rows,
+                                                     RowAttention attention,
+                                                     const Interrupt& interrupt) {
+  return with_memory_errors("Conversation::read_embeddings", [&] {
+    const Impl::Use use(*impl_);
+    impl_->logits = impl_->read_rows(rows, attention, interrupt).logits.to_host();
+    return impl_->logits.values<float>();
+  });
+}
+
 std::span<const std::int32_t> Conversation::tokens() const { return impl_->tokens; }
 std::int64_t Conversation::position() const { return impl_->position(); }
 std::int64_t Conversation::capacity() const { return impl_->model->options.context; }
@@ -719,9 +826,13 @@ void Conversation::rewind(std::int64_t position) {
                 fmt::format("to {} of {} tokens", position, impl_->position()));
   }
   if (position != impl_->rewindable(position)) {
+    const std::string why =
+        impl_->model->config.is_recurrent()
+            ? fmt::format("states of {} go back to 0 only", impl_->model->config.architecture)
+            : fmt::format("it is among embeddings that were read at once, from {} on",
+                          impl_->rewindable(position));
     throw Error(Errc::unsupported, "Conversation::rewind",
-                fmt::format("to {} of {} tokens: states of {} go back to 0 only", position,
-                            impl_->position(), impl_->model->config.architecture));
+                fmt::format("to {} of {} tokens: {}", position, impl_->position(), why));
   }
   impl_->rewind(position);
 }
@@ -733,7 +844,9 @@ std::int64_t Conversation::rewindable(std::int64_t position) const {
 std::size_t Conversation::keep_prefix_of(std::span<const std::int32_t> tokens) {
   const Impl::Use use(*impl_);
   if (tokens.empty()) throw Error(Errc::bad_argument, "Conversation::keep_prefix_of", "no tokens");
-  const auto [held, unused] = std::ranges::mismatch(impl_->tokens, tokens.first(tokens.size() - 1));
+  const auto [held, unused] = std::ranges::mismatch(
+      impl_->tokens, tokens.first(tokens.size() - 1),
+      [](std::int32_t one, std::int32_t other) { return one == other && one >= 0; });
   impl_->rewind(impl_->rewindable(held - impl_->tokens.begin()));
   return impl_->tokens.size();
 }

@@ -20,13 +20,15 @@ Tensor activate(const Tensor& x, Name activation, const std::source_location& wh
   if (word == "silu") return silu(x, where);
   if (word == "gelu") return gelu(x, where);
   if (word == "gelu_tanh") return gelu_tanh(x, where);
+  if (word == "quick_gelu") return quick_gelu(x, where);
   if (word == "relu") return relu(x, where);
   if (word == "relu_squared") return square(relu(x, where), where);
   if (word == "sigmoid") return sigmoid(x, where);
   throw Error(
       Errc::bad_attribute, where,
       fmt::format(
-          "no activation '{}'; there are silu, gelu, gelu_tanh, relu, relu_squared, sigmoid",
+          "no activation '{}'; there are silu, gelu, gelu_tanh, quick_gelu, relu, relu_squared, "
+          "sigmoid",
           word));
 }
 

@@ -355,6 +355,23 @@ struct Decoder {
     return {logits(norm.forward(last(x))), updated};
   }
 
+  /// The same of rows that stand in the place of embedded tokens, such as those of an image: f32 [B, S, width], as the first
+  /// layer reads them (config.embedding_scale is not applied; position embeddings are added). Errc::unsupported where
+  /// layers have inputs of their own, which are looked up by token (gemma3n and some sizes of gemma4).
+  DecoderState<Tensor> next_of_rows(const Tensor& rows, const Tensor& past,
+                                    const DecoderCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    if (layer_inputs) {
+      throw Error(Errc::unsupported, config.architecture,
+                  "embeddings in the place of tokens: its layers look up inputs by token");
+    }
+    const nn::Position position = nn::Position::after(past, rows.dim(1));
+    auto [x, unused, updated] =
+        through_layers(placed(rows, position.positions), {}, position, cache);
+    return {logits(norm.forward(last(x))), updated};
+  }
+
   /// The same where rows end at positions of their own: `ends`, i32 [B], is the index in S of each
   /// row's last token.
   DecoderState<Tensor> next_rows(const Tensor& ids, const Tensor& past, const Tensor& ends,
@@ -528,6 +545,14 @@ struct Decoder {
     const nn::Position position = nn::Position::after(past, ids.dim(1));
     const Tensor embedded = embed(ids, position.positions);
     const Tensor own = layer_inputs ? layer_inputs->forward(ids, embedded) : Tensor();
+    return through_layers(embedded, own, position, cache, lengths);
+  }
+
+  /// `embedded` [B, S, width], at these positions; `own`: the layers' own inputs, empty without any.
+  Hidden through_layers(const Tensor& embedded, const Tensor& own, const nn::Position& position,
+                        const DecoderCache<Tensor>& cache, const Tensor& lengths = {}) const
+    requires std::same_as<T, Tensor>
+  {
     const Places places(layers, config);
     Hidden result = repeat(
         layers, first_hidden(embedded, cache),
@@ -620,10 +645,15 @@ struct Decoder {
   Tensor embed(const Tensor& ids, const Tensor& place) const
     requires std::same_as<T, Tensor>
   {
-    Tensor x = tokens.forward(ids);
-    if (positions) x = x + positions->forward(place);
-    if (embedding_norm) return embedding_norm->forward(x);
-    return scaled(x, config.embedding_scale);
+    return placed(scaled(tokens.forward(ids), config.embedding_scale), place);
+  }
+
+  /// Embeddings at these positions.
+  Tensor placed(const Tensor& embedded, const Tensor& place) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor x = positions ? embedded + positions->forward(place) : embedded;
+    return embedding_norm ? embedding_norm->forward(x) : x;
   }
 
   static Tensor scaled(const Tensor& x, double scale)

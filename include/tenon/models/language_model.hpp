@@ -2,6 +2,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/held.hpp>
+#include <tenon/host_buffer.hpp>
 #include <tenon/interrupt.hpp>
 #include <tenon/io/load.hpp>
 #include <tenon/models/adapters.hpp>
@@ -67,6 +68,16 @@ using tenon::Interrupt;
 
 class LanguageModel;
 
+/// What each of the rows that Conversation::read_embeddings() reads attends to, besides all that was
+/// read before.
+enum class RowAttention : std::uint8_t {
+  causal,  ///< itself and the rows before it
+  /// All of these rows, in both directions, as Gemma 3 reads an image; they are one run, whatever
+  /// LanguageModelOptions::chunk is. Errc::unsupported for more rows than a sliding window has, and
+  /// for models that keep states, have latent attention, ALiBi or chunks.
+  mutual,
+};
+
 /// A conversation with a model: the tokens read so far and their KV cache. A handle: copies are the
 /// same conversation, fork() makes another. One thread at a time (Errc::busy). Use of a moved-from one
 /// throws Errc::call_order, as for LanguageModel.
@@ -109,10 +120,23 @@ class Conversation {
                 const std::function<void(std::span<const float> logits, std::int64_t rows)>& take,
                 const Interrupt& interrupt = {});
 
+  /// Reads embeddings in the place of tokens, such as those of an image (VisionEncoder::encode): `rows`
+  /// [count, DecoderConfig::width], as the first layer reads them; a model's embedding scale is not
+  /// applied. They take `count` positions, and the logits of the last are returned, as by read().
+  ///
+  /// Errors: those of read(), with bad_argument for no rows or a part of one; unsupported for models whose
+  /// layers look up inputs by token (gemma3n), whose positions of images have two axes (qwen2vl,
+  /// qwen3vl), and for RowAttention::mutual, see there.
+  std::span<const float> read_embeddings(std::span<const float> rows,
+                                         RowAttention attention = RowAttention::causal,
+                                         const Interrupt& interrupt = {});
+
   /// Whether it is one of this model, or of a copy of the handle.
   bool is_of(const LanguageModel& model) const;
 
-  /// The tokens that it holds; valid until the next call that reads or rewinds.
+  /// The tokens that it holds; valid until the next call that reads or rewinds. At positions of embeddings
+  /// there is -1 - p, which is no token: p is the first position of those that were read at once, so that
+  /// two images are told apart.
   std::span<const std::int32_t> tokens() const;
   /// Number of tokens that it holds, and that it can hold.
   std::int64_t position() const;
@@ -121,7 +145,8 @@ class Conversation {
   /// Errc::unsupported unless it is rewindable().
   void rewind(std::int64_t position);
   /// The last position up to `position` that rewind() goes to: that one, but 0 in models whose states
-  /// only move on (Mamba), unless it is the current one.
+  /// only move on (Mamba), unless it is the current one, and the beginning of embeddings that were read
+  /// at once.
   std::int64_t rewindable(std::int64_t position) const;
   /// Rewinds to where it begins to differ from `tokens`, at the latest before the last of them, and
   /// returns that position, so that the next read() begins there and gives the logits of the last:
@@ -129,8 +154,8 @@ class Conversation {
   ///     const auto kept = conversation.keep_prefix_of(prompt);
   ///     const auto logits = conversation.read(prompt.subspan(kept));
   ///
-  /// Where states only move on, it is 0 unless `tokens` continue all that it holds. Errc::bad_argument
-  /// for no tokens.
+  /// Where states only move on, it is 0 unless `tokens` continue all that it holds. Embeddings equal no
+  /// tokens: what is kept ends before the first of them. Errc::bad_argument for no tokens.
   std::size_t keep_prefix_of(std::span<const std::int32_t> tokens);
 
   /// A second conversation that holds the same tokens and continues independently, on any thread: for
@@ -261,11 +286,28 @@ struct Generated {
   double decode_tokens_per_second() const noexcept;
 };
 
+/// A part of a prompt: tokens, or rows that stand in their place.
+struct PromptPart {
+  std::vector<std::int32_t> tokens{};
+  HostBuffer rows{};  ///< f32 [count, width], see Conversation::read_embeddings; empty: tokens
+  RowAttention attention = RowAttention::causal;  ///< of the rows
+
+  std::int64_t positions() const {
+    return rows.is_empty() ? static_cast<std::int64_t>(tokens.size()) : rows.shape()[0];
+  }
+};
+
 /// Reads `prompt`, then samples tokens until one ends the text. `emit` is called with complete
 /// UTF-8 characters as they are generated, and never with a part of a stop text. Errors: those of
 /// reading; Errc::bad_argument for options out of range, and for a conversation of another model.
 Generated generate(const LanguageModel& model, Conversation& conversation,
                    std::span<const std::int32_t> prompt, const GenerateOptions& options,
+                   const std::function<void(std::string_view text)>& emit = {});
+
+/// The same for a prompt with images (image_prompt() makes one). Errc::bad_argument unless it ends with
+/// tokens.
+Generated generate(const LanguageModel& model, Conversation& conversation,
+                   std::span<const PromptPart> prompt, const GenerateOptions& options,
                    const std::function<void(std::string_view text)>& emit = {});
 
 }  // namespace tenon::models

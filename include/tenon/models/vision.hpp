@@ -1,0 +1,216 @@
+#pragma once
+
+#include <tenon/fields.hpp>
+#include <tenon/held.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/models/encoder.hpp>
+#include <tenon/models/language_model.hpp>
+#include <tenon/nn.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/repeat.hpp>
+#include <tenon/session.hpp>
+#include <tenon/text/chat.hpp>
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace tenon::models {
+
+/// What brings a vision encoder's results into a language model, and how that family reads an image.
+enum class VisionProjector : std::uint8_t {
+  gemma3,  ///< Gemma 3: means of squares of patches, a norm, a matrix
+  idefics3,  ///< Idefics3 and SmolVLM: squares of patches side by side, a matrix; large images in tiles
+};
+
+std::string_view spelling(VisionProjector projector) noexcept;
+
+/// Into how many tiles an image is cut, each of which is encoded, and then the whole image.
+struct TileGrid {
+  std::int64_t rows = 0;  ///< 0: it is not cut
+  std::int64_t columns = 0;
+
+  std::int64_t tiles() const noexcept { return rows * columns + 1; }  ///< with the whole image
+};
+
+/// Hyperparameters of a vision encoder, from the metadata of a GGUF file as llama.cpp's `--mmproj` takes.
+struct VisionConfig {
+  VisionProjector projector = VisionProjector::gemma3;
+  std::int64_t layers = 0;
+  std::int64_t width = 0;
+  std::int64_t intermediate_size = 0;
+  std::int64_t heads = 0;
+  std::int64_t image_size = 0;    ///< pixels of a side of what is encoded, a square
+  std::int64_t patch_size = 0;    ///< the same of a patch
+  std::int64_t merge = 1;         ///< patches of a side of the square that becomes one embedding
+  std::int64_t model_width = 0;   ///< of the language model
+  std::int64_t longest_side = 0;  ///< pixels of an image that is cut into tiles; 0: images are not
+  double norm_eps = 1e-6;
+  Name activation = "gelu_tanh";
+  std::array<float, 3> mean{};       ///< of red, green and blue between 0 and 1
+  std::array<float, 3> deviation{};  ///< by which they are divided then
+
+  /// Patches of a side; pixels at the end that make no patch are not read.
+  std::int64_t patches() const noexcept { return image_size / patch_size; }
+  /// Embeddings of one encoded square.
+  std::int64_t embeddings() const noexcept { return (patches() / merge) * (patches() / merge); }
+  /// How an image is cut (idefics3): it is enlarged or shrunk so that its longer side is longest_side.
+  TileGrid grid(std::int64_t height, std::int64_t width) const;
+  /// Whether embeddings of an image attend to each other in both directions, as of Gemma 3.
+  RowAttention attention() const noexcept {
+    return projector == VisionProjector::gemma3 ? RowAttention::mutual : RowAttention::causal;
+  }
+
+  /// Errors: unsupported (a file without a vision encoder, another projector, by name),
+  /// bad_hyperparameter naming the key, its value and what is allowed, bad_key, bad_type.
+  static VisionConfig from(const io::File& file);
+};
+
+/// x + attention(norm(x)), then x + feed_forward(norm(x)).
+template <class T = Tensor>
+struct VisionLayer {
+  nn::LayerNorm<T> attention_norm;
+  nn::MultiHeadAttention<T> attention;
+  nn::LayerNorm<T> feed_forward_norm;
+  nn::FeedForward<T> feed_forward;
+  TENON_FIELDS(attention_norm, attention, feed_forward_norm, feed_forward)
+
+  Tensor forward(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor middle = attention.forward(attention_norm.forward(x), Tensor()) + x;
+    return feed_forward.forward(feed_forward_norm.forward(middle)) + middle;
+  }
+};
+
+/// SigLIP's vision transformer (Zhai et al., Sigmoid Loss for Language Image Pre-Training,
+/// arXiv:2303.15343) with the projector of a language model behind it.
+template <class T = Tensor>
+struct VisionTransformer {
+  T patch_weight;  ///< [width, 3, patch size, patch size]
+  std::optional<T> patch_bias;
+  T positions;  ///< [patches, width], row after row of the image
+  std::vector<VisionLayer<T>> layers;
+  std::optional<nn::LayerNorm<T>> last_norm;
+  std::optional<nn::RmsNorm<T>> merged_norm;  ///< of gemma3
+  T projection;  ///< gemma3: [width, model width]; idefics3: [model width, ...]
+  TENON_FIELDS(patch_weight, patch_bias, positions, layers, last_norm, merged_norm, projection,
+               config)
+  VisionConfig config;
+
+  /// Declares the weights by their GGUF names. Errors: bad_reference, shape_mismatch.
+  static VisionTransformer init(const WeightsView& view, const VisionConfig& config);
+
+  /// pixels f32 [B, 3, image size, image size], normalised -> f32 [B, embeddings, model width].
+  Tensor forward(const Tensor& pixels) const
+    requires std::same_as<T, Tensor>
+  {
+    Tensor x = repeat(layers, patches_of(pixels) + positions,
+                      [](const VisionLayer<Tensor>& layer, const Tensor&, const Tensor& carry) {
+                        return layer.forward(carry);
+                      });
+    if (last_norm) x = last_norm->forward(x);
+    // [B, rows, columns, merge, merge, width]
+    const std::int64_t side = config.patches() / config.merge, merge = config.merge;
+    const Tensor squares =
+        permute(split_axis(x, 1, {side, merge, side, merge}), {0, 1, 3, 2, 4, 5});
+    if (config.projector == VisionProjector::gemma3) {
+      const Tensor means = merge_axes(mean(squares, {3, 4}), 1, 2);
+      return matmul(merged_norm->forward(means), cast(projection, f32));
+    }
+    return linear(merge_axes(merge_axes(squares, 3, 5), 1, 2), projection);
+  }
+
+ private:
+  /// A convolution whose windows do not overlap is a linear layer of patches.
+  Tensor patches_of(const Tensor& pixels) const
+    requires std::same_as<T, Tensor>
+  {
+    const std::int64_t side = config.patches(), size = config.patch_size;
+    const Tensor whole = slice(slice(pixels, 2, 0, side * size), 3, 0, side * size);
+    const Tensor cut = permute(split_axis(split_axis(whole, 3, {side, size}), 2, {side, size}),
+                               {0, 2, 4, 1, 3, 5});  // [B, row, column, channel, y, x]
+    return linear(merge_axes(merge_axes(cut, 3, 5), 1, 2), merge_axes(patch_weight, 1, 3),
+                  patch_bias.value_or(Tensor()));
+  }
+};
+
+template <>
+VisionTransformer<Tensor> VisionTransformer<Tensor>::init(const WeightsView& view,
+                                                          const VisionConfig& config);
+
+/// A vision encoder from a GGUF file beside a language model's, as llama.cpp's `--mmproj` takes. A
+/// handle: copies are the same encoder, for one thread at a time (Errc::busy); each further thread
+/// takes a fork(). The file is mapped (io::Access::guarded), see SentenceEncoder.
+class VisionEncoder {
+ public:
+  /// Errors, which name the path: those of io::open, VisionConfig::from, compile(); bad_reference and
+  /// shape_mismatch for weights that are missing or do not fit; bad_argument for
+  /// EncoderOptions::weights that is not a block type.
+  static VisionEncoder load(const std::filesystem::path& path, const EncoderOptions& options = {});
+
+  /// Another encoder for another thread, which shares everything except the activations.
+  VisionEncoder fork() const;
+
+  const VisionConfig& config() const;
+  const io::File& file() const;
+
+  /// What the transformer reads of an image, u8 RGB [height, width, 3]: f32 [tiles, 3, image size,
+  /// image size], the tiles row after row and then the whole image. As the image processors of
+  /// Hugging Face's transformers have it, which the models were trained with; filters are Pillow's,
+  /// so that an image that shrinks is smoothed (llama.cpp leaves that out).
+  ///
+  ///   gemma3    the image as a square, whatever its proportions, bilinear
+  ///   idefics3  the same, Lanczos; before it the tiles of VisionConfig::grid, cut out of the image at
+  ///             a multiple of image_size
+  ///
+  /// Then (x / 255 - mean) / deviation, by the file's `clip.vision.image_mean` and `image_std`.
+  /// Source    Gemma3ImageProcessor and Idefics3ImageProcessor of transformers 4.57
+  /// Errors    bad_shape, bad_type for other arrays; bad_argument for an image without pixels;
+  ///           limit_exceeded for a side above 32,768 pixels.
+  HostBuffer preprocess(const HostBuffer& pixels) const;
+
+  /// Embeddings of an image: f32 [tiles * VisionConfig::embeddings(), model width]. Errors: those of
+  /// preprocess(); cancelled, timeout by `interrupt`.
+  HostBuffer encode(const HostBuffer& pixels, const Interrupt& interrupt = {}) const;
+
+  const Program& program() const;
+  PlanReport plan() const;
+
+ private:
+  struct Impl;
+  explicit VisionEncoder(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  tenon::detail::Held<Impl, "VisionEncoder"> impl_;
+};
+
+/// Where an image stands in a prompt, as llama.cpp's mtmd has it.
+inline constexpr std::string_view image_marker = "<__media__>";
+
+/// A prompt of text with images, one for each marker, in order, to be read by generate(). Around an
+/// image is the text that its family has there, as llama.cpp's mtmd writes it:
+///
+///   gemma3    <start_of_image> ... <end_of_image>
+///   idefics3  <fake_token_around_image><row_1_col_1> ... for each tile, a line for each row of
+///             them, an empty line, and <fake_token_around_image><global-img> ...
+///             <fake_token_around_image>
+///
+/// The text begins with the token that LanguageModel::tokenizer() begins one with. Errors: those of
+/// VisionEncoder::encode(); bad_argument for another number of images than of markers; incompatible
+/// for an encoder of another width than the model's.
+std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,
+                                     std::string_view text, std::span<const HostBuffer> images,
+                                     const Interrupt& interrupt = {});
+
+/// The same of a conversation that ChatFormat::format() made, with markers in the contents of messages; no special tokens are
+/// added to it.
+std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,
+                                     const text::Prompt& prompt, std::span<const HostBuffer> images,
+                                     const Interrupt& interrupt = {});
+
+}  // namespace tenon::models

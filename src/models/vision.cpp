@@ -1,0 +1,462 @@
+#include "file_place.hpp"
+#include "hyperparameters.hpp"
+#include "image_resize.hpp"
+#include "page_checks.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/exe.hpp>
+#include <tenon/io/convert.hpp>
+#include <tenon/memory_errors.hpp>
+#include <tenon/models/vision.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace tenon::models {
+namespace {
+
+constexpr std::string_view projector_key = "clip.projector_type";
+
+// Far above all existing models, far below an overflow.
+constexpr std::int64_t max_image_size = 1 << 14;
+constexpr std::int64_t max_tiles_of_side = 32;
+constexpr std::int64_t max_image_side = 1 << 15;
+
+VisionProjector projector_of(const io::File& file) {
+  const io::Metadata& metadata = file.metadata();
+  const auto architecture = metadata.get<std::string>("general.architecture");
+  if (architecture != "clip" || !metadata.get_or<bool>("clip.has_vision_encoder", true)) {
+    throw Error(Errc::unsupported, file.path().string(),
+                fmt::format("architecture '{}' without a vision encoder", architecture));
+  }
+  // Files with several encoders have it for each.
+  const std::string_view key =
+      metadata.contains(projector_key) ? projector_key : "clip.vision.projector_type";
+  const auto name = metadata.get<std::string>(key);
+  for (const VisionProjector known : {VisionProjector::gemma3, VisionProjector::idefics3}) {
+    if (spelling(known) == name) return known;
+  }
+  throw Error(Errc::unsupported, file.path().string(),
+              fmt::format("projector '{}'; known are gemma3, idefics3", name));
+}
+
+/// Three numbers in a range, one for each colour.
+std::array<float, 3> colours(const Hyperparameters& values, std::string_view key, float low) {
+  const auto read = values.reals(key);
+  if (!read) {
+    throw Error(Errc::bad_key, values.file(), fmt::format("no list {}", values.full(key)));
+  }
+  constexpr float high = 10;
+  const auto is_allowed = [&](float x) { return x >= low && x <= high; };
+  if (read->size() != 3 || !std::ranges::all_of(*read, is_allowed)) {
+    values.refuse(key, fmt::format("{} numbers", read->size()),
+                  fmt::format("three from {} to {}", low, high));
+  }
+  return {(*read)[0], (*read)[1], (*read)[2]};
+}
+
+/// Files of llama.cpp's first converters have the names of the two matrices exchanged.
+nn::FeedForward<> feed_forward_part(const WeightsView& view, const VisionConfig& config) {
+  nn::FeedForward<> made;
+  made.up = nn::Linear<>::init(view["ffn_up"]);
+  made.down = nn::Linear<>::init(view["ffn_down"]);
+  const bool is_exchanged =
+      made.down.weight.dim(1) == config.width && made.up.weight.dim(1) != config.width;
+  if (is_exchanged) std::swap(made.up, made.down);
+  made.activation = config.activation;
+  return made;
+}
+
+/// An image of the sizes that idefics3 cuts into tiles: first its longer side becomes `longest`, with an
+/// even shorter one, then both become multiples of `tile`.
+/// Source    _resize_output_size_rescale_to_max_len and resize_for_vision_encoder of transformers'
+///           image_processing_idefics3.py
+struct TiledSizes {
+  std::int64_t height, width;              // after the first step
+  std::int64_t whole_height, whole_width;  // and the second
+
+  TiledSizes(std::int64_t rows, std::int64_t columns, std::int64_t longest, std::int64_t tile) {
+    const bool is_wide = columns >= rows;
+    const double proportion = static_cast<double>(columns) / static_cast<double>(rows);
+    const auto shorter_of = [&](std::int64_t longer) {
+      const double side = static_cast<double>(longer);
+      return static_cast<std::int64_t>(is_wide ? side / proportion : side * proportion);
+    };
+    const std::int64_t even = shorter_of(longest) + shorter_of(longest) % 2;
+    const std::int64_t shorter = std::max<std::int64_t>(even, 1);
+    height = is_wide ? shorter : longest;
+    width = is_wide ? longest : shorter;
+    const auto whole = [&](std::int64_t side) { return (side + tile - 1) / tile * tile; };
+    const double exact = static_cast<double>(width) / static_cast<double>(height);
+    if (width >= height) {
+      whole_width = whole(width);
+      whole_height = whole(static_cast<std::int64_t>(static_cast<double>(whole_width) / exact));
+    } else {
+      whole_height = whole(height);
+      whole_width = whole(static_cast<std::int64_t>(static_cast<double>(whole_height) * exact));
+    }
+    whole_height = std::max(whole_height, tile);
+    whole_width = std::max(whole_width, tile);
+  }
+};
+
+void check_image(const HostBuffer& pixels) {
+  const Shape& shape = pixels.shape();
+  if (shape.dtype() != u8) {
+    throw Error(Errc::bad_type, "VisionEncoder", to_string(shape) + ": wanted are pixels of u8");
+  }
+  if (shape.rank() != 3 || shape[2] != 3) {
+    throw Error(Errc::bad_shape, "VisionEncoder",
+                to_string(shape) + ": wanted are pixels [height, width, 3]");
+  }
+  if (shape[0] < 1 || shape[1] < 1) {
+    throw Error(Errc::bad_argument, "VisionEncoder", to_string(shape) + " has no pixels");
+  }
+  if (std::max(shape[0], shape[1]) > max_image_side) {
+    throw Error(Errc::limit_exceeded, "VisionEncoder",
+                fmt::format("{}: a side has at most {} pixels", to_string(shape), max_image_side));
+  }
+}
+
+/// The text before an image's parts, and behind the last: one more than there are parts.
+std::vector<std::string> texts_around(VisionProjector projector, const TileGrid& grid) {
+  if (projector == VisionProjector::gemma3) return {"<start_of_image>", "<end_of_image>"};
+  std::vector<std::string> texts;
+  const std::string mark = "<fake_token_around_image>";
+  std::string before;
+  for (std::int64_t row = 1; row <= grid.rows; ++row) {
+    for (std::int64_t column = 1; column <= grid.columns; ++column) {
+      texts.push_back(fmt::format("{}{}<row_{}_col_{}>", before, mark, row, column));
+      before.clear();
+    }
+    before = "\n";
+  }
+  texts.push_back(fmt::format("{}{}<global-img>", grid.rows > 0 ? "\n\n" : "", mark));
+  texts.push_back(mark);
+  return texts;
+}
+
+/// Makes the parts of a prompt.
+class ImagePrompt {
+ public:
+  using Encode = std::function<std::vector<std::int32_t>(const text::Prompt& text, bool is_first)>;
+
+  ImagePrompt(const LanguageModel& model, const VisionEncoder& encoder, Encode encode)
+      : encoder_(encoder), encode_(std::move(encode)) {
+    const std::int64_t wanted = model.config().width, given = encoder.config().model_width;
+    if (wanted == given) return;
+    throw Error(Errc::incompatible, encoder.file().path().string(),
+                fmt::format("embeddings of {} numbers, those of {} have {}", given,
+                            model.file().path().filename().string(), wanted));
+  }
+
+  std::vector<PromptPart> made(const text::Prompt& prompt, std::span<const HostBuffer> images,
+                               const Interrupt& interrupt) {
+    std::size_t begin = 0, used = 0;
+    for (std::size_t at = 0; (at = prompt.text.find(image_marker, begin)) != std::string::npos;
+         begin = at + image_marker.size()) {
+      add_text(prompt, begin, at);
+      if (used < images.size()) add_image(images[used], interrupt);
+      ++used;
+    }
+    if (used != images.size()) {
+      throw Error(Errc::bad_argument, "image_prompt",
+                  fmt::format("{} images for {} markers", images.size(), used));
+    }
+    add_text(prompt, begin, prompt.text.size());
+    end_tokens();
+    return std::move(parts_);
+  }
+
+ private:
+  /// A part of the prompt, which is encoded together with the text around images beside it.
+  void add_text(const text::Prompt& prompt, std::size_t begin, std::size_t end) {
+    const std::size_t offset = text_.text.size();
+    text_.text += prompt.text.substr(begin, end - begin);
+    for (const text::TextRange& range : prompt.content) {
+      const std::size_t first = std::max(range.begin, begin), last = std::min(range.end, end);
+      if (first < last) {
+        text_.content.push_back({first - begin + offset, last - begin + offset});
+      }
+    }
+  }
+
+  void add_image(const HostBuffer& pixels, const Interrupt& interrupt) {
+    const HostBuffer all = encoder_.encode(pixels, interrupt);
+    const VisionConfig& config = encoder_.config();
+    const auto texts =
+        texts_around(config.projector, config.grid(pixels.shape()[0], pixels.shape()[1]));
+    const std::int64_t count = config.embeddings();
+    for (std::size_t i = 0; i + 1 < texts.size(); ++i) {
+      text_.text += texts[i];
+      end_tokens();
+      const auto first = static_cast<std::int64_t>(i) * count;
+      parts_.push_back(
+          {.rows = all.slice(0, first, first + count), .attention = config.attention()});
+    }
+    text_.text += texts.back();
+  }
+
+  void end_tokens() {
+    const bool is_first = parts_.empty();
+    std::vector<std::int32_t> tokens = encode_(text_, is_first);
+    if (!tokens.empty()) parts_.push_back({.tokens = std::move(tokens)});
+    text_ = {};
+  }
+
+  const VisionEncoder& encoder_;
+  Encode encode_;
+  text::Prompt text_;  // that is not encoded yet
+  std::vector<PromptPart> parts_;
+};
+
+}  // namespace
+
+std::string_view spelling(VisionProjector projector) noexcept {
+  return projector == VisionProjector::gemma3 ? "gemma3" : "idefics3";
+}
+
+TileGrid VisionConfig::grid(std::int64_t height, std::int64_t width_of_image) const {
+  if (longest_side == 0) return {};
+  const TiledSizes sizes(height, width_of_image, longest_side, image_size);
+  const TileGrid cut{sizes.whole_height / image_size, sizes.whole_width / image_size};
+  return cut.rows * cut.columns > 1 ? cut : TileGrid{};
+}
+
+VisionConfig VisionConfig::from(const io::File& file) {
+  VisionConfig config;
+  config.projector = projector_of(file);
+  const Hyperparameters values(file, "clip.vision");
+  config.layers = values.integer("block_count", 1, max_layers);
+  config.width = values.integer("embedding_length", 1, max_width);
+  config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
+  config.heads = values.integer("attention.head_count", 1, config.width);
+  config.image_size = values.integer("image_size", 1, max_image_size);
+  config.patch_size = values.integer("patch_size", 1, config.image_size);
+  config.model_width = values.integer("projection_dim", 1, max_width);
+  config.norm_eps = values.real_or("attention.layer_norm_epsilon", 1e-6, 0, 1);
+  config.mean = colours(values, "image_mean", -10);
+  config.deviation = colours(values, "image_std", 1e-6F);
+  if (config.width % config.heads != 0) {
+    values.refuse("attention.head_count", std::to_string(config.heads),
+                  fmt::format("divisors of the width {}", config.width));
+  }
+  const bool is_gemma = config.projector == VisionProjector::gemma3;
+  const std::int64_t usual = is_gemma ? 4 : 1;
+  config.merge = values.integer_or("projector.scale_factor", usual, 1, config.patches());
+  if (config.patches() % config.merge != 0) {
+    values.refuse("projector.scale_factor", std::to_string(config.merge),
+                  fmt::format("divisors of {} patches of a side", config.patches()));
+  }
+  if (!is_gemma) {
+    config.longest_side =
+        values.integer_or("preproc_image_size", 0, 0, max_tiles_of_side * config.image_size);
+  }
+  const io::Metadata& metadata = file.metadata();
+  const bool has_gelu = metadata.get_or<bool>("clip.use_gelu", false);
+  if (metadata.get_or<bool>("clip.use_silu", false)) {
+    if (has_gelu) {
+      throw Error(Errc::bad_hyperparameter, values.file(),
+                  "both clip.use_gelu and clip.use_silu are true, allowed: one");
+    }
+    config.activation = "silu";
+  } else if (!has_gelu) {
+    config.activation = "quick_gelu";  // which is a file's that says nothing
+  }
+  return config;
+}
+
+template <>
+VisionTransformer<Tensor> VisionTransformer<Tensor>::init(const WeightsView& view,
+                                                          const VisionConfig& config) {
+  const WeightsView vision = view["v"], projector = view["mm"];
+  VisionTransformer made;
+  made.config = config;
+  const std::int64_t patch[] = {config.width, 3, config.patch_size, config.patch_size};
+  made.patch_weight = vision["patch_embd"].tensor("weight", patch);
+  made.patch_bias = vision["patch_embd"].find("bias");
+  const std::int64_t rows[] = {config.patches() * config.patches(), config.width};
+  made.positions = vision["position_embd"].tensor("weight", rows);
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    const WeightsView layer = vision["blk"][i];
+    VisionLayer<>& next = made.layers.emplace_back();
+    next.attention_norm = nn::LayerNorm<>::init(layer["ln1"], config.norm_eps);
+    next.attention = nn::MultiHeadAttention<>::init(
+        layer, config.heads,
+        {.query = "attn_q", .key = "attn_k", .value = "attn_v", .output = "attn_out"});
+    next.feed_forward_norm = nn::LayerNorm<>::init(layer["ln2"], config.norm_eps);
+    next.feed_forward = feed_forward_part(layer, config);
+  }
+  if (vision.contains("post_ln.weight")) {
+    made.last_norm = nn::LayerNorm<>::init(vision["post_ln"], config.norm_eps);
+  }
+  if (config.projector == VisionProjector::gemma3) {
+    made.merged_norm = nn::RmsNorm<>::init(projector["soft_emb_norm"], config.norm_eps);
+    const std::int64_t matrix[] = {config.width, config.model_width};
+    made.projection = projector["input_projection"].tensor("weight", matrix);
+  } else {
+    const std::int64_t matrix[] = {config.model_width, config.width * config.merge * config.merge};
+    made.projection = projector["model"]["fc"].tensor("weight", matrix);
+  }
+  return made;
+}
+
+struct VisionEncoder::Impl {
+  /// What forks share.
+  struct Model {
+    using Shapes = Exe<&VisionTransformer<>::forward>::Shapes;
+
+    /// The matrices of the layers as another type.
+    static WeightsView declare(const io::File& file, std::optional<DType> weights) {
+      if (!weights) return file.view();
+      if (!is_block(*weights)) {
+        throw Error(Errc::bad_argument, "VisionEncoder::load",
+                    fmt::format("weights of {}, which is no block type", tenon::name(*weights)));
+      }
+      return io::declare_as(file, *weights, [](const io::TensorEntry& entry) {
+        return entry.name.starts_with("v.blk.");
+      });
+    }
+
+    Model(io::File opened, const EncoderOptions& options)
+        : file(std::move(opened)),
+          view(declare(file, options.weights)),
+          config(VisionConfig::from(file)),
+          transformer(placed_in(file, [&] { return VisionTransformer<>::init(view, config); })),
+          device(options.device ? options.device : cpu_device()),
+          exe(placed_in(file,
+                        [&] {
+                          const Shape square({1, 3, config.image_size, config.image_size}, f32);
+                          return compile<&VisionTransformer<>::forward>(
+                              transformer, Shapes{square}, device,
+                              {.backend = options.backend, .cpu_fallback = options.cpu_fallback});
+                        })),
+          bound(exe.bind(io::load_as(transformer, file, device))) {}
+
+    io::File file;
+    WeightsView view;
+    VisionConfig config;
+    VisionTransformer<> transformer;
+    DevicePtr device;
+    Exe<&VisionTransformer<>::forward> exe;
+    BoundExe<&VisionTransformer<>::forward> bound;
+  };
+
+  explicit Impl(std::shared_ptr<const Model> shared)
+      : model(std::move(shared)), bound(model->bound.fork()) {}
+
+  std::shared_ptr<const Model> model;
+  BoundExe<&VisionTransformer<>::forward> bound;
+};
+
+VisionEncoder VisionEncoder::load(const std::filesystem::path& path,
+                                  const EncoderOptions& options) {
+  return with_memory_errors(path.native(), [&] {
+    const io::File file = io::open(path, {.access = io::Access::guarded});
+    return with_page_checks(file, [&] {
+      return VisionEncoder(
+          std::make_shared<Impl>(std::make_shared<const Impl::Model>(file, options)));
+    });
+  });
+}
+
+VisionEncoder VisionEncoder::fork() const {
+  return with_memory_errors("VisionEncoder::fork",
+                            [&] { return VisionEncoder(std::make_shared<Impl>(impl_->model)); });
+}
+
+const VisionConfig& VisionEncoder::config() const { return impl_->model->config; }
+const io::File& VisionEncoder::file() const { return impl_->model->file; }
+const Program& VisionEncoder::program() const { return impl_->model->exe.program(); }
+PlanReport VisionEncoder::plan() const { return impl_->model->exe.report(); }
+
+HostBuffer VisionEncoder::preprocess(const HostBuffer& given) const {
+  return with_memory_errors("VisionEncoder::preprocess", [&] {
+    check_image(given);
+    const VisionConfig& config = impl_->model->config;
+    const std::int64_t side = config.image_size;
+    HostBuffer pixels = given.contiguous();
+    const TileGrid grid = config.grid(pixels.shape()[0], pixels.shape()[1]);
+    const bool is_gemma = config.projector == VisionProjector::gemma3;
+    const auto filter = is_gemma ? Resampling::bilinear : Resampling::lanczos;
+    if (config.longest_side > 0) {
+      const TiledSizes sizes(pixels.shape()[0], pixels.shape()[1], config.longest_side, side);
+      pixels = resized(pixels, sizes.height, sizes.width, filter);
+      pixels = resized(pixels, sizes.whole_height, sizes.whole_width, filter);
+    }
+    std::vector<HostBuffer> squares;
+    for (std::int64_t row = 0; row < grid.rows; ++row) {
+      const HostBuffer line = pixels.slice(0, row * side, (row + 1) * side);
+      for (std::int64_t column = 0; column < grid.columns; ++column) {
+        squares.push_back(line.slice(1, column * side, (column + 1) * side));
+      }
+    }
+    squares.push_back(resized(pixels, side, side, filter));
+
+    HostBuffer made = HostBuffer::uninitialized(Shape({grid.tiles(), 3, side, side}, f32));
+    float* to = made.mutable_values<float>().data();
+    const auto area = static_cast<std::size_t>(side * side);
+    for (const HostBuffer& square : squares) {
+      const HostBuffer dense = square.contiguous();
+      const auto from = dense.values<std::uint8_t>();
+      for (std::size_t colour = 0; colour < 3; ++colour) {
+        for (std::size_t i = 0; i < area; ++i) {
+          const float value = static_cast<float>(from[3 * i + colour]) / 255.0F;
+          *to++ = (value - config.mean[colour]) / config.deviation[colour];
+        }
+      }
+    }
+    return made;
+  });
+}
+
+HostBuffer VisionEncoder::encode(const HostBuffer& pixels, const Interrupt& interrupt) const {
+  return with_memory_errors("VisionEncoder::encode", [&] {
+    const Impl::Model& model = *impl_->model;
+    const HostBuffer squares = preprocess(pixels);
+    const std::int64_t count = model.config.embeddings(), width = model.config.model_width;
+    HostBuffer made = HostBuffer::uninitialized(Shape({squares.shape()[0] * count, width}, f32));
+    impl_->bound.set_interrupt(interrupt);
+    auto to = made.mutable_values<float>().begin();
+    // One at a time: what a square takes of memory is much, and fills the threads.
+    for (std::int64_t i = 0; i < squares.shape()[0]; ++i) {
+      interrupt.check("VisionEncoder");
+      const Buffer square = squares.slice(0, i, i + 1).contiguous().to_device(model.device);
+      to = std::ranges::copy(impl_->bound(square).to_host().values<float>(), to).out;
+      model.file.check_pages();
+    }
+    return made;
+  });
+}
+
+std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,
+                                     std::string_view text, std::span<const HostBuffer> images,
+                                     const Interrupt& interrupt) {
+  return with_memory_errors("image_prompt", [&] {
+    const text::Tokenizer& tokenizer = model.tokenizer();
+    text::Prompt prompt;
+    prompt.text = text;
+    ImagePrompt made(model, encoder, [&](const text::Prompt& part, bool is_first) {
+      auto tokens = tokenizer.encode(part.text, {.add_special = false});
+      if (is_first && tokenizer.adds_bos()) tokens.insert(tokens.begin(), *tokenizer.bos());
+      return tokens;
+    });
+    return made.made(prompt, images, interrupt);
+  });
+}
+
+std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,
+                                     const text::Prompt& prompt, std::span<const HostBuffer> images,
+                                     const Interrupt& interrupt) {
+  return with_memory_errors("image_prompt", [&] {
+    ImagePrompt made(model, encoder, [&](const text::Prompt& part, bool) {
+      return part.encode(model.tokenizer());
+    });
+    return made.made(prompt, images, interrupt);
+  });
+}
+
+}  // namespace tenon::models

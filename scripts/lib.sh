@@ -10,8 +10,8 @@ builds=${TENON_BUILDS:-$root/build}
 {
   build_packages=(
     ccache cmake g++ ninja-build
-    libboost-context-dev libcli11-dev libedit-dev libeigen3-dev libfmt-dev libspdlog-dev libutf8proc-dev
-    libxxhash-dev nlohmann-json3-dev
+    libboost-context-dev libcli11-dev libedit-dev libeigen3-dev libfmt-dev libjpeg-dev libpng-dev libspdlog-dev
+    libutf8proc-dev libxxhash-dev nlohmann-json3-dev
   )
   model_packages=(ca-certificates python3 python3-pip)
   test_packages=(catch2 pkg-config python3-dev python3-venv)

@@ -3,6 +3,7 @@
 #include "io/temp_folder.hpp"
 #include "logits.hpp"
 #include "support/expect_error.hpp"
+#include "support/shown_code.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
@@ -462,6 +463,24 @@ TEST_CASE("image prompt: is read by generate()") {
   Conversation third = model.conversation();
   CHECK(models::generate(model, third, parts, {.interrupt = {.cancel = stop.get_token()}}).end ==
         models::Generated::End::cancelled);
+}
+
+TEST_CASE("vision.md: the code that it shows") {
+  check_shown_code("docs/vision.md", "tests/models/vision_test.cpp", 1);
+  const std::string model_file = "tests/models/data/tiny_gemma3.gguf";
+  const auto mmproj_file = folder / "gemma3.gguf";
+  const HostBuffer given = picture();
+  const std::int64_t height = 37, width = 23;
+  const auto pixels = given.values<std::uint8_t>();
+
+  const auto model = LanguageModel::load(model_file);
+  const auto encoder = VisionEncoder::load(mmproj_file);
+  const HostBuffer image = HostBuffer::of(Shape({height, width, 3}, u8), pixels);
+  const auto prompt = models::image_prompt(model, encoder, "What is <__media__>?", {&image, 1});
+  Conversation conversation = model.conversation();
+  const auto answer = models::generate(model, conversation, prompt, {.max_tokens = 8});
+
+  CHECK(answer.tokens.size() == 8);
 }
 
 TEST_CASE("vision: other arrays than images are refused") {

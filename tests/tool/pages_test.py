@@ -4,6 +4,7 @@ import os
 import pathlib
 import re
 import shlex
+import shutil
 import struct
 import subprocess
 import tempfile
@@ -87,6 +88,8 @@ class Commands(ToolTest):
             for model in ("MODEL.gguf", "model.gguf"):
                 model_files.add_text(LLAMA, folder / model, "tokenizer.chat_template", model_files.CHATML)
             model_files.make_encoder(folder / "MODEL_FOLDER")
+            for file, target in (("idefics3.gguf", "mmproj.gguf"), ("picture.ppm", "picture.ppm")):
+                shutil.copy(SOURCE / "tests/models/data/vision" / file, folder / target)
             ids = {"ids": ("I32", [1, 2], struct.pack("<2i", 1, 2))}
             inputs = model_files.write_safetensors(folder / "ids.safetensors", ids)
             self.tenon("compare", folder / "MODEL.gguf", inputs, "--save", folder / "recorded.safetensors")

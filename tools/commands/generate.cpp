@@ -1,9 +1,11 @@
 #include "interrupts.hpp"
+#include "picture.hpp"
 #include "prompt_cache.hpp"
 #include "terminal.hpp"
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/models/vision.hpp>
 
 #include <memory>
 
@@ -16,11 +18,38 @@ struct Options {
   std::string prompt;
   std::string prompt_file;
   bool chat = false;
+  std::string mmproj;
+  std::vector<std::string> images;
   double timeout_s = 0;
   std::optional<std::int64_t> logprobs;
   GenerationOptions generation;
   PromptCache cache;
 };
+
+/// The model's chat format, whose stop tokens are added to the options.
+text::ChatFormat chat_format(const Tool& tool, const models::LanguageModel& model,
+                             models::GenerateOptions& generate) {
+  auto format = model.chat_format();
+  if (!format)
+    throw Error(Errc::template_error, tool.model,
+                "the file has no chat template; leave out --chat");
+  for (std::string& token : format->stop_tokens()) generate.stop.push_back(std::move(token));
+  return *std::move(format);
+}
+
+text::Prompt chat_prompt(const text::ChatFormat& format, const std::string& text) {
+  const text::ChatMessage message{"user", text};
+  return format.format({&message, 1});
+}
+
+void check_prompt(const models::LanguageModel& model, std::int64_t tokens) {
+  if (tokens == 0) throw Error(Errc::bad_argument, "generate", "the prompt has no tokens");
+  if (tokens <= model.context()) return;
+  throw Error(Errc::bad_argument, "generate",
+              fmt::format("the prompt's {} tokens do not fit a context of {}: shorten it, or give "
+                          "--ctx {} or more",
+                          tokens, model.context(), tokens + 1));
+}
 
 /// The prompt's tokens, those of the cache for an empty prompt; adds the chat format's stop tokens to
 /// the options.
@@ -33,25 +62,36 @@ std::vector<std::int32_t> read_prompt(const Tool& tool, const Options& options, 
   if (prompt.empty() && !options.chat && cached.position() > 0) {
     ids.assign(cached.tokens().begin(), cached.tokens().end());
   } else if (options.chat) {
-    const auto format = model.chat_format();
-    if (!format)
-      throw Error(Errc::template_error, tool.model,
-                  "the file has no chat template; leave out --chat");
-    const text::ChatMessage message{"user", prompt};
-    ids = format->format({&message, 1}).encode(model.tokenizer());
-    for (std::string& token : format->stop_tokens()) generate.stop.push_back(std::move(token));
+    ids = chat_prompt(chat_format(tool, model, generate), prompt).encode(model.tokenizer());
   } else {
     ids = model.tokenizer().encode(prompt);
   }
-  if (ids.empty()) throw Error(Errc::bad_argument, "generate", "the prompt has no tokens");
-  if (static_cast<std::int64_t>(ids.size()) > model.context()) {
-    throw Error(
-        Errc::bad_argument, "generate",
-        fmt::format("the prompt's {} tokens do not fit a context of {}: shorten it, or give "
-                    "--ctx {} or more",
-                    ids.size(), model.context(), ids.size() + 1));
-  }
+  check_prompt(model, static_cast<std::int64_t>(ids.size()));
   return ids;
+}
+
+/// The same of a prompt with images, which stand before it unless it has markers for them.
+std::vector<models::PromptPart> read_image_prompt(Tool& tool, const Options& options,
+                                                  bool from_file,
+                                                  std::span<const HostBuffer> pictures,
+                                                  const models::LanguageModel& model,
+                                                  models::GenerateOptions& generate) {
+  std::string prompt = from_file ? read_text(options.prompt_file) : options.prompt;
+  if (prompt.find(models::image_marker) == std::string::npos) {
+    for (std::size_t i = 0; i < pictures.size(); ++i) prompt.insert(0, models::image_marker);
+  }
+  const auto encoder = models::VisionEncoder::load(
+      options.mmproj,
+      {.device = tool.open_device(), .cpu_fallback = tool.cpu_fallback, .backend = tool.backend()});
+  auto parts = options.chat
+                   ? models::image_prompt(model, encoder,
+                                          chat_prompt(chat_format(tool, model, generate), prompt),
+                                          pictures, generate.interrupt)
+                   : models::image_prompt(model, encoder, prompt, pictures, generate.interrupt);
+  std::int64_t positions = 0;
+  for (const models::PromptPart& part : parts) positions += part.positions();
+  check_prompt(model, positions);
+  return parts;
 }
 
 /// Reads all but the last token of a prompt, as far as the conversation does not hold them, and adds
@@ -99,6 +139,8 @@ void print_summary(const models::LanguageModel& model, const models::Generated& 
 void run(Tool& tool, const Options& options, bool from_file) {
   Interrupts interrupts;
   const std::stop_token stop = interrupts.begin();
+  std::vector<HostBuffer> pictures;
+  for (const std::string& path : options.images) pictures.push_back(read_picture(path));
   const auto model = models::LanguageModel::load(tool.model, tool.language_model(stop));
   std::string source;
   models::GenerateOptions generate = options.generation.for_model(model, source);
@@ -110,7 +152,13 @@ void run(Tool& tool, const Options& options, bool from_file) {
                            std::chrono::duration<double>(options.timeout_s));
   }
   auto conversation = options.cache.conversation(model);
-  const auto ids = read_prompt(tool, options, from_file, model, conversation, generate);
+  std::vector<models::PromptPart> parts;
+  if (options.mmproj.empty()) {
+    parts.push_back(
+        {.tokens = read_prompt(tool, options, from_file, model, conversation, generate)});
+  } else {
+    parts = read_image_prompt(tool, options, from_file, pictures, model, generate);
+  }
   double first_token = 0;
   const auto emit = [&](std::string_view text) {
     if (first_token == 0) {
@@ -119,15 +167,14 @@ void run(Tool& tool, const Options& options, bool from_file) {
     if (!tool.json) show(text);
   };
   std::optional<std::size_t> cached;
-  std::span<const std::int32_t> prompt = ids;
   models::Generated beginning, result;
   if (options.cache.is_used()) {
+    std::vector<std::int32_t>& ids = parts.front().tokens;
     cached = read_beginning(model, options.cache, conversation, ids, generate.interrupt, beginning);
-    prompt = prompt.last(1);
+    ids.erase(ids.begin(), ids.end() - 1);
   }
-  result = is_interrupted(beginning)
-               ? beginning
-               : models::generate(model, conversation, prompt, generate, emit);
+  result = is_interrupted(beginning) ? beginning
+                                     : models::generate(model, conversation, parts, generate, emit);
   if (!is_interrupted(beginning)) {
     result.prompt_tokens += beginning.prompt_tokens;
     result.plan_time += beginning.plan_time;
@@ -166,6 +213,17 @@ void add_generate(CLI::App& app, Tool& tool) {
   command.either(prompt, file);
   command.flag("--chat", options->chat,
                "The prompt is a user's message: format it with the model's chat template");
+  Option mmproj =
+      command.option("--mmproj", options->mmproj,
+                     "A GGUF file with the model's vision encoder, as llama.cpp takes it");
+  Option images =
+      command
+          .option("--image", options->images,
+                  "A picture that stands at the next <__media__> of the text, or before "
+                  "a text without any; PPM, PNG or JPEG")
+          .one_value_each();
+  images.needs(mmproj);
+  mmproj.needs(images);
   add_generation(command, options->generation);
   command
       .option("--logprobs", options->logprobs,
@@ -175,11 +233,12 @@ void add_generate(CLI::App& app, Tool& tool) {
   command
       .option("--timeout", options->timeout_s, "Seconds after the start at which to stop; 0: none")
       .not_negative();
-  options->cache.add_to(
-      command,
-      "A file of what the model has read: tokens that the prompt has at its beginning are not read "
-      "again; then the prompt is written to it",
-      true);
+  options->cache
+      .add_to(command,
+              "A file of what the model has read: tokens that the prompt has at its beginning are "
+              "not read again; then the prompt is written to it",
+              true)
+      .excludes(images);
   add_compute(command);
   add_context(command);
   add_json(command);

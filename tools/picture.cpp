@@ -1,0 +1,197 @@
+#include "picture.hpp"
+
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <csetjmp>
+#include <cstdint>
+#include <cstdio>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+#ifdef TENON_WITH_PNG
+#include <png.h>
+#endif
+#ifdef TENON_WITH_JPEG
+#include <jpeglib.h>  // needs <cstdio> before it
+#endif
+
+namespace tenon::tool {
+namespace {
+
+constexpr std::int64_t max_side = 1 << 15;
+
+/// The bytes of a file and what is said of them.
+class Picture {
+ public:
+  Picture(std::string path, std::string bytes) : path_(std::move(path)), bytes_(std::move(bytes)) {}
+
+  HostBuffer pixels() const {
+    const std::string_view bytes = bytes_;
+    if (bytes.starts_with("P6")) return ppm();
+    if (bytes.starts_with("\x89PNG\r\n\x1a\n")) return png();
+    if (bytes.starts_with("\xff\xd8\xff")) return jpeg();
+    refuse(Errc::bad_magic, "is no picture of a known format: PPM (P6), PNG, JPEG");
+  }
+
+ private:
+  [[noreturn]] void refuse(Errc code, const std::string& message) const {
+    throw Error(code, path_, message);
+  }
+
+  /// Room for a picture.
+  HostBuffer blank(std::int64_t height, std::int64_t width) const {
+    if (height < 1 || width < 1) refuse(Errc::corrupt, "has no pixels");
+    if (std::max(height, width) > max_side) {
+      refuse(Errc::limit_exceeded,
+             fmt::format("{} x {} pixels; a side has at most {}", width, height, max_side));
+    }
+    return HostBuffer::zeros(Shape({height, width, 3}, u8));
+  }
+
+  /// Netpbm's ppm(5): "P6", width, height and the greatest value, with comments between them, one blank,
+  /// and the pixels.
+  HostBuffer ppm() const {
+    std::size_t at = 2;
+    const auto is_blank = [&] {
+      return std::string_view(" \t\r\n\v\f").find(bytes_[at]) != std::string_view::npos;
+    };
+    const auto number = [&] {
+      while (at < bytes_.size() && (is_blank() || bytes_[at] == '#')) {
+        at = bytes_[at] == '#' ? std::min(bytes_.find('\n', at), bytes_.size()) : at + 1;
+      }
+      std::int64_t value = 0;
+      const char* const end = bytes_.data() + bytes_.size();
+      const auto [rest, failure] = std::from_chars(bytes_.data() + at, end, value);
+      if (failure != std::errc() || value < 0) refuse(Errc::corrupt, "a PPM without its sizes");
+      at = static_cast<std::size_t>(rest - bytes_.data());
+      return value;
+    };
+    const std::int64_t width = number(), height = number(), greatest = number();
+    if (greatest != 255) {
+      refuse(Errc::unsupported, fmt::format("a PPM with values up to {}, not 255", greatest));
+    }
+    if (at >= bytes_.size() || !is_blank()) refuse(Errc::corrupt, "a PPM without pixels");
+    ++at;
+    HostBuffer made = blank(height, width);
+    const auto to = made.mutable_values<std::uint8_t>();
+    if (bytes_.size() - at < to.size()) {
+      refuse(Errc::corrupt, fmt::format("a PPM of {} bytes of pixels, wanted are {}",
+                                        bytes_.size() - at, to.size()));
+    }
+    std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(at), to.size(), to.begin());
+    return made;
+  }
+
+#ifdef TENON_WITH_PNG
+  HostBuffer png() const {
+    png_image image{};
+    image.version = PNG_IMAGE_VERSION;
+    const auto check = [&](int is_fine) {
+      if (is_fine != 0) return;
+      const std::string message = image.message;
+      png_image_free(&image);
+      refuse(Errc::corrupt, "libpng: " + message);
+    };
+    check(png_image_begin_read_from_memory(&image, bytes_.data(), bytes_.size()));
+    if (std::max(image.width, image.height) > max_side) png_image_free(&image);
+    HostBuffer made = blank(image.height, image.width);
+    // Alpha is left out behind the library: it would mix what is transparent with a background.
+    image.format = PNG_FORMAT_RGBA;
+    std::vector<std::uint8_t> pixels(PNG_IMAGE_SIZE(image));
+    check(png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr));
+    const auto to = made.mutable_values<std::uint8_t>();
+    for (std::size_t i = 0; i < to.size(); ++i) to[i] = pixels[i / 3 * 4 + i % 3];
+    return made;
+  }
+#else
+  HostBuffer png() const {
+    refuse(Errc::unsupported, "a PNG, which this build does not read: it was made without libpng");
+  }
+#endif
+
+#ifdef TENON_WITH_JPEG
+  /// libjpeg's errors come back to where its caller was.
+  struct JpegErrors {
+    jpeg_error_mgr manager{};
+    std::jmp_buf caller{};
+    std::array<char, JMSG_LENGTH_MAX> message{};
+  };
+
+  struct Jpeg {
+    jpeg_decompress_struct state{};
+    JpegErrors errors;
+    ~Jpeg() { jpeg_destroy_decompress(&state); }
+  };
+
+  /// Reads the header, or all lines. Nothing here has a destructor: errors leave it by longjmp.
+  static bool jpeg_step(Jpeg& jpeg, std::string_view bytes, std::uint8_t* to) {
+    if (setjmp(jpeg.errors.caller) != 0) return false;
+    if (to == nullptr) {
+      jpeg_create_decompress(&jpeg.state);
+      jpeg_mem_src(&jpeg.state, reinterpret_cast<const unsigned char*>(bytes.data()),
+                   static_cast<unsigned long>(bytes.size()));
+      jpeg_read_header(&jpeg.state, TRUE);
+      return true;
+    }
+    jpeg.state.out_color_space = JCS_RGB;
+    jpeg_start_decompress(&jpeg.state);
+    const std::size_t line = std::size_t{3} * jpeg.state.output_width;
+    while (jpeg.state.output_scanline < jpeg.state.output_height) {
+      JSAMPROW row = to + line * jpeg.state.output_scanline;
+      jpeg_read_scanlines(&jpeg.state, &row, 1);
+    }
+    jpeg_finish_decompress(&jpeg.state);
+    return true;
+  }
+
+  HostBuffer jpeg() const {
+    Jpeg jpeg;
+    jpeg.state.err = jpeg_std_error(&jpeg.errors.manager);
+    jpeg.state.client_data = &jpeg.errors;
+    jpeg.errors.manager.error_exit = [](j_common_ptr state) {
+      auto& errors = *static_cast<JpegErrors*>(state->client_data);
+      errors.manager.format_message(state, errors.message.data());
+      std::longjmp(errors.caller, 1);
+    };
+    jpeg.errors.manager.output_message = [](j_common_ptr) {};  // of warnings
+    const auto step = [&](std::uint8_t* to) {
+      if (jpeg_step(jpeg, bytes_, to)) return;
+      refuse(Errc::corrupt, fmt::format("libjpeg: {}", jpeg.errors.message.data()));
+    };
+    step(nullptr);
+    const J_COLOR_SPACE colours = jpeg.state.jpeg_color_space;
+    if (colours == JCS_CMYK || colours == JCS_YCCK) {
+      refuse(Errc::unsupported, "a JPEG with colours for printing (CMYK)");
+    }
+    HostBuffer made = blank(jpeg.state.image_height, jpeg.state.image_width);
+    step(made.mutable_values<std::uint8_t>().data());
+    if (jpeg.errors.manager.num_warnings > 0)
+      refuse(Errc::corrupt, "a JPEG that is cut or damaged");
+    return made;
+  }
+#else
+  HostBuffer jpeg() const {
+    refuse(Errc::unsupported,
+           "a JPEG, which this build does not read: it was made without libjpeg");
+  }
+#endif
+
+  std::string path_;
+  std::string bytes_;
+};
+
+}  // namespace
+
+HostBuffer read_picture(const std::filesystem::path& path) {
+  return Picture(path.string(), read_text(path.string())).pixels();
+}
+
+}  // namespace tenon::tool

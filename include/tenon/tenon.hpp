@@ -24,6 +24,7 @@
 #include <tenon/log.hpp>
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
+#include <tenon/models/vision.hpp>
 #include <tenon/nn.hpp>
 #include <tenon/object.hpp>
 #include <tenon/ops.hpp>

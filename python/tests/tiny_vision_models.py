@@ -6,7 +6,7 @@ Needs `transformers` (4.57), `torch` and `Pillow` (11; 13 resizes the columns fi
 beside numpy and gguf.
 
     OUT/picture.ppm               a picture of 23 x 37 pixels
-    OUT/PROJECTOR.gguf            for gemma3 and idefics3; embeddings of 32 numbers
+    OUT/PROJECTOR.gguf            for mlp, gemma3 and idefics3; embeddings of 32 numbers
     OUT/PROJECTOR_pixels.npy      f32 [tiles, 3, 16, 16], the picture as the image processor prepares it
     OUT/PROJECTOR_embeddings.npy  f32 [tiles * 4, 32], its embeddings
     OUT/gemma3_logits.npy         f32 [27, 272], tiny_gemma3.gguf's of the tokens 0, 7, ... 77, then the picture's four
@@ -24,11 +24,12 @@ import torch
 from gguf import GGMLQuantizationType as Type
 from gguf.quants import dequantize
 from PIL import Image
-from transformers import (Gemma3Config, Gemma3ForConditionalGeneration, Gemma3TextConfig, Idefics3Config, SiglipVisionConfig,
-                          SiglipVisionModel)
+from transformers import (CLIPVisionConfig, Gemma3Config, Gemma3ForConditionalGeneration, Gemma3TextConfig, Idefics3Config, LlavaConfig,
+                          LlavaForConditionalGeneration, SiglipVisionConfig, SiglipVisionModel)
 from transformers.models.gemma3.image_processing_gemma3 import Gemma3ImageProcessor
 from transformers.models.idefics3.image_processing_idefics3 import Idefics3ImageProcessor
 from transformers.models.idefics3.modeling_idefics3 import Idefics3Connector
+from transformers.models.llava.image_processing_llava import LlavaImageProcessor
 
 PICTURE = 37, 23  # height and width
 SIDE, PATCH, MERGE = 16, 4, 2
@@ -54,10 +55,13 @@ def write_encoder(path, projector):
     file = gguf.GGUFWriter(str(path), "clip")
     file.add_bool("clip.has_vision_encoder", True)
     file.add_string("clip.projector_type", projector)
-    file.add_bool("clip.use_gelu", True)
+    is_mlp = projector == "mlp"  # of a CLIP, whose files are those of the first converter
+    file.add_bool("clip.use_gelu", not is_mlp)
     for key, value in (("image_size", SIDE), ("patch_size", PATCH), ("block_count", LAYERS), ("embedding_length", WIDTH),
                        ("feed_forward_length", HIDDEN), ("attention.head_count", HEADS), ("projection_dim", MODEL_WIDTH),
                        ("projector.scale_factor", MERGE)):
+        if is_mlp and key in ("projection_dim", "projector.scale_factor"):
+            key, value = ("projection_dim", 7) if key == "projection_dim" else ("unread", 0)
         file.add_uint32("clip.vision." + key, value)
     if projector == "idefics3":
         file.add_uint32("clip.vision.preproc_image_size", LONGEST)
@@ -78,10 +82,14 @@ def write_encoder(path, projector):
         tensor(name + ".bias", (WIDTH,), spread=0.3)
 
     tensor("v.patch_embd.weight", (WIDTH, 3, PATCH, PATCH), Type.F16 if projector == "idefics3" else Type.F32, spread=0.15)
-    tensor("v.patch_embd.bias", (WIDTH,), spread=0.3)
-    tensor("v.position_embd.weight", ((SIDE // PATCH) ** 2, WIDTH), spread=0.5)
+    if is_mlp:
+        tensor("v.class_embd", (WIDTH,), spread=0.5)
+        norm("v.pre_ln")
+    else:
+        tensor("v.patch_embd.bias", (WIDTH,), spread=0.3)
+    tensor("v.position_embd.weight", ((SIDE // PATCH) ** 2 + is_mlp, WIDTH), spread=0.5)
     # The first converters exchanged the names of these two.
-    up, down = ("ffn_down", "ffn_up") if projector == "gemma3" else ("ffn_up", "ffn_down")
+    up, down = ("ffn_down", "ffn_up") if projector in ("gemma3", "mlp") else ("ffn_up", "ffn_down")
     for index in range(LAYERS):
         prefix = f"v.blk.{index}."
         norm(prefix + "ln1")
@@ -90,8 +98,12 @@ def write_encoder(path, projector):
             linear(prefix + name, WIDTH, WIDTH, Type.Q8_0 if name == "attn_v" else Type.F16)
         linear(prefix + up, HIDDEN, WIDTH)
         linear(prefix + down, WIDTH, HIDDEN)
-    norm("v.post_ln")
-    if projector == "gemma3":
+    if not is_mlp:
+        norm("v.post_ln")
+    if is_mlp:
+        linear("mm.0", 40, WIDTH)
+        linear("mm.2", MODEL_WIDTH, 40)
+    elif projector == "gemma3":
         tensor("mm.soft_emb_norm.weight", (WIDTH,), mean=1.0, spread=0.2)
         tensor("mm.input_projection.weight", (WIDTH, MODEL_WIDTH), Type.F16, spread=WIDTH ** -0.5)
     else:
@@ -112,11 +124,13 @@ def vision_weights(tensors, prefix):
     parts = {"ln1": "layer_norm1", "ln2": "layer_norm2", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
              "attn_v": "self_attn.v_proj", "attn_out": "self_attn.out_proj", "ffn_up": "mlp.fc1", "ffn_down": "mlp.fc2"}
     outer = {"v.patch_embd": "embeddings.patch_embedding", "v.position_embd": "embeddings.position_embedding",
-             "v.post_ln": "post_layernorm"}
+             "v.post_ln": "post_layernorm", "v.pre_ln": "pre_layrnorm"}
     is_exchanged = tensors["v.blk.0.ffn_up.weight"].shape[1] == HIDDEN
     if is_exchanged:
         parts["ffn_up"], parts["ffn_down"] = parts["ffn_down"], parts["ffn_up"]
     weights = {}
+    if "v.class_embd" in tensors:
+        weights[prefix + "embeddings.class_embedding"] = tensors["v.class_embd"]
     for name, values in tensors.items():
         place, kind = name.rsplit(".", 1)
         if place in outer:
@@ -148,14 +162,38 @@ def vision_config():
                 num_attention_heads=HEADS, layer_norm_eps=EPS, hidden_act="gelu_pytorch_tanh")
 
 
-def load(model, weights):
+def load(model, weights, unread=()):
+    """`unread`: parts of the model that are not asked."""
     model = model.double().eval()
     missing, unexpected = model.load_state_dict(weights, strict=False)
-    # What is left out: Gemma's tied head, and SigLIP's, which is not asked.
-    assert not unexpected and all(name == "lm_head.weight" or ".vision_model.head." in name for name in missing), missing
+    known = ("lm_head.weight", ".vision_model.head.", *unread)  # Gemma's tied head, and SigLIP's
+    assert not unexpected and all(any(part in name for part in known) for name in missing), (missing, unexpected)
     if hasattr(model, "tie_weights"):
         model.tie_weights()
     return model
+
+
+def mlp(image, encoder):
+    """The prepared image and its embeddings, of the last but one of three layers."""
+    pixels = LlavaImageProcessor(size={"shortest_edge": SIDE}, crop_size={"height": SIDE, "width": SIDE}, do_pad=True,
+                                 image_mean=MEAN, image_std=DEVIATION)(image, return_tensors="np")["pixel_values"]
+    vision = CLIPVisionConfig(**{**vision_config(), "num_hidden_layers": LAYERS + 1, "hidden_act": "quick_gelu"})
+    config = LlavaConfig(vision_config=vision.to_dict(), vision_feature_layer=-2, vision_feature_select_strategy="default",
+                         text_config=dict(model_type="llama", hidden_size=MODEL_WIDTH, intermediate_size=8, num_hidden_layers=1,
+                                          num_attention_heads=2, vocab_size=8, pad_token_id=0),
+                         projector_hidden_act="gelu", image_token_index=7, attn_implementation="eager")
+    model = LlavaForConditionalGeneration(config)
+    # Its two layers have one width; those of the file differ, so that an exchange would show.
+    model.model.multi_modal_projector.linear_1 = torch.nn.Linear(WIDTH, 40)
+    model.model.multi_modal_projector.linear_2 = torch.nn.Linear(40, MODEL_WIDTH)
+    tensors = read(encoder)
+    weights = vision_weights(tensors, "model.vision_tower.vision_model.")
+    for index, name in ((0, "linear_1"), (2, "linear_2")):
+        for kind in ("weight", "bias"):
+            weights[f"model.multi_modal_projector.{name}.{kind}"] = tensors[f"mm.{index}.{kind}"]
+    load(model, weights, ("language_model", f"layers.{LAYERS}.", "post_layernorm"))
+    with torch.no_grad():
+        return pixels, torch.cat(tuple(model.get_image_features(torch.tensor(pixels).double()))).reshape(-1, MODEL_WIDTH)
 
 
 def gemma3(image, encoder, language_model):
@@ -216,14 +254,14 @@ def main():
     def save(name, values):
         np.save(out / f"{name}.npy", np.asarray(values).astype(np.float32))
 
-    for projector in ("gemma3", "idefics3"):
+    for projector in ("mlp", "gemma3", "idefics3"):
         encoder = out / f"{projector}.gguf"
         write_encoder(encoder, projector)
         if projector == "gemma3":
             pixels, embeddings, logits = gemma3(image, encoder, arguments.language_model)
             save("gemma3_logits", logits)
         else:
-            pixels, embeddings = idefics3(image, encoder)
+            pixels, embeddings = (mlp if projector == "mlp" else idefics3)(image, encoder)
         save(projector + "_pixels", pixels)
         save(projector + "_embeddings", embeddings)
 

@@ -20,6 +20,13 @@ struct Filter {
 
 double bilinear(double x) { return std::max(0.0, 1 - std::abs(x)); }
 
+double bicubic(double x) {
+  constexpr double a = -0.5;
+  x = std::abs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? (((x - 5) * x + 8) * x - 4) * a : 0;
+}
+
 double sinc(double x) {
   const double turned = x * std::numbers::pi;
   return x == 0 ? 1 : std::sin(turned) / turned;
@@ -29,6 +36,7 @@ double lanczos(double x) { return x >= -3 && x < 3 ? sinc(x) * sinc(x / 3) : 0; 
 
 Filter filter_of(Resampling resampling) {
   if (resampling == Resampling::bilinear) return {1, bilinear};
+  if (resampling == Resampling::bicubic) return {2, bicubic};
   return {3, lanczos};
 }
 

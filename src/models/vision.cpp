@@ -36,11 +36,12 @@ VisionProjector projector_of(const io::File& file) {
   const std::string_view key =
       metadata.contains(projector_key) ? projector_key : "clip.vision.projector_type";
   const auto name = metadata.get<std::string>(key);
-  for (const VisionProjector known : {VisionProjector::gemma3, VisionProjector::idefics3}) {
+  for (const VisionProjector known :
+       {VisionProjector::mlp, VisionProjector::gemma3, VisionProjector::idefics3}) {
     if (spelling(known) == name) return known;
   }
   throw Error(Errc::unsupported, file.path().string(),
-              fmt::format("projector '{}'; known are gemma3, idefics3", name));
+              fmt::format("projector '{}'; known are mlp, gemma3, idefics3", name));
 }
 
 /// Three numbers in a range, one for each colour.
@@ -121,8 +122,54 @@ void check_image(const HostBuffer& pixels) {
   }
 }
 
+/// Borders that make an image a square, with the image in the middle.
+/// Source    LlavaImageProcessor.pad_to_square of transformers
+HostBuffer with_borders(const HostBuffer& pixels, const std::array<float, 3>& mean) {
+  const std::int64_t height = pixels.shape()[0], width = pixels.shape()[1];
+  if (height == width) return pixels;
+  const std::int64_t side = std::max(height, width);
+  HostBuffer made = HostBuffer::uninitialized(Shape({side, side, 3}, u8));
+  const auto to = made.mutable_values<std::uint8_t>();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    to[i] = static_cast<std::uint8_t>(std::clamp(mean[i % 3] * 255, 0.0F, 255.0F));
+  }
+  const auto from = pixels.values<std::uint8_t>();
+  const std::int64_t top = (side - height) / 2, left = (side - width) / 2;
+  for (std::int64_t row = 0; row < height; ++row) {
+    std::copy_n(from.begin() + row * width * 3, width * 3,
+                to.begin() + ((top + row) * side + left) * 3);
+  }
+  return made;
+}
+
+Resampling filter_of(VisionProjector projector) {
+  switch (projector) {
+    case VisionProjector::mlp:
+      return Resampling::bicubic;
+    case VisionProjector::gemma3:
+      return Resampling::bilinear;
+    case VisionProjector::idefics3:
+      break;
+  }
+  return Resampling::lanczos;
+}
+
+/// Layers that are computed. Files of LLaVA do not have those behind the one whose results are read;
+/// some name that one.
+void set_feature_layer(const Hyperparameters& values, VisionConfig& config) {
+  const auto chosen = values.integers("feature_layer");
+  if (!chosen) return;
+  if (chosen->size() != 1 || (*chosen)[0] < 1 || (*chosen)[0] > config.layers) {
+    throw Error(
+        Errc::unsupported, values.file(),
+        fmt::format("{} is not one of {} layers", values.full("feature_layer"), config.layers));
+  }
+  config.layers = (*chosen)[0];
+}
+
 /// The text before an image's parts, and behind the last: one more than there are parts.
 std::vector<std::string> texts_around(VisionProjector projector, const TileGrid& grid) {
+  if (projector == VisionProjector::mlp) return {"", ""};
   if (projector == VisionProjector::gemma3) return {"<start_of_image>", "<end_of_image>"};
   std::vector<std::string> texts;
   const std::string mark = "<fake_token_around_image>";
@@ -216,6 +263,7 @@ class ImagePrompt {
 }  // namespace
 
 std::string_view spelling(VisionProjector projector) noexcept {
+  if (projector == VisionProjector::mlp) return "mlp";
   return projector == VisionProjector::gemma3 ? "gemma3" : "idefics3";
 }
 
@@ -236,7 +284,14 @@ VisionConfig VisionConfig::from(const io::File& file) {
   config.heads = values.integer("attention.head_count", 1, config.width);
   config.image_size = values.integer("image_size", 1, max_image_size);
   config.patch_size = values.integer("patch_size", 1, config.image_size);
-  config.model_width = values.integer("projection_dim", 1, max_width);
+  const bool is_mlp = config.projector == VisionProjector::mlp;
+  const io::TensorEntry* const last = is_mlp ? file.find("mm.2.weight") : nullptr;
+  config.model_width = last != nullptr && last->shape.rank() == 2
+                           ? last->shape[0]  // projection_dim is another's, of CLIP, there
+                           : values.integer("projection_dim", 1, max_width);
+  if (config.model_width < 1) {
+    throw Error(Errc::bad_hyperparameter, values.file(), "mm.2.weight has no rows");
+  }
   config.norm_eps = values.real_or("attention.layer_norm_epsilon", 1e-6, 0, 1);
   config.mean = colours(values, "image_mean", -10);
   config.deviation = colours(values, "image_std", 1e-6F);
@@ -246,12 +301,22 @@ VisionConfig VisionConfig::from(const io::File& file) {
   }
   const bool is_gemma = config.projector == VisionProjector::gemma3;
   const std::int64_t usual = is_gemma ? 4 : 1;
-  config.merge = values.integer_or("projector.scale_factor", usual, 1, config.patches());
+  if (!is_mlp) {
+    config.merge = values.integer_or("projector.scale_factor", usual, 1, config.patches());
+  }
   if (config.patches() % config.merge != 0) {
     values.refuse("projector.scale_factor", std::to_string(config.merge),
                   fmt::format("divisors of {} patches of a side", config.patches()));
   }
-  if (!is_gemma) {
+  if (is_mlp) {
+    set_feature_layer(values, config);
+    config.has_class_embedding = file.find("v.class_embd") != nullptr;
+    if (values.contains("image_grid_pinpoints")) {
+      throw Error(Errc::unsupported, values.file(),
+                  fmt::format("{}: images of several sizes, as of LLaVA-1.6",
+                              values.full("image_grid_pinpoints")));
+    }
+  } else if (!is_gemma) {
     config.longest_side =
         values.integer_or("preproc_image_size", 0, 0, max_tiles_of_side * config.image_size);
   }
@@ -278,8 +343,16 @@ VisionTransformer<Tensor> VisionTransformer<Tensor>::init(const WeightsView& vie
   const std::int64_t patch[] = {config.width, 3, config.patch_size, config.patch_size};
   made.patch_weight = vision["patch_embd"].tensor("weight", patch);
   made.patch_bias = vision["patch_embd"].find("bias");
-  const std::int64_t rows[] = {config.patches() * config.patches(), config.width};
+  const std::int64_t rows[] = {
+      config.patches() * config.patches() + std::int64_t{config.has_class_embedding}, config.width};
   made.positions = vision["position_embd"].tensor("weight", rows);
+  if (config.has_class_embedding) {
+    const std::int64_t one[] = {config.width};
+    made.class_embedding = vision.tensor("class_embd", one);
+  }
+  if (vision.contains("pre_ln.weight")) {
+    made.first_norm = nn::LayerNorm<>::init(vision["pre_ln"], config.norm_eps);
+  }
   for (std::int64_t i = 0; i < config.layers; ++i) {
     const WeightsView layer = vision["blk"][i];
     VisionLayer<>& next = made.layers.emplace_back();
@@ -293,7 +366,12 @@ VisionTransformer<Tensor> VisionTransformer<Tensor>::init(const WeightsView& vie
   if (vision.contains("post_ln.weight")) {
     made.last_norm = nn::LayerNorm<>::init(vision["post_ln"], config.norm_eps);
   }
-  if (config.projector == VisionProjector::gemma3) {
+  if (config.projector == VisionProjector::mlp) {
+    nn::FeedForward<>& layers = made.projections.emplace();
+    layers.up = nn::Linear<>::init(projector[0]);
+    layers.down = nn::Linear<>::init(projector[2]);
+    layers.activation = "gelu";
+  } else if (config.projector == VisionProjector::gemma3) {
     made.merged_norm = nn::RmsNorm<>::init(projector["soft_emb_norm"], config.norm_eps);
     const std::int64_t matrix[] = {config.width, config.model_width};
     made.projection = projector["input_projection"].tensor("weight", matrix);
@@ -380,8 +458,8 @@ HostBuffer VisionEncoder::preprocess(const HostBuffer& given) const {
     const std::int64_t side = config.image_size;
     HostBuffer pixels = given.contiguous();
     const TileGrid grid = config.grid(pixels.shape()[0], pixels.shape()[1]);
-    const bool is_gemma = config.projector == VisionProjector::gemma3;
-    const auto filter = is_gemma ? Resampling::bilinear : Resampling::lanczos;
+    const Resampling filter = filter_of(config.projector);
+    if (config.projector == VisionProjector::mlp) pixels = with_borders(pixels, config.mean);
     if (config.longest_side > 0) {
       const TiledSizes sizes(pixels.shape()[0], pixels.shape()[1], config.longest_side, side);
       pixels = resized(pixels, sizes.height, sizes.width, filter);

@@ -151,7 +151,7 @@ struct TinyEncoder {
 }  // namespace
 
 TEST_CASE("vision: images are prepared as transformers' image processors do") {
-  for (const std::string projector : {"gemma3", "idefics3"}) {
+  for (const std::string projector : {"mlp", "gemma3", "idefics3"}) {
     INFO(projector);
     const VisionEncoder encoder = tiny_encoder(projector);
     const HostBuffer made = encoder.preprocess(picture()), want = expected(projector + "_pixels");
@@ -162,7 +162,7 @@ TEST_CASE("vision: images are prepared as transformers' image processors do") {
 }
 
 TEST_CASE("vision: embeddings are those of transformers") {
-  for (const std::string projector : {"gemma3", "idefics3"}) {
+  for (const std::string projector : {"mlp", "gemma3", "idefics3"}) {
     INFO(projector);
     const VisionEncoder encoder = tiny_encoder(projector);
     const HostBuffer made = encoder.encode(picture()), want = expected(projector + "_embeddings");
@@ -402,6 +402,13 @@ TEST_CASE("image prompt: markers become images with the text around them") {
     CHECK(std::ranges::count(chat[0].tokens, 2) == 0);
     CHECK(std::ranges::count(chat[2].tokens, 2) == 1);
   }
+  SECTION("mlp") {
+    const LanguageModel model = tiny_model("llama");
+    const auto parts = models::image_prompt(model, tiny_encoder("mlp"), "a<__media__>b",
+                                            std::span(images).first(1));
+    CHECK(shown(model, parts) == "a[16]b");
+    CHECK(parts[1].attention == RowAttention::causal);
+  }
   SECTION("idefics3") {
     const LanguageModel model = tiny_model("llama");
     const auto parts = models::image_prompt(model, tiny_encoder("idefics3"), "a<__media__>b",
@@ -497,7 +504,7 @@ TEST_CASE("vision: other arrays than images are refused") {
   // One pixel, a line, and a view that is not dense.
   for (const Shape& shape :
        {Shape({1, 1, 3}, u8), Shape({1, 700, 3}, u8), Shape({700, 1, 3}, u8)}) {
-    for (const std::string projector : {"gemma3", "idefics3"}) {
+    for (const std::string projector : {"mlp", "gemma3", "idefics3"}) {
       const HostBuffer made = tiny_encoder(projector).encode(HostBuffer::zeros(shape));
       for (const float x : made.values<float>()) REQUIRE(std::isfinite(x));
     }
@@ -556,19 +563,51 @@ TEST_CASE("vision: files without what is needed are refused by name") {
     }
   }
   SECTION("tensors that are missing or have other sizes") {
-    const TinyEncoder whole("gemma3");
-    for (std::size_t i = 0; i < whole.tensors.size(); ++i) {
-      const std::string& name = whole.tensors[i].name;
-      INFO(name);
-      TinyEncoder encoder("gemma3");
-      const bool is_optional = name.ends_with(".bias") || name == "v.post_ln.weight";
-      encoder.tensors.erase(encoder.tensors.begin() + static_cast<std::ptrdiff_t>(i));
-      if (!is_optional) CHECK(contains(encoder.refused(Errc::bad_reference), name));
-      TinyEncoder cut("gemma3");
-      HostBuffer& data = cut.tensors[i].data;
-      data = data.slice(0, 0, data.shape()[0] - 1).contiguous();
-      cut.refused(Errc::shape_mismatch);
+    for (const std::string projector : {"mlp", "gemma3", "idefics3"}) {
+      const TinyEncoder whole(projector);
+      for (std::size_t i = 0; i < whole.tensors.size(); ++i) {
+        const std::string& name = whole.tensors[i].name;
+        INFO(projector << " " << name);
+        const bool is_optional =
+            name.ends_with(".bias") || name == "v.post_ln.weight" || name == "v.pre_ln.weight";
+        TinyEncoder encoder(projector);
+        encoder.tensors.erase(encoder.tensors.begin() + static_cast<std::ptrdiff_t>(i));
+        if (name == "v.class_embd") {  // then there is a position too many
+          CHECK(contains(encoder.refused(Errc::shape_mismatch), "position_embd"));
+        } else if (!is_optional) {
+          CHECK(contains(encoder.refused(Errc::bad_reference), name));
+        }
+        TinyEncoder cut(projector);
+        HostBuffer& data = cut.tensors[i].data;
+        data = data.slice(0, 0, data.shape()[0] - 1).contiguous();
+        cut.refused(Errc::shape_mismatch);
+      }
     }
+  }
+  SECTION("layers of LLaVA") {
+    const auto set = [](TinyEncoder& encoder, std::initializer_list<std::int32_t> layers) {
+      encoder.metadata.set_array("clip.vision.feature_layer",
+                                 std::span<const std::int32_t>(layers.begin(), layers.size()));
+    };
+    for (const auto& layers : {std::initializer_list<std::int32_t>{}, {0}, {3}, {-1}, {1, 2}}) {
+      TinyEncoder encoder("mlp");
+      set(encoder, layers);
+      CHECK(contains(encoder.refused(Errc::unsupported), "feature_layer"));
+    }
+    const TempFolder place;
+    const auto encoded = [&](std::int32_t layer) {
+      TinyEncoder encoder("mlp");
+      set(encoder, {layer});
+      io::save_gguf(place / "one.gguf", encoder.metadata, encoder.tensors);
+      return VisionEncoder::load(place / "one.gguf", exact_encoder()).encode(picture());
+    };
+    const HostBuffer want = expected("mlp_embeddings");
+    CHECK(greatest_difference(encoded(2).values<float>(), want.values<float>()) < 2e-5);
+    CHECK(greatest_difference(encoded(1).values<float>(), want.values<float>()) > 1e-2);
+    TinyEncoder encoder("mlp");
+    encoder.metadata.set_array("clip.vision.image_grid_pinpoints",
+                               std::span<const std::int32_t>(std::vector<std::int32_t>{16, 32}));
+    CHECK(contains(encoder.refused(Errc::unsupported), "image_grid_pinpoints"));
   }
   SECTION("other projectors, and files of language models") {
     TinyEncoder encoder("gemma3");

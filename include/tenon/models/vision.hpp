@@ -25,6 +25,7 @@ namespace tenon::models {
 
 /// What brings a vision encoder's results into a language model, and how that family reads an image.
 enum class VisionProjector : std::uint8_t {
+  mlp,     ///< LLaVA-1.5: two linear layers with GELU between them
   gemma3,  ///< Gemma 3: means of squares of patches, a norm, a matrix
   idefics3,  ///< Idefics3 and SmolVLM: squares of patches side by side, a matrix; large images in tiles
 };
@@ -42,7 +43,8 @@ struct TileGrid {
 /// Hyperparameters of a vision encoder, from the metadata of a GGUF file as llama.cpp's `--mmproj` takes.
 struct VisionConfig {
   VisionProjector projector = VisionProjector::gemma3;
-  std::int64_t layers = 0;
+  std::int64_t layers =
+      0;  ///< that are computed: LLaVA reads what the last but one of its model gives
   std::int64_t width = 0;
   std::int64_t intermediate_size = 0;
   std::int64_t heads = 0;
@@ -53,7 +55,9 @@ struct VisionConfig {
   std::int64_t longest_side = 0;  ///< pixels of an image that is cut into tiles; 0: images are not
   double norm_eps = 1e-6;
   Name activation = "gelu_tanh";
-  std::array<float, 3> mean{};       ///< of red, green and blue between 0 and 1
+  bool has_class_embedding =
+      false;                    ///< before the patches (CLIP); it is left out behind the layers
+  std::array<float, 3> mean{};  ///< of red, green and blue between 0 and 1
   std::array<float, 3> deviation{};  ///< by which they are divided then
 
   /// Patches of a side; pixels at the end that make no patch are not read.
@@ -89,19 +93,23 @@ struct VisionLayer {
   }
 };
 
-/// SigLIP's vision transformer (Zhai et al., Sigmoid Loss for Language Image Pre-Training,
-/// arXiv:2303.15343) with the projector of a language model behind it.
+/// A vision transformer, SigLIP's (Zhai et al., Sigmoid Loss for Language Image Pre-Training,
+/// arXiv:2303.15343) or CLIP's (Radford et al., arXiv:2103.00020), with the projector of a language
+/// model behind it.
 template <class T = Tensor>
 struct VisionTransformer {
   T patch_weight;  ///< [width, 3, patch size, patch size]
   std::optional<T> patch_bias;
-  T positions;  ///< [patches, width], row after row of the image
+  std::optional<T> class_embedding;  ///< [width]
+  T positions;  ///< [patches, width], row after row of the image, behind that of class_embedding
+  std::optional<nn::LayerNorm<T>> first_norm;
   std::vector<VisionLayer<T>> layers;
   std::optional<nn::LayerNorm<T>> last_norm;
   std::optional<nn::RmsNorm<T>> merged_norm;  ///< of gemma3
-  T projection;  ///< gemma3: [width, model width]; idefics3: [model width, ...]
-  TENON_FIELDS(patch_weight, patch_bias, positions, layers, last_norm, merged_norm, projection,
-               config)
+  std::optional<T> projection;  ///< gemma3: [width, model width]; idefics3: transposed
+  std::optional<nn::FeedForward<T>> projections;  ///< of mlp
+  TENON_FIELDS(patch_weight, patch_bias, class_embedding, positions, first_norm, layers, last_norm,
+               merged_norm, projection, projections, config)
   VisionConfig config;
 
   /// Declares the weights by their GGUF names. Errors: bad_reference, shape_mismatch.
@@ -111,33 +119,39 @@ struct VisionTransformer {
   Tensor forward(const Tensor& pixels) const
     requires std::same_as<T, Tensor>
   {
-    Tensor x = repeat(layers, patches_of(pixels) + positions,
-                      [](const VisionLayer<Tensor>& layer, const Tensor&, const Tensor& carry) {
-                        return layer.forward(carry);
-                      });
+    Tensor x = embedded(pixels) + cast(positions, f32);
+    if (first_norm) x = first_norm->forward(x);
+    x = repeat(layers, x, [](const VisionLayer<Tensor>& layer, const Tensor&, const Tensor& carry) {
+      return layer.forward(carry);
+    });
     if (last_norm) x = last_norm->forward(x);
+    if (class_embedding) x = slice(x, 1, 1, to_end);
+    if (projections) return projections->forward(x);
     // [B, rows, columns, merge, merge, width]
     const std::int64_t side = config.patches() / config.merge, merge = config.merge;
     const Tensor squares =
         permute(split_axis(x, 1, {side, merge, side, merge}), {0, 1, 3, 2, 4, 5});
-    if (config.projector == VisionProjector::gemma3) {
+    if (merged_norm) {
       const Tensor means = merge_axes(mean(squares, {3, 4}), 1, 2);
-      return matmul(merged_norm->forward(means), cast(projection, f32));
+      return matmul(merged_norm->forward(means), cast(*projection, f32));
     }
-    return linear(merge_axes(merge_axes(squares, 3, 5), 1, 2), projection);
+    return linear(merge_axes(merge_axes(squares, 3, 5), 1, 2), *projection);
   }
 
  private:
   /// A convolution whose windows do not overlap is a linear layer of patches.
-  Tensor patches_of(const Tensor& pixels) const
+  Tensor embedded(const Tensor& pixels) const
     requires std::same_as<T, Tensor>
   {
     const std::int64_t side = config.patches(), size = config.patch_size;
     const Tensor whole = slice(slice(pixels, 2, 0, side * size), 3, 0, side * size);
     const Tensor cut = permute(split_axis(split_axis(whole, 3, {side, size}), 2, {side, size}),
                                {0, 2, 4, 1, 3, 5});  // [B, row, column, channel, y, x]
-    return linear(merge_axes(merge_axes(cut, 3, 5), 1, 2), merge_axes(patch_weight, 1, 3),
-                  patch_bias.value_or(Tensor()));
+    const Tensor patches = linear(merge_axes(merge_axes(cut, 3, 5), 1, 2),
+                                  merge_axes(patch_weight, 1, 3), patch_bias.value_or(Tensor()));
+    if (!class_embedding) return patches;
+    const Tensor first = unsqueeze(unsqueeze(cast(*class_embedding, f32), 0), 0);
+    return concat({broadcast_to(first, {pixels.dim(0), 1, config.width}), patches}, 1);
   }
 };
 
@@ -166,12 +180,14 @@ class VisionEncoder {
   /// Hugging Face's transformers have it, which the models were trained with; filters are Pillow's,
   /// so that an image that shrinks is smoothed (llama.cpp leaves that out).
   ///
+  ///   mlp       borders of the mean colour that make the image a square, then bicubic
   ///   gemma3    the image as a square, whatever its proportions, bilinear
   ///   idefics3  the same, Lanczos; before it the tiles of VisionConfig::grid, cut out of the image at
   ///             a multiple of image_size
   ///
   /// Then (x / 255 - mean) / deviation, by the file's `clip.vision.image_mean` and `image_std`.
-  /// Source    Gemma3ImageProcessor and Idefics3ImageProcessor of transformers 4.57
+  /// Source    LlavaImageProcessor (do_pad, as LLaVA's own `image_aspect_ratio` "pad"), Gemma3ImageProcessor
+  ///           and Idefics3ImageProcessor of transformers 4.57
   /// Errors    bad_shape, bad_type for other arrays; bad_argument for an image without pixels;
   ///           limit_exceeded for a side above 32,768 pixels.
   HostBuffer preprocess(const HostBuffer& pixels) const;
@@ -195,6 +211,7 @@ inline constexpr std::string_view image_marker = "<__media__>";
 /// A prompt of text with images, one for each marker, in order, to be read by generate(). Around an
 /// image is the text that its family has there, as llama.cpp's mtmd writes it:
 ///
+///   mlp       nothing
 ///   gemma3    <start_of_image> ... <end_of_image>
 ///   idefics3  <fake_token_around_image><row_1_col_1> ... for each tile, a line for each row of
 ///             them, an empty line, and <fake_token_around_image><global-img> ...

@@ -13,8 +13,8 @@
 
 namespace tenon::nn {
 
-/// Applies an activation by name: silu, gelu, gelu_tanh, relu, relu_squared or sigmoid. Errc::bad_attribute for
-/// another name.
+/// Applies an activation by name: silu, gelu, gelu_tanh, quick_gelu, relu, relu_squared or sigmoid.
+/// Errc::bad_attribute for another name.
 Tensor activate(const Tensor& x, Name activation,
                 const std::source_location& where = std::source_location::current());
 

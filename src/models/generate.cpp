@@ -105,6 +105,13 @@ class Generation {
     }
   }
 
+  void check_rows(const Shape& shape) const {
+    const std::int64_t width = model_.config().width;
+    if (shape.rank() == 2 && shape[1] == width) return;
+    throw Error(Errc::bad_shape, "generate",
+                fmt::format("{}: wanted are embeddings [count, {}]", to_string(shape), width));
+  }
+
   /// Whether all parts were read.
   bool read_parts(std::span<const PromptPart> parts) {
     return std::ranges::all_of(parts, [&](const PromptPart& part) {
@@ -112,6 +119,7 @@ class Generation {
         if (part.rows.is_empty()) {
           conversation_.read(part.tokens, options_.interrupt);
         } else {
+          check_rows(part.rows.shape());
           conversation_.read_embeddings(part.rows.values<float>(), part.attention,
                                         options_.interrupt);
         }

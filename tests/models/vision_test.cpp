@@ -465,6 +465,15 @@ TEST_CASE("image prompt: is read by generate()") {
   expect_error(Errc::bad_argument, [&] { models::generate(model, conversation, beginning, {}); });
   expect_error(Errc::bad_argument,
                [&] { models::generate(model, conversation, std::span<const PromptPart>(), {}); });
+  for (const auto& [code, rows] :
+       {std::pair{Errc::bad_shape, HostBuffer::zeros(Shape({2, 64}, f32))},
+        std::pair{Errc::bad_shape, HostBuffer::zeros(Shape({32}, f32))},
+        std::pair{Errc::bad_type, HostBuffer::zeros(Shape({2, 32}, f64))}}) {
+    const std::vector<PromptPart> wrong{{.rows = rows}, {.tokens = {10}}};
+    Conversation fresh = model.conversation();
+    expect_error(code, [&] { models::generate(model, fresh, wrong, {}); });
+    CHECK(fresh.position() == 0);
+  }
   std::stop_source stop;
   stop.request_stop();
   Conversation third = model.conversation();

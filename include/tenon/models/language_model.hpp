@@ -305,7 +305,7 @@ Generated generate(const LanguageModel& model, Conversation& conversation,
                    const std::function<void(std::string_view text)>& emit = {});
 
 /// The same for a prompt with images (image_prompt() makes one). Errc::bad_argument unless it ends with
-/// tokens.
+/// tokens; bad_shape, bad_type for rows that are not f32 [count, width].
 Generated generate(const LanguageModel& model, Conversation& conversation,
                    std::span<const PromptPart> prompt, const GenerateOptions& options,
                    const std::function<void(std::string_view text)>& emit = {});

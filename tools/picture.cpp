@@ -13,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -27,6 +28,7 @@ namespace tenon::tool {
 namespace {
 
 constexpr std::int64_t max_side = 1 << 15;
+constexpr std::int64_t max_pixels = 1 << 28;  // a small file may claim as many as it likes
 
 /// The bytes of a file and what is said of them.
 class Picture {
@@ -49,9 +51,10 @@ class Picture {
   /// Room for a picture.
   HostBuffer blank(std::int64_t height, std::int64_t width) const {
     if (height < 1 || width < 1) refuse(Errc::corrupt, "has no pixels");
-    if (std::max(height, width) > max_side) {
+    if (std::max(height, width) > max_side || height * width > max_pixels) {
       refuse(Errc::limit_exceeded,
-             fmt::format("{} x {} pixels; a side has at most {}", width, height, max_side));
+             fmt::format("{} x {} pixels; there are at most {} on a side and {} in all", width,
+                         height, max_side, max_pixels));
     }
     return HostBuffer::zeros(Shape({height, width, 3}, u8));
   }
@@ -91,22 +94,25 @@ class Picture {
   }
 
 #ifdef TENON_WITH_PNG
-  HostBuffer png() const {
+  struct Png {
     png_image image{};
-    image.version = PNG_IMAGE_VERSION;
+    Png() { image.version = PNG_IMAGE_VERSION; }
+    ~Png() { png_image_free(&image); }
+    Png(const Png&) = delete;
+    Png& operator=(const Png&) = delete;
+  };
+
+  HostBuffer png() const {
+    Png png;
     const auto check = [&](int is_fine) {
-      if (is_fine != 0) return;
-      const std::string message = image.message;
-      png_image_free(&image);
-      refuse(Errc::corrupt, "libpng: " + message);
+      if (is_fine == 0) refuse(Errc::corrupt, fmt::format("libpng: {}", png.image.message));
     };
-    check(png_image_begin_read_from_memory(&image, bytes_.data(), bytes_.size()));
-    if (std::max(image.width, image.height) > max_side) png_image_free(&image);
-    HostBuffer made = blank(image.height, image.width);
+    check(png_image_begin_read_from_memory(&png.image, bytes_.data(), bytes_.size()));
+    HostBuffer made = blank(png.image.height, png.image.width);
     // Alpha is left out behind the library: it would mix what is transparent with a background.
-    image.format = PNG_FORMAT_RGBA;
-    std::vector<std::uint8_t> pixels(PNG_IMAGE_SIZE(image));
-    check(png_image_finish_read(&image, nullptr, pixels.data(), 0, nullptr));
+    png.image.format = PNG_FORMAT_RGBA;
+    std::vector<std::uint8_t> pixels(PNG_IMAGE_SIZE(png.image));
+    check(png_image_finish_read(&png.image, nullptr, pixels.data(), 0, nullptr));
     const auto to = made.mutable_values<std::uint8_t>();
     for (std::size_t i = 0; i < to.size(); ++i) to[i] = pixels[i / 3 * 4 + i % 3];
     return made;

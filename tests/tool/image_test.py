@@ -85,6 +85,7 @@ class Images(Folder):
             self.refused_picture(MALFORMED, "Corrupt", self.write(name, data), says)
         self.refused_picture(UNSUPPORTED, "Unsupported", self.write("deep", b"P6 1 1 65535\n" + bytes(6)), "up to 65535")
         self.refused_picture(MALFORMED, "LimitExceeded", self.write("wide", b"P6 40000 1 255\n" + bytes(120000)), "40000")
+        self.refused_picture(MALFORMED, "LimitExceeded", self.write("large", b"P6 20000 20000 255\n"), "268435456 in all")
         self.refused_picture(MALFORMED, "BadMagic", self.write("gif", b"GIF89a"), "no picture of a known format")
         self.refused_picture(MALFORMED, "NotFound", "missing.ppm", "missing.ppm")
 
@@ -97,6 +98,8 @@ class Images(Folder):
         self.assertEqual(self.answer(self.write("clear.png", png(23, 37, 4, clear)))["logprobs"], want)
         whole = path.read_bytes()
         self.refused_picture(MALFORMED, "Corrupt", self.write("cut.png", whole[:-200]), "libpng")
+        bomb = png(20000, 20000, 3, b"")
+        self.refused_picture(MALFORMED, "LimitExceeded", self.write("bomb.png", bomb), "20000 x 20000")
         damaged = whole[:60] + bytes([whole[60] ^ 1]) + whole[61:]
         self.refused_picture(MALFORMED, "Corrupt", self.write("damaged.png", damaged), "libpng")
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Single ops in Tenon and PyTorch, in one run: transforms, factorisations, functions, sums of short rows.
+"""Single ops in Tenon and PyTorch, in one run: transforms, factorisations, functions, short rows, views.
 
     PYTHONPATH=build/release/python python3 benchmarks/ops_torch.py [--only WORD] [-t THREADS] [-r ROUNDS]
 
@@ -23,6 +23,7 @@ import tenon
 from tenon import ops
 
 CLOCK = time.perf_counter
+TYPES = {"float32": "f32", "float16": "f16", "float64": "f64"}
 
 
 def uniform(shape, low=-2.0, high=2.0):
@@ -40,6 +41,29 @@ def definite(shape):
 
 def pairs(z):
     return torch.view_as_real(z)
+
+
+def views():
+    """Along other axes than the last, of permuted and reversed operands, of narrow and wide types."""
+    square, wide, long = (64, 64, 32, 32), (8, 64, 56, 56), (100000, 8)
+    for dtype in ("f4", "f2", "f8"):
+        for axis in (0, 2, 3):
+            x = uniform(wide).astype(dtype)
+            for name, other in (("sum", torch.sum), ("max", torch.amax)):
+                yield (f"{name} {dtype} {wide} axis {axis}", lambda x, f=getattr(ops, name), a=axis: f(x, [a]),
+                       lambda x, f=other, a=axis: f(x, dim=a), x)
+            for name in ("softmax", "cumsum"):
+                yield (f"{name} {dtype} {wide} axis {axis}", lambda x, f=getattr(ops, name), a=axis: f(x, a),
+                       lambda x, f=getattr(torch, name), a=axis: f(x, a), x)
+        for order, axis in (((0, 2, 3, 1), 1), ((0, 3, 1, 2), 0), ((3, 2, 1, 0), 1)):
+            yield (f"sum {dtype} {square} as {order}, axis {axis}",
+                   lambda x, o=order, a=axis: ops.sum(ops.permute(x, list(o)), [a]),
+                   lambda x, o=order, a=axis: torch.sum(x.permute(o), dim=a), uniform(square).astype(dtype))
+        x = uniform((1024, 1024)).astype(dtype)
+        yield f"1.5 x.T {dtype} 1024", lambda x: ops.permute(x, [1, 0]) * 1.5, lambda x: x.T.contiguous() * 1.5, x
+        yield f"flip {dtype} 1024 axis 1", lambda x: ops.flip(x, [1]), lambda x: torch.flip(x, [1]), x
+        yield f"cumsum {dtype} {long} axis 1", lambda x: ops.cumsum(x, 1), lambda x: torch.cumsum(x, 1), uniform(
+            long).astype(dtype)
 
 
 def cases():
@@ -73,6 +97,7 @@ def cases():
             yield (f"{name} {size}", lambda x, f=getattr(ops, name): f(x), getattr(torch, name),
                    uniform((size,), low, high))
         yield f"lgamma of -10..40, {size}", lambda x: ops.lgamma(x), torch.lgamma, uniform((size,), -10, 40)
+    yield from views()
     for columns in (10, 32, 33, 48, 49, 64, 80, 100, 128, 200, 256, 300, 1024):
         for rows in (1 << 17, 1 << 21):
             x = uniform((rows // columns, columns))
@@ -103,7 +128,8 @@ def main():
     for name, mine, theirs, x in cases():
         if options.only not in name:
             continue
-        session = tenon.Session(tenon.export(lambda x, f=mine: f(x), x=f"f32{list(x.shape)}"), threads=options.threads)
+        program = tenon.export(lambda x, f=mine: f(x), x=f"{TYPES[str(x.dtype)]}{list(x.shape)}")
+        session = tenon.Session(program, threads=options.threads)
         a, b = tenon.array(x), torch.from_numpy(x)
         got, wanted = session.forward(a)[0].numpy(), theirs(b).numpy()
         with np.errstate(all="ignore"):

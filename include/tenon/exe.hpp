@@ -17,6 +17,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,10 +63,14 @@ struct CompileOptions {
 namespace detail {
 
 template <auto Forward>
-struct ForwardTraits;
+struct ForwardTraits {
+  static_assert(!std::is_same_v<decltype(Forward), decltype(Forward)>,
+                "compile<&Net<>::forward> takes a const member function of the model's struct");
+};
 template <class Result, class Owner, class... Args, Result (Owner::*Forward)(Args...) const>
 struct ForwardTraits<Forward> {
   using Model = Owner;
+  static_assert(!std::is_void_v<Result>, "forward returns a tensor, or a form of tensors");
   using Returns = Result;
   using Arguments = std::tuple<std::remove_cvref_t<Args>...>;
 };
@@ -178,9 +183,11 @@ class Exe {
   using Buffers = rebind_t<Arguments, Buffer>;   ///< the same form, of Buffers
   using Result = rebind_t<typename Traits::Returns, Buffer>;
 
-  Exe(Model model, const Shapes& shapes, CompileOptions options)
+  /// `where` is the line that inputs are said to come from in messages.
+  Exe(Model model, const Shapes& shapes, CompileOptions options,
+      const std::source_location& where = std::source_location::current())
       : state_(with_memory_errors("compile", [&] {
-          return std::make_shared<State>(std::move(model), shapes, std::move(options));
+          return std::make_shared<State>(std::move(model), shapes, std::move(options), where);
         })) {}
 
   /// Binds weights. The cost is that of packing, which backends do once per weight or, with a cache
@@ -219,9 +226,11 @@ class Exe {
   using Form = rebind_t<typename Traits::Returns, Shape>;
 
   struct State {
-    State(Model traced_model, const Shapes& shapes, CompileOptions options)
+    State(Model traced_model, const Shapes& shapes, CompileOptions options,
+          const std::source_location& compiled_at)
         : model(std::move(traced_model)),
           example(shapes),
+          where(compiled_at),
           arguments(leaves_of(shapes, options.arguments)),
           cache([this](std::span<const Shape> inputs) { return trace(inputs); },
                 std::move(options)),
@@ -263,7 +272,7 @@ class Exe {
       Arguments tensors;
       std::size_t next = 0;
       transform_fields(example, tensors, [&](const std::string&, const Shape&, Tensor& to) {
-        to = graph.input(arguments.name(next), inputs[next]);
+        to = graph.input(arguments.name(next), inputs[next], where);
         ++next;
       });
       typename Traits::Returns result =
@@ -281,6 +290,7 @@ class Exe {
 
     Model model;
     Shapes example;
+    std::source_location where;
     detail::ArgumentList arguments;
     std::vector<std::shared_ptr<const void>> declarations;
     bool declarations_known = false;
@@ -289,6 +299,12 @@ class Exe {
   };
 
   std::map<std::string, Buffer> named(const Bufferized<Model>& weights) const {
+    static_assert(detail::has_buffers<Model>,
+                  "a model's struct is a template whose one parameter is the type of its tensors: "
+                  "template <class T = Tensor> struct Net { T weight; ... }");
+    if constexpr (detail::has_buffers<Model>) return named_leaves(weights);
+  }
+  std::map<std::string, Buffer> named_leaves(const Bufferized<Model>& weights) const {
     std::vector<detail::NamedField> fields;
     visit_fields(state_->model, [&](const std::string& path, const Tensor& tensor) {
       fields.push_back({path, tensor.is_empty() ? std::string() : std::string(tensor.name())});
@@ -503,8 +519,9 @@ class BoundExe {
 /// `compile<&Mlp<>::forward>(model, {Shape({8, 784}, f32)})`. Sizes may be symbols.
 template <auto Forward>
 Exe<Forward> compile(const typename Exe<Forward>::Model& model,
-                     const typename Exe<Forward>::Shapes& shapes, CompileOptions options = {}) {
-  return Exe<Forward>(model, shapes, std::move(options));
+                     const typename Exe<Forward>::Shapes& shapes, CompileOptions options = {},
+                     const std::source_location& where = std::source_location::current()) {
+  return Exe<Forward>(model, shapes, std::move(options), where);
 }
 
 /// The same on a device, with its device_backends(): "cpu:" uses every linked backend, "npu:" needs
@@ -517,8 +534,9 @@ Exe<Forward> compile(const typename Exe<Forward>::Model& model,
 template <auto Forward>
 Exe<Forward> compile(const typename Exe<Forward>::Model& model,
                      const typename Exe<Forward>::Shapes& shapes, const DevicePtr& device,
-                     CompileOptions options = {}) {
-  Exe<Forward> exe(model, shapes, detail::on_device(device, std::move(options)));
+                     CompileOptions options = {},
+                     const std::source_location& where = std::source_location::current()) {
+  Exe<Forward> exe(model, shapes, detail::on_device(device, std::move(options)), where);
   if (exe.is_static()) static_cast<void>(exe.report());
   return exe;
 }

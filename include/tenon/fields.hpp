@@ -8,6 +8,7 @@
 #include <array>
 #include <concepts>
 #include <cstddef>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -17,7 +18,7 @@
 #include <vector>
 
 /// Lists a model struct's members, once: `TENON_FIELDS(up, down)`. Listed members may be tensors,
-/// other such structs, vectors, optionals and arrays of them, and plain values.
+/// other such structs, vectors, optionals, arrays and maps by std::string of them, and plain values.
 ///
 /// `tenon_fields()` returns a function that calls another with all of them: a tuple would be a class to compile for
 /// each of its tails.
@@ -68,6 +69,10 @@ template <class T, std::size_t N, class Leaf>
 struct rebind<std::array<T, N>, Leaf> {
   using type = std::array<typename rebind<T, Leaf>::type, N>;
 };
+template <class T, class Less, class Leaf>
+struct rebind<std::map<std::string, T, Less>, Leaf> {
+  using type = std::map<std::string, typename rebind<T, Leaf>::type, Less>;
+};
 template <class... T, class Leaf>
 struct rebind<std::tuple<T...>, Leaf> {
   using type = std::tuple<typename rebind<T, Leaf>::type...>;
@@ -105,10 +110,13 @@ template <class T>
 inline constexpr bool is_vector = false;
 template <class T, class A>
 inline constexpr bool is_vector<std::vector<T, A>> = true;
+template <class A>
+inline constexpr bool is_vector<std::vector<bool, A>> =
+    false;  // a plain value: it has no elements to refer to
 template <class T>
 concept TupleLike = !HasFields<T> && requires { std::tuple_size<T>::value; };
 
-/// Calls `function.operator()<i>()` for i = 0 .. count - 1.
+/// Calls the function with i = 0 .. count - 1 as its template argument.
 template <std::size_t count, class Function>
 void for_each_field(const Function& function) {
   [&]<std::size_t... I>(std::index_sequence<I...>) {
@@ -173,8 +181,27 @@ template <class T>
 struct form_leaf<std::optional<T>> : form_leaf<T> {};
 template <class T, std::size_t N>
 struct form_leaf<std::array<T, N>> : form_leaf<T> {};
+template <class T, class Less>
+struct form_leaf<std::map<std::string, T, Less>> : form_leaf<T> {};
 template <class A, class B>
 struct form_leaf<std::pair<A, B>> : form_leaf<std::tuple<A, B>> {};
+
+template <class T>
+inline constexpr bool is_map = false;  // with leaves; any other map is a plain value
+template <class T, class Less>
+inline constexpr bool is_map<std::map<std::string, T, Less>> = !std::is_void_v<form_leaf_t<T>>;
+
+/// Whether Bufferized<Model> has buffers where the model has tensors.
+template <class Model>
+inline constexpr bool has_buffers =
+    std::is_void_v<form_leaf_t<Model>> || std::same_as<form_leaf_t<Bufferized<Model>>, Buffer>;
+
+/// Whether a type that a walk takes for a plain value is a class template of leaves, or of forms that
+/// have some: a container of another kind, or a struct without TENON_FIELDS.
+template <class T>
+inline constexpr bool hides_leaves = false;
+template <template <class...> class Outer, class... Inner>
+inline constexpr bool hides_leaves<Outer<Inner...>> = (!std::is_void_v<form_leaf_t<Inner>> || ...);
 
 /// The leaves that a walk through a struct has found, with their paths. Neither the walk nor this
 /// depend on what is then done with a leaf: a struct's walk is compiled once for all visitors.
@@ -196,6 +223,8 @@ class FieldWalk {
     /// Name `index` of a comma-separated list.
     Part(FieldWalk& walk, std::string_view names, std::size_t index);
     Part(FieldWalk& walk, std::size_t index);
+    /// A key of a map.
+    Part(FieldWalk& walk, const std::string& key);
     ~Part();
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
@@ -236,6 +265,11 @@ void find_fields(Model& model, FieldWalk& walk) {
       const FieldWalk::Part part(walk, i);
       find_fields(model[i], walk);
     }
+  } else if constexpr (is_map<Form>) {
+    for (auto& [key, value] : model) {
+      const FieldWalk::Part part(walk, key);
+      find_fields(value, walk);
+    }
   } else if constexpr (is_optional<Form>) {
     if (model) find_fields(*model, walk);
   } else if constexpr (TupleLike<Form>) {
@@ -243,6 +277,12 @@ void find_fields(Model& model, FieldWalk& walk) {
       const FieldWalk::Part part(walk, i);
       find_fields(std::get<i>(model), walk);
     });
+  } else {
+    static_assert(
+        !hides_leaves<Form>,
+        "its tensors cannot be found: a struct of tensors lists its members with "
+        "TENON_FIELDS, and containers of them are vectors, optionals, arrays, tuples, pairs "
+        "and maps by std::string");
   }
 }
 
@@ -274,6 +314,12 @@ void pair_fields(const From& from, To& to, FieldWalk& walk) {
     for (std::size_t i = 0; i < from.size(); ++i) {
       const FieldWalk::Part part(walk, i);
       pair_fields(from[i], to[i], walk);
+    }
+  } else if constexpr (is_map<From>) {
+    std::erase_if(to, [&](const auto& entry) { return !from.contains(entry.first); });
+    for (const auto& [key, value] : from) {
+      const FieldWalk::Part part(walk, key);
+      pair_fields(value, to[key], walk);
     }
   } else if constexpr (is_optional<From>) {
     if (from) {

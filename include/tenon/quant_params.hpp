@@ -19,7 +19,8 @@ struct QuantParams {
   /// scale * normratio of one channel; any number when there is only one of each.
   double factor(std::int64_t channel = 0) const noexcept {
     const auto at = [channel](const std::vector<float>& factors) {
-      return double{factors[factors.size() > 1 ? static_cast<std::size_t>(channel) : 0]};
+      return static_cast<double>(
+          factors[factors.size() > 1 ? static_cast<std::size_t>(channel) : 0]);
     };
     return at(scale) * at(normratio);
   }

@@ -31,6 +31,11 @@ FieldWalk::Part::Part(FieldWalk& walk, std::size_t index)
   append(walk.path_, std::to_string(index));
 }
 
+FieldWalk::Part::Part(FieldWalk& walk, const std::string& key)
+    : walk_(walk), length_(walk.path_.size()) {
+  append(walk.path_, key);
+}
+
 FieldWalk::Part::~Part() { walk_.path_.resize(length_); }
 
 }  // namespace tenon::detail

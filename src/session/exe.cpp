@@ -103,20 +103,26 @@ std::vector<Shape> ArgumentList::shapes_of(std::span<const std::string> paths,
 
 void ArgumentList::check_fit(std::span<const Shape> inputs) const {
   std::map<std::int64_t, std::int64_t> sizes;  // of symbols
+  std::string known;                           // the size of a symbol that an argument contradicts
   const auto fits = [&](const Shape& declared, const Shape& given) {
     if (given.rank() != declared.rank() || given.dtype() != declared.dtype()) return false;
     for (int axis = 0; axis < given.rank(); ++axis) {
       std::int64_t want = declared[axis];
       if (is_symbol(want)) want = sizes.try_emplace(want, given[axis]).first->second;
-      if (want != unknown_dim && want != given[axis]) return false;
+      if (want != unknown_dim && want != given[axis]) {
+        if (is_symbol(declared[axis])) {
+          known = fmt::format(" with {} = {}", symbol_name(declared[axis]).text(), want);
+        }
+        return false;
+      }
     }
     return true;
   };
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     if (fits(declared_[i], inputs[i])) continue;
     throw Error(Errc::bad_input, "forward",
-                fmt::format("{} is {}, compiled for {}, and closed_shapes is set", described(i),
-                            to_string(inputs[i]), to_string(declared_[i])));
+                fmt::format("{} is {}, compiled for {}{}, and closed_shapes is set", described(i),
+                            to_string(inputs[i]), to_string(declared_[i]), known));
   }
 }
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <map>
 #include <optional>
 #include <string>
 #include <thread>
@@ -65,6 +66,23 @@ struct Mlp {
   }
 
   static inline std::atomic<int> traces = 0;
+};
+
+template <class T = Tensor>
+struct Added {
+  TENON_FIELDS()
+  Tensor forward(const Tensor& a, const Tensor& b) const { return a + b; }
+};
+
+template <class T = Tensor>
+struct Named {
+  std::map<std::string, Dense<T>> layers;
+  TENON_FIELDS(layers)
+  Tensor forward(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    return layers.at("two").forward(layers.at("one").forward(x));
+  }
 };
 
 Bufferized<Mlp<>> random_weights(std::uint64_t seed = 1) {
@@ -627,6 +645,55 @@ TEST_CASE("Exe: closed shapes are all that is accepted") {
                    {"'x' is " + to_string(shape), "compiled for f32[B, 4]", "closed_shapes"});
     expect_error(Errc::bad_input, [&] { run.prepare({shape}); });
   }
+}
+
+TEST_CASE("Exe: with closed shapes, what a symbol stands for is named") {
+  const WeightsView view("mlp.safetensors", std::span<const std::pair<std::string, Shape>>());
+  CompileOptions options = on("reference");
+  options.closed_shapes = true;
+  options.arguments = {"a", "b"};
+  auto run = compile<&Added<>::forward>(
+                 Added<>(), {Shape({symbol("B"), 4}, f32), Shape({symbol("B"), 4}, f32)}, options)
+                 .bind(Added<Buffer>());
+  check_contains(expect_error(Errc::bad_input,
+                              [&] {
+                                run(device(HostBuffer::zeros(Shape({3, 4}, f32))),
+                                    device(HostBuffer::zeros(Shape({5, 4}, f32))));
+                              }),
+                 {"'b' is f32[5, 4], compiled for f32[B, 4] with B = 3"});
+}
+
+TEST_CASE("Exe: messages about an input name the line that compiled") {
+  const Shape a({2, 3}, f32), b({2, 4}, f32);
+  const auto line = std::to_string(__LINE__ + 1);
+  const auto fails = [&] { compile<&Added<>::forward>(Added<>(), {a, b}, on("reference")); };
+  check_contains(expect_error(Errc::shape_mismatch, fails),
+                 {"input 'x0', exe_test.cpp:" + line, "input 'x1', exe_test.cpp:" + line});
+}
+
+TEST_CASE("Exe: layers in a map") {
+  const std::vector<std::pair<std::string, Shape>> list{{"one.weight", Shape({4, 4}, f32)},
+                                                        {"two.weight", Shape({4, 4}, f32)}};
+  const WeightsView view("map.safetensors", list);
+  Named<> model;
+  Named<Buffer> weights;
+  for (const char* name : {"one", "two"}) {
+    model.layers[name].weight = view[name].tensor("weight");
+    weights.layers[name].weight = device(Random(weights.layers.size()).uniform(Shape({4, 4}, f32)));
+  }
+  const auto exe = compile<&Named<>::forward>(model, {Shape({3, 4}, f32)}, on("reference"));
+  auto run = exe.bind(weights);
+  const Buffer x = device(Random(5).uniform(Shape({3, 4}, f32)));
+  const auto of_one = [&](const char* name) {
+    const Dense<> layer{view[name].tensor("weight"), std::nullopt};
+    return compile<&Dense<>::forward>(layer, {Shape({3, 4}, f32)}, on("reference"))
+        .bind({weights.layers.at(name).weight, std::nullopt});
+  };
+  CHECK(values(run(x)) == values(of_one("two")(of_one("one")(x))));
+
+  weights.layers.erase("two");
+  check_contains(expect_error(Errc::bad_argument, [&] { exe.bind(weights); }),
+                 {"'layers.two.weight'"});
 }
 
 TEST_CASE("Exe: arguments of another form, or without data, are named") {

@@ -3,6 +3,7 @@
 #include <tenon/graph.hpp>
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -30,6 +31,14 @@ struct Stack {
   int heads = 0;
   std::string note;
   TENON_FIELDS(layers, ends, tail, counted, heads, note)
+};
+
+template <class T = Tensor>
+struct Modules {
+  std::map<std::string, Dense<T>> parts;
+  std::map<std::string, double> scales;
+  std::vector<bool> flags;
+  TENON_FIELDS(parts, scales, flags)
 };
 
 Shape numbered(int size) { return Shape({size}, f32); }
@@ -94,6 +103,29 @@ TEST_CASE("Fields: a transform gives the target the source's form") {
                    [](const std::string&, const Shape& from, Shape& to) { to = from; });
   REQUIRE(target.layers.size() == 2);
   CHECK_FALSE(target.layers[1].bias.has_value());
+}
+
+TEST_CASE("Fields: maps by a string, and plain values beside them") {
+  Modules<Shape> from;
+  from.parts["b"] = {numbered(1), std::nullopt};
+  from.parts["a"] = {numbered(2), numbered(3)};
+  from.scales["x"] = 0.5;
+  from.flags = {true, false};
+  Modules<Buffer> to;
+  to.parts["c"];
+  std::vector<std::string> paths;
+  transform_fields(from, to, [&](const std::string& path, const Shape& shape, Buffer& leaf) {
+    paths.push_back(path);
+    leaf = Buffer(shape);
+  });
+  CHECK(paths == std::vector<std::string>{"parts.a.weight", "parts.a.bias", "parts.b.weight"});
+  REQUIRE(to.parts.size() == 2);
+  CHECK(to.parts.at("a").bias->shape() == numbered(3));
+  CHECK(to.scales == from.scales);
+  CHECK(to.flags == from.flags);
+  std::vector<std::string> again;
+  visit_fields(to, [&](const std::string& path, const Buffer&) { again.push_back(path); });
+  CHECK(again == paths);
 }
 
 TEST_CASE("Fields: paths go on from the given one, and visitors change leaves") {

@@ -1,7 +1,9 @@
-// Calls of a compiled model that the compiler refuses in one error; check_refused_call.cmake
+// Calls of a compiled model, and models, that the compiler refuses in one error; check_refused_call.cmake
 // compiles one CASE at a time.
 #include <tenon/exe.hpp>
 
+#include <list>
+#include <string>
 #include <utility>
 
 namespace {
@@ -13,8 +15,27 @@ struct Sum {
   tenon::Tensor forward(const tenon::Tensor& x, const tenon::Tensor&) const { return x; }
 };
 
+struct Plain {
+  tenon::Tensor weight;
+  TENON_FIELDS(weight)
+  tenon::Tensor forward(const tenon::Tensor& x) const { return x; }
+};
+
+template <class T = tenon::Tensor>
+struct Listed {
+  std::list<Sum<T>> parts;
+  TENON_FIELDS(parts)
+};
+
 }  // namespace
 
+#if defined(CASE_no_template)
+void call(const tenon::Exe<&Plain::forward>& exe, const Plain& weights) { exe.bind(weights); }
+#elif defined(CASE_other_container)
+void call(const Listed<>& model) {
+  tenon::visit_fields(model, [](const std::string&, const tenon::Tensor&) {});
+}
+#else
 void call(tenon::BoundExe<&Sum<>::forward>& run, tenon::Buffer& x, const tenon::Shape& shape) {
   static_cast<void>(shape);
 #if defined(CASE_good)
@@ -29,3 +50,4 @@ void call(tenon::BoundExe<&Sum<>::forward>& run, tenon::Buffer& x, const tenon::
 #error "no CASE"
 #endif
 }
+#endif

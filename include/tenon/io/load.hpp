@@ -57,6 +57,9 @@ std::map<std::string, Buffer> load_buffers(const File& file, const DevicePtr& de
 template <class Model>
 std::future<Bufferized<Model>> load_async(const Model& model, const File& file,
                                           const DevicePtr& device, LoadOptions options = {}) {
+  static_assert(tenon::detail::has_buffers<Model>,
+                "a model's struct is a template whose one parameter is the type of its tensors: "
+                "template <class T = Tensor> struct Net { T weight; ... }");
   return with_memory_errors("load_async", [&] {
     // Names are copied here: the model may be destroyed before the thread runs.
     auto form = map_fields<Shape>(model, [](const std::string&, const Tensor& tensor) {

@@ -15,9 +15,9 @@ namespace tenon::nn {
 template <class T = Tensor>
 struct Conv2d {
   T weight;
-  std::optional<T> bias;
+  std::optional<T> bias{};
   TENON_FIELDS(weight, bias, options)
-  tenon::Conv2d options;  ///< stride, padding, dilation, groups
+  tenon::Conv2d options{};  ///< stride, padding, dilation, groups
 
   static Conv2d init(const WeightsView& view, const tenon::Conv2d& options = {},
                      const std::source_location& where = std::source_location::current()) {
@@ -37,9 +37,9 @@ struct Conv2d {
 template <class T = Tensor>
 struct Conv1d {
   T weight;
-  std::optional<T> bias;
+  std::optional<T> bias{};
   TENON_FIELDS(weight, bias, options)
-  Conv1dOptions options;  ///< stride, padding, dilation, groups
+  Conv1dOptions options{};  ///< stride, padding, dilation, groups
 
   static Conv1d init(const WeightsView& view, const Conv1dOptions& options = {},
                      const std::source_location& where = std::source_location::current()) {
@@ -59,9 +59,9 @@ struct Conv1d {
 template <class T = Tensor>
 struct Conv3d {
   T weight;
-  std::optional<T> bias;
+  std::optional<T> bias{};
   TENON_FIELDS(weight, bias, options)
-  Conv3dOptions options;  ///< stride, padding, dilation, groups
+  Conv3dOptions options{};  ///< stride, padding, dilation, groups
 
   static Conv3d init(const WeightsView& view, const Conv3dOptions& options = {},
                      const std::source_location& where = std::source_location::current()) {
@@ -81,9 +81,9 @@ struct Conv3d {
 template <class T = Tensor>
 struct ConvTranspose2d {
   T weight;
-  std::optional<T> bias;
+  std::optional<T> bias{};
   TENON_FIELDS(weight, bias, options)
-  tenon::ConvTranspose2d options;  ///< stride, padding, output_padding, dilation, groups
+  tenon::ConvTranspose2d options{};  ///< stride, padding, output_padding, dilation, groups
 
   static ConvTranspose2d init(const WeightsView& view, const tenon::ConvTranspose2d& options = {},
                               const std::source_location& where = std::source_location::current()) {
@@ -103,9 +103,9 @@ struct ConvTranspose2d {
 template <class T = Tensor>
 struct ConvTranspose1d {
   T weight;
-  std::optional<T> bias;
+  std::optional<T> bias{};
   TENON_FIELDS(weight, bias, options)
-  ConvTranspose1dOptions options;  ///< stride, padding, output_padding, dilation, groups
+  ConvTranspose1dOptions options{};  ///< stride, padding, output_padding, dilation, groups
 
   static ConvTranspose1d init(const WeightsView& view, const ConvTranspose1dOptions& options = {},
                               const std::source_location& where = std::source_location::current()) {
@@ -125,9 +125,9 @@ struct ConvTranspose1d {
 template <class T = Tensor>
 struct ConvTranspose3d {
   T weight;
-  std::optional<T> bias;
+  std::optional<T> bias{};
   TENON_FIELDS(weight, bias, options)
-  ConvTranspose3dOptions options;  ///< stride, padding, output_padding, dilation, groups
+  ConvTranspose3dOptions options{};  ///< stride, padding, output_padding, dilation, groups
 
   static ConvTranspose3d init(const WeightsView& view, const ConvTranspose3dOptions& options = {},
                               const std::source_location& where = std::source_location::current()) {

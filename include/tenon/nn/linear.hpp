@@ -28,7 +28,7 @@ struct Lora {
 template <class T = Tensor>
 struct Linear {
   T weight;
-  std::optional<T> bias;
+  std::optional<T> bias{};
   std::optional<Lora<T>> lora{};  ///< no part of files of weights: models::with_adapters sets it
   std::int64_t first_row = 0;     ///< of the weight and the bias
   std::int64_t rows = 0;          ///< how many of them; 0: all

@@ -16,7 +16,7 @@ namespace tenon::nn {
 template <class T = Tensor>
 struct LayerNorm {
   T weight;
-  std::optional<T> bias;
+  std::optional<T> bias{};
   double eps = 1e-5;
   TENON_FIELDS(weight, bias, eps)
 
@@ -58,8 +58,8 @@ struct RmsNorm {
 /// [N, C, ...] too.
 template <class T = Tensor>
 struct BatchNorm2d {
-  std::optional<T> weight;
-  std::optional<T> bias;
+  std::optional<T> weight{};
+  std::optional<T> bias{};
   T running_mean;
   T running_var;
   double eps = 1e-5;
@@ -83,8 +83,8 @@ struct BatchNorm2d {
 /// Normalisation of groups of channels, x [N, C, ...], with optional scale and shift per channel.
 template <class T = Tensor>
 struct GroupNorm {
-  std::optional<T> weight;
-  std::optional<T> bias;
+  std::optional<T> weight{};
+  std::optional<T> bias{};
   std::int64_t groups = 1;
   double eps = 1e-5;
   TENON_FIELDS(weight, bias, groups, eps)

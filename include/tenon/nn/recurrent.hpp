@@ -28,7 +28,7 @@ namespace tenon::nn {
 template <class T = Tensor>
 struct RecurrentWeights {
   T weight_ih, weight_hh;
-  std::optional<T> bias_ih, bias_hh;
+  std::optional<T> bias_ih{}, bias_hh{};
   TENON_FIELDS(weight_ih, weight_hh, bias_ih, bias_hh)
 
   /// Declares "weight_ih_l0" and so on below `view`; `suffix` "_l0_reverse" is the other direction.

@@ -40,5 +40,9 @@ Buffers load(const io::File& file, const Buffers& like, const DevicePtr& device)
     return data.to_device(device);
   });
 }
+template <class Buffers>
+Buffers load(const std::filesystem::path& path, const Buffers& like, const DevicePtr& device) {
+  return load(io::open(path), like, device);
+}
 
 }  // namespace tenon::train

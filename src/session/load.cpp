@@ -164,8 +164,14 @@ class Session::Loader {
       weights.emplace(name, array.to_device(cpu_device()));
     }
     for (const Json& entry : manifest_.list("weights")) {
-      if (manifest_.get<bool>(entry, "bytes")) continue;
       const auto name = manifest_.get<std::string>(entry, "name");
+      if (manifest_.get<bool>(entry, "bytes")) {
+        // Others than the file's would be ignored: they are bound after loading.
+        if (given != nullptr && given->find(name) != nullptr) {
+          static_cast<void>(checked_weight(given, manifest_, entry));
+        }
+        continue;
+      }
       if (asks || given != nullptr) {
         weights.emplace(name, checked_weight(given, manifest_, entry));
       } else {
@@ -173,6 +179,8 @@ class Session::Loader {
         digests.emplace(name, manifest_.get<std::string>(entry, "xxh3"));
       }
     }
+    // A session that was saved before weights were bound has none in the file.
+    if (given != nullptr && weights.empty()) weights = given->all();
     session.bind(std::make_shared<const WeightSet>(
         std::move(weights), load_prepared(snapshot_, is_trusted_, manifest_)));
     session.bound_->digests = std::move(digests);

@@ -340,11 +340,17 @@ std::unique_ptr<Partition> compile_stage(const Backend& backend, const Lowered& 
                                          std::span<const Step> together,
                                          std::span<const Step> steps) {
   const auto* const stepwise = dynamic_cast<const StepCompiler*>(&backend);
-  if (stepwise == nullptr || steps.size() == together.size()) {
-    return backend.compile(program, steps);
+  std::unique_ptr<Partition> made =
+      stepwise == nullptr || steps.size() == together.size()
+          ? backend.compile(program, steps)
+          : stepwise->compile_step(program, together,
+                                   static_cast<std::size_t>(steps.data() - together.data()));
+  // A stage without a partition is a loop of the session's own.
+  if (made == nullptr) {
+    throw Error(Errc::internal, std::string(backend.name()),
+                "Backend::compile returned no partition");
   }
-  return stepwise->compile_step(program, together,
-                                static_cast<std::size_t>(steps.data() - together.data()));
+  return made;
 }
 
 std::size_t first_that_takes(std::span<const BackendPtr> backends, const Step& step) {
@@ -397,7 +403,13 @@ std::vector<BoundStage> bind_stages(std::span<const Stage> stages,
   for (const Stage& stage : stages) {
     BoundStage bound;
     bound.stage = &stage;
-    if (stage.partition) bound.partition = stage.partition->bind(constants);
+    if (stage.partition) {
+      bound.partition = stage.partition->bind(constants);
+      if (bound.partition == nullptr) {
+        throw Error(Errc::internal, stage.steps.front().value,
+                    "Partition::bind returned no bound partition");
+      }
+    }
     bound.body = bind_stages(stage.body, constants);
     result.push_back(std::move(bound));
   }

@@ -85,7 +85,36 @@ class WatchedBackend final : public Backend {
   BackendPtr inner_ = backends("reference")[0];
 };
 
+/// A backend that is not finished: it takes every step, and makes nothing of it.
+class IdleBackend final : public Backend {
+ public:
+  std::string_view name() const noexcept override { return "idle"; }
+  MemRegion& region() const override { return cpu_device()->default_mem_region(); }
+  std::optional<std::string> refuses(const Step&) const override { return std::nullopt; }
+  std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step>) const override {
+    return compiles ? std::make_unique<Idle>() : nullptr;
+  }
+  bool compiles = false;
+
+ private:
+  struct Idle final : Partition {
+    std::unique_ptr<BoundPartition> bind(const BoundConstants&) const override { return nullptr; }
+  };
+};
+
 }  // namespace
+
+TEST_CASE("Session: a backend that makes nothing of its steps is an error, not a crash") {
+  const Buffer x = filled(2, 1);
+  for (const bool compiles : {false, true}) {
+    const auto backend = std::make_shared<IdleBackend>();
+    backend->compiles = compiles;
+    Session run(sample(), {.backends = {backend}});
+    run.bind(std::make_shared<const WeightSet>(sample_weights()));
+    check_contains(expect_error(Errc::internal, [&] { run.forward({x, x}); }),
+                   {compiles ? "Partition::bind" : "idle: Backend::compile"});
+  }
+}
 
 TEST_CASE("Session: an input that does not fit is named, with both types") {
   Session run = session(sample(), sample_weights());

@@ -252,8 +252,8 @@ Tensor Graph::input(std::string_view name, const Shape& shape, const std::source
     return nullptr;
   };
   std::string made(name);
-  for (int i = 0; name.empty() && (made.empty() || known(made) != nullptr); ++i) {
-    made = fmt::format("x{}", i);
+  while (name.empty() && (made.empty() || known(made) != nullptr)) {
+    made = fmt::format("x{}", impl_->next_input++);
   }
   if (const Node* node = known(made)) {
     throw Error(Errc::duplicate_name, where,

@@ -86,6 +86,7 @@ struct Graph::Impl {
   /// The names that inputs and constants were ever given, in any function: one that is not here need
   /// not be searched for, which would take time that grows with the graph.
   std::set<std::string, std::less<>> given_names;
+  int next_input = 0;  ///< the number of the next input without a name: those below are given
 };
 
 /// The graph in which an op on these inputs is recorded: theirs, or that of the active Recording

@@ -504,7 +504,8 @@ Item Flattener::repeat(const Function& function, const Instruction& instruction,
                        std::vector<Item>& values) {
   if (loops_.size() == max_loop_depth) {
     throw Error(Errc::unsupported, place_text(instruction.line, "repeat"),
-                fmt::format("more than {} loops inside each other", max_loop_depth));
+                fmt::format("more than {} loops inside each other, of which a condition is one",
+                            max_loop_depth));
   }
   const Function& callee = *program_.find(instruction.function);
   const Tuple carry = std::get<Tuple>(values[instruction.operands[0]].value);

@@ -80,7 +80,8 @@ DType register_class(ObjectClass object_class, std::atomic<int>& number);
 }  // namespace detail
 
 /// Registers a C++ class under a name; copied by its copy constructor, if it has one. Registering it
-/// again under the same name does nothing.
+/// again under the same name does nothing; Errc::duplicate_name for another name, and for the name of
+/// another class.
 template <class T>
 DType register_object(std::string name, ObjectOptions<T> options = {}) {
   ObjectClass made;

@@ -133,6 +133,14 @@ DType detail::register_class(ObjectClass object_class, std::atomic<int>& number)
     if (number.load() == first_number + i) return static_cast<DType>(number.load());
     throw Error(Errc::duplicate_name, name, "is the name of another class");
   }
+  // A number of another copy of the core in the process, with which the loader shares it, is none here.
+  if (number.load() >= 0) {
+    if (const Registered* const known = find(static_cast<DType>(number.load()))) {
+      throw Error(
+          Errc::duplicate_name, name,
+          fmt::format("this class is already registered as '{}'", known->object_class.name));
+    }
+  }
   if (count == max_classes) {
     throw Error(Errc::limit_exceeded, name, fmt::format("more than {} classes", max_classes));
   }

@@ -82,6 +82,10 @@ TEST_CASE("objects: a class is an element type of its own name") {
   CHECK_FALSE(find_object_type("Nothing"));
   CHECK_FALSE(find_dtype("Log"));
   CHECK(register_object<Log>("Log") == log);
+  CHECK(contains(expect_error(Errc::duplicate_name, [] { register_object<Log>("Diary"); }),
+                 "already registered as 'Log'"));
+  CHECK_FALSE(find_object_type("Diary"));
+  CHECK(object_type<Log>() == log);
   CHECK(contains(to_string(object_shape<Log>()), "Log"));
 
   expect_error(Errc::duplicate_name, [] { register_object<int>("Log"); });

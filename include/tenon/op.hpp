@@ -126,11 +126,13 @@ constexpr auto attribute_fields(std::index_sequence<I...>) noexcept {
 void check_objects(std::string_view op, const OpTraits& traits, std::span<const Shape> inputs,
                    const Shape* output);
 
+// Hidden, here and below: the loader would otherwise make one of two libraries' variables, whose structs have the same
+// name and may be different, also where each library has a copy of the core.
 template <class Op>
-inline constexpr Op op_defaults{};
+[[gnu::visibility("hidden")]] inline constexpr Op op_defaults{};
 
 template <class Op>
-inline constexpr auto op_fields =
+[[gnu::visibility("hidden")]] inline constexpr auto op_fields =
     attribute_fields<Op>(std::make_index_sequence<Op::fields.size()>());
 
 }  // namespace detail
@@ -184,7 +186,7 @@ constexpr OpDef make_op_def() noexcept {
 
 namespace detail {
 template <OpStruct Op>
-inline constexpr OpDef own_op_def = make_op_def<Op>();
+[[gnu::visibility("hidden")]] inline constexpr OpDef own_op_def = make_op_def<Op>();
 }
 
 /// The descriptor of an op: `op_def<Softmax>()`. Specialised by the sources of the library's ops;
@@ -196,9 +198,10 @@ const OpDef& op_def() noexcept {
 
 /// Makes an op of the user's known by its name to texts, networks and snapshots, for as long as the
 /// process lives, and so must `def`. An op that is not registered is recorded, run and printed like
-/// any other, but what was written with it cannot be read. Registering an op again does nothing.
-/// Thread-safe. Errors: Errc::duplicate_name when another op or a word of the language has the
-/// name; Errc::bad_argument naming what the descriptor lacks.
+/// any other, but what was written with it cannot be read. Registering an op again does nothing,
+/// also from another library that includes its header: a descriptor with the same inputs and
+/// attributes is taken for the same. Thread-safe. Errors: Errc::duplicate_name when another op or a
+/// word of the language has the name; Errc::bad_argument naming what the descriptor lacks.
 void register_op(const OpDef& def);
 template <OpStruct Op>
 const OpDef& register_op() {

@@ -75,6 +75,15 @@ std::string_view missing_in(const OpDef& def) noexcept {
   return {};
 }
 
+/// Whether two descriptors may be those that two libraries made of one op's header.
+bool is_alike(const OpDef& a, const OpDef& b) {
+  const auto name_of = [](const AttributeField& field) { return field.name; };
+  return a.min_inputs == b.min_inputs && a.max_inputs == b.max_inputs &&
+         a.attribute_bytes == b.attribute_bytes &&
+         std::ranges::equal(a.fields, b.fields, {}, name_of, name_of) &&
+         equal_attributes(a, a.defaults, b.defaults);
+}
+
 }  // namespace
 
 void register_op(const OpDef& def) {
@@ -85,7 +94,10 @@ void register_op(const OpDef& def) {
   with_memory_errors("register_op", [&] {
     Registered& all = registered();
     const std::scoped_lock lock(all.mutex);
-    if (find_in(op_table, def.name) == &def || find_in(all.ops, def.name) == &def) return;
+    if (find_in(op_table, def.name) == &def) return;
+    if (const OpDef* known = find_in(all.ops, def.name)) {
+      if (known == &def || is_alike(*known, def)) return;
+    }
     if (is_keyword(def.name) || is_language_word(def.name) ||
         find_in(op_table, def.name) != nullptr || find_in(all.ops, def.name) != nullptr) {
       throw Error(Errc::duplicate_name, "register_op",

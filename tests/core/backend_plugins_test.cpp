@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -47,14 +48,19 @@ TEST_CASE("Plugins: a session without any backend is refused") {
 }
 
 #ifdef TENON_OWN_COPY  // not where they share the libraries of this program
-TEST_CASE("Plugins: libraries with a copy of Tenon each have backends of their own") {
-  for (const char* const path : {TENON_OWN_COPY, TENON_OTHER_COPY}) {
+TEST_CASE("Plugins: libraries with a copy of Tenon each have backends and ops of their own") {
+  const std::pair<const char*, float> libraries[] = {{TENON_OWN_COPY, 2}, {TENON_OTHER_COPY, 3}};
+  for (const auto& [path, factor] : libraries) {
     INFO(path);
     void* const library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     REQUIRE(library != nullptr);
     const auto count = reinterpret_cast<std::size_t (*)()>(dlsym(library, "backend_count"));
     REQUIRE(count != nullptr);
     CHECK(count() == 2);
+    // Their ops' structs have one name, and are two ops.
+    const auto scaled = reinterpret_cast<float (*)(float)>(dlsym(library, "scaled"));
+    REQUIRE(scaled != nullptr);
+    CHECK(scaled(1.5F) == factor * 1.5F);
   }
   CHECK(backend_names().empty());
 }

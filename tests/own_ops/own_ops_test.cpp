@@ -121,6 +121,16 @@ struct Meaningless {
   Shape infer(std::span<const Shape> in) const { return in[0]; }
 };
 
+TEST_CASE("own ops: another library's descriptor of the same op is taken for the same") {
+  register_op<SoftClip>();
+  static const OpDef twin = op_def<SoftClip>();
+  register_op(twin);
+  CHECK(find_op(SoftClip::name) == &op_def<SoftClip>());
+  OpDef wider = twin;
+  ++wider.max_inputs;
+  expect_error(Errc::duplicate_name, [&] { register_op(wider); });
+}
+
 TEST_CASE("own ops: names that are taken and descriptors that lack something are refused") {
   expect_error(Errc::duplicate_name, [] { register_op<Relu2>(); });
   expect_error(Errc::duplicate_name, [] { register_op<Word>(); });

@@ -49,7 +49,7 @@ TEST_CASE("docs/int8.md: its example runs") {
   auto exe = compile<&Net<>::forward>(model, {images.shape()}, device);
   auto bound = exe.bind(io::load(model, file, device));
 
-  // 1. Ranges, from samples run in f32.
+  // 1. Ranges, from samples (std::vector<std::vector<HostBuffer>>) run in f32.
   Session session(exe.program());
   session.bind(std::make_shared<const WeightSet>(bound.weights().all()));
   const auto table = std::make_shared<const quant::CalibrationTable>(

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -100,8 +99,7 @@ void check_on_threads(
                          << static_cast<int>(order) << ", " << threads << " threads");
       const HostBuffer got = run_case(op_case, {make_backend("cpu", {.threads = threads})}, order);
       REQUIRE(got.shape() == want.shape());
-      std::vector<std::byte> bytes(static_cast<std::size_t>(got.shape().bytes()));
-      std::memcpy(bytes.data(), got.view().data, bytes.size());
+      const std::vector<std::byte> bytes(got.bytes(), got.bytes() + got.shape().bytes());
       if (first.empty()) first = bytes;
       CHECK(bytes == first);
       compare(got, want);

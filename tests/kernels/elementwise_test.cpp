@@ -216,6 +216,39 @@ TEST_CASE("fast_gelu keeps to its absolute error", "[elementwise]") {
   });
 }
 
+TEST_CASE("exponentials of f64 are accurate over their whole range", "[elementwise]") {
+  std::vector<double> x;
+  for (double at = -750; at < 715; at += 0.0173) x.push_back(at);
+  const double special[] = {infinity, -infinity, std::nan(""), 0,      -0.0,      1e300, -1e300,
+                            709.7,    709.8,     -745.1,       -745.2, 0x1p-1074, 1};
+  x.insert(x.end(), std::begin(special), std::end(special));
+  std::vector<double> y(x.size() + 1, -7);
+  on_every_level([&] {
+    for (const double shift : {0.0, 2.5}) {
+      for (std::size_t count = 0; count < 20; ++count) {  // ends of vectors
+        std::ranges::fill(y, -7);
+        exp_f64(x.data() + 43000, shift, y.data(), static_cast<std::int64_t>(count));
+        for (std::size_t i = 0; i < count; ++i) {
+          CHECK(y[i] == Approx(std::exp(x[43000 + i] - shift)).epsilon(1e-15));
+        }
+        CHECK(y[count] == -7);
+      }
+      exp_f64(x.data(), shift, y.data(), static_cast<std::int64_t>(x.size()));
+      double worst = 0;
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        const double want = std::exp(x[i] - shift);
+        if (!std::isfinite(want)) {
+          CHECK((std::isnan(want) ? std::isnan(y[i]) : y[i] == want));
+          continue;
+        }
+        const double ulp = std::nextafter(want, infinity) - want;
+        worst = std::max(worst, std::fabs(y[i] - want) / ulp);
+      }
+      CHECK(worst <= 1);  // of the C library's, which is half an ulp off itself
+    }
+  });
+}
+
 TEST_CASE("a function of rows is that of each row", "[elementwise]") {
   test::Random random;
   const auto x = random.normals(7 * 40);

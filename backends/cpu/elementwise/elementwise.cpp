@@ -127,4 +127,8 @@ void f32_to_bf16(const float* x, std::uint16_t* y, std::int64_t count) noexcept 
   elementwise_kernels().f32_to_bf16(x, y, count);
 }
 
+void exp_f64(const double* x, double shift, double* y, std::int64_t count) noexcept {
+  elementwise_kernels().exp_f64(x, shift, y, count);
+}
+
 }  // namespace tenon::cpu

@@ -74,6 +74,9 @@ inline constexpr std::int64_t column_block = 64;
 void softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept;
 void log_softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept;
 
+/// y[i] = e^(x[i] - shift), to 1 ulp; y may be x.
+void exp_f64(const double* x, double shift, double* y, std::int64_t count) noexcept;
+
 /// One row: softmax; y may be x.
 void softmax_row(const float* x, float* y, std::int64_t count) noexcept;
 /// One row: x - max - log(sum(exp(x - max))); y may be x.

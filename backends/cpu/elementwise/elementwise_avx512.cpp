@@ -1,6 +1,7 @@
 #include "../simd/avx512.hpp"
 #include "convert_body.hpp"
 #include "elementwise_kernels.hpp"
+#include "exp_f64_body.hpp"
 #include "fold_body.hpp"
 #include "gamma_body.hpp"
 #include "row_body.hpp"
@@ -35,6 +36,7 @@ constinit const ElementwiseKernels elementwise{run_unary,
                                                run_log_softmax_columns,
                                                run_accumulate_columns,
                                                run_fold_rows,
-                                               run_log_gamma};
+                                               run_log_gamma,
+                                               run_exp_f64};
 
 }  // namespace tenon::cpu::avx512

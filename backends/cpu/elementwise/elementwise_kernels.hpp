@@ -52,6 +52,7 @@ struct ElementwiseKernels {
   void (*fold_rows)(Compute, Gathering, const void* x, std::int64_t step, std::int64_t rows,
                     std::int64_t count, void* sums) noexcept;
   void (*log_gamma)(const float* x, float* y, std::int64_t count) noexcept;
+  void (*exp_f64)(const double* x, double shift, double* y, std::int64_t count) noexcept;
 };
 
 namespace portable {

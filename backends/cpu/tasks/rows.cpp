@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 namespace tenon::cpu {
 namespace {
@@ -212,25 +211,28 @@ void layer_norm_f64(const Row<double>& row, double eps) noexcept {
 
 /// The largest element, or a NaN.
 double peak_of(const Row<double>& row) noexcept {
-  double peak = -std::numeric_limits<double>::infinity();
-  for (std::int64_t i = 0; i < row.size; ++i) {
-    if (!(row.x[i] <= peak)) peak = row.x[i];
-    if (peak != peak) break;
-  }
+  double peak = 0;
+  fold_rows(Compute::f64, Gathering::max, row.x, 0, 1, row.size, &peak);
   return peak;
 }
 
 void softmax_f64(const Row<double>& row) noexcept {
-  const double peak = peak_of(row);
-  for (std::int64_t i = 0; i < row.size; ++i) row.y[i] = std::exp(row.x[i] - peak);
+  if (row.size == 0) return;
+  exp_f64(row.x, peak_of(row), row.y, row.size);
   const double sum = sum_of(row.size, [y = row.y](std::int64_t i) { return y[i]; });
   for (std::int64_t i = 0; i < row.size; ++i) row.y[i] /= sum;
 }
 
 void log_softmax_f64(const Row<double>& row) noexcept {
+  if (row.size == 0) return;
   const double peak = peak_of(row);
-  const double sum =
-      sum_of(row.size, [x = row.x, peak](std::int64_t i) { return std::exp(x[i] - peak); });
+  double sum = 0;
+  for (std::int64_t i = 0; i < row.size; i += block_elements) {
+    const std::int64_t count = std::min(block_elements, row.size - i);
+    std::array<double, block_elements> powers;
+    exp_f64(row.x + i, peak, powers.data(), count);
+    sum += sum_of(count, [&](std::int64_t j) { return powers[static_cast<std::size_t>(j)]; });
+  }
   const double shift = std::log(sum);
   for (std::int64_t i = 0; i < row.size; ++i) row.y[i] = row.x[i] - peak - shift;
 }

@@ -4,7 +4,9 @@
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/sampling.hpp>
+#include <tenon/models/vision.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <stop_token>
@@ -25,7 +27,10 @@ using models::Conversation;
 using models::Generated;
 using models::GenerateOptions;
 using models::LanguageModel;
+using models::PromptPart;
+using models::RowAttention;
 using models::SentenceEncoder;
+using models::VisionEncoder;
 
 const char* word(Generated::End end) {
   switch (end) {
@@ -48,6 +53,11 @@ const char* word(Generated::End end) {
 /// Ends a generation from another thread.
 struct Cancellation {
   std::stop_source source;
+};
+
+/// What LanguageModel.image_prompt() makes.
+struct ImagePrompt {
+  std::vector<PromptPart> parts;
 };
 
 BackendOptions backend_options(int threads, bool exact) {
@@ -122,6 +132,16 @@ nn::SamplerOptions sampler_of(nn::SamplerOptions options, const nb::dict& given)
   return options;
 }
 
+models::EncoderOptions encoder_options(nb::handle device, bool cpu_fallback, int threads,
+                                       bool exact, nb::handle weights) {
+  models::EncoderOptions options;
+  if (!device.is_none()) options.device = to_device(device);
+  options.cpu_fallback = cpu_fallback;
+  options.backend = backend_options(threads, exact);
+  if (!weights.is_none()) options.weights = to_dtype(weights);
+  return options;
+}
+
 nb::dict to_dict(const Generated& result) {
   nb::dict facts;
   facts["text"] = nb::steal<nb::str>(PyUnicode_DecodeUTF8(
@@ -152,6 +172,135 @@ nb::object logits_array(std::span<const float> logits, std::int64_t rows) {
   const Shape shape = rows < 0 ? Shape({static_cast<std::int64_t>(logits.size())}, f32)
                                : Shape({rows, columns}, f32);
   return nb::cast(HostBuffer::of(shape, logits)).attr("numpy")();
+}
+
+/// LanguageModel._generate of a prompt of tokens, or with images.
+template <class Prompt, class PartsOf>
+void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
+  model.def(
+      "_generate",
+      [parts_of](const LanguageModel& self, Conversation& at, const Prompt& prompt,
+                 std::int64_t max_tokens, const std::vector<std::string>& stop,
+                 std::optional<std::int64_t> logprobs, std::optional<double> timeout,
+                 bool sample_on_device, const nb::dict& sampler, nb::object emit,
+                 const Cancellation& cancellation) {
+        GenerateOptions options;
+        options.max_tokens = max_tokens;
+        options.sampler = sampler_of(models::sampling_defaults(self.file()).sampler, sampler);
+        options.sample_on_device = sample_on_device;
+        options.stop = stop;
+        options.logprobs = logprobs;
+        options.interrupt = to_interrupt(timeout);
+        options.interrupt.cancel = cancellation.source.get_token();
+        Generated result;
+        {
+          const nb::gil_scoped_release no_gil;
+          result =
+              models::generate(self, at, parts_of(prompt), options, [&](std::string_view text) {
+                const nb::gil_scoped_acquire gil;
+                if (!emit.is_none()) emit(nb::str(text.data(), text.size()));
+              });
+        }
+        return to_dict(result);
+      },
+      nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
+      nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
+      nb::arg("sampler"), nb::arg("emit").none(), nb::arg("cancellation"));
+}
+
+void bind_image_prompts(nb::module_& module, nb::class_<LanguageModel>& model) {
+  nb::class_<ImagePrompt>(module, "ImagePrompt",
+                          "A prompt with images, for LanguageModel.generate()")
+      .def("__len__",
+           [](const ImagePrompt& self) {
+             std::int64_t positions = 0;
+             for (const PromptPart& part : self.parts) positions += part.positions();
+             return positions;
+           })
+      .def("__repr__", [](const ImagePrompt& self) {
+        const auto images = std::ranges::count_if(
+            self.parts, [](const PromptPart& part) { return !part.rows.is_empty(); });
+        return fmt::format("ImagePrompt of {} parts, {} of them embeddings", self.parts.size(),
+                           images);
+      });
+  model.def(
+      "_image_prompt",
+      [](const LanguageModel& self, const VisionEncoder& encoder, nb::handle prompt,
+         const std::vector<nb::object>& images) {
+        std::vector<HostBuffer> pixels;
+        for (const nb::object& image : images) pixels.push_back(to_host_buffer(image));
+        if (nb::isinstance<nb::str>(prompt)) {
+          const std::string text = to_utf8(prompt, "image_prompt", "the text");
+          const nb::gil_scoped_release no_gil;
+          return ImagePrompt{models::image_prompt(self, encoder, text, pixels)};
+        }
+        const text::Prompt chat = chat_format_of(self).format(to_messages(prompt));
+        const nb::gil_scoped_release no_gil;
+        return ImagePrompt{models::image_prompt(self, encoder, chat, pixels)};
+      },
+      nb::arg("encoder"), nb::arg("prompt"), nb::arg("images"));
+  module.attr("image_marker") = nb::str(models::image_marker.data(), models::image_marker.size());
+}
+
+void bind_vision_encoder(nb::module_& module) {
+  auto encoder = nb::class_<VisionEncoder>(
+      module, "VisionEncoder",
+      "A vision encoder from the GGUF file beside a language model's. One thread at a time");
+  encoder.def_static(
+      "load",
+      [](const std::filesystem::path& path, nb::handle device, bool cpu_fallback, int threads,
+         bool exact, nb::handle weights) {
+        const auto options = encoder_options(device, cpu_fallback, threads, exact, weights);
+        const nb::gil_scoped_release no_gil;
+        return VisionEncoder::load(path, options);
+      },
+      nb::arg("path"), nb::kw_only(), nb::arg("device") = nb::none(),
+      nb::arg("cpu_fallback") = false, nb::arg("threads") = 0, nb::arg("exact") = false,
+      nb::arg("weights") = nb::none());
+  encoder.def("fork", &VisionEncoder::fork, "Another encoder for another thread");
+  encoder.def_prop_ro("file", [](const VisionEncoder& self) { return self.file(); });
+  encoder.def_prop_ro("program", [](const VisionEncoder& self) { return self.program(); });
+  encoder.def_prop_ro("config", [](const VisionEncoder& self) {
+    const models::VisionConfig& config = self.config();
+    nb::dict facts;
+    facts["projector"] = std::string(models::spelling(config.projector));
+    facts["layers"] = config.layers;
+    facts["width"] = config.width;
+    facts["intermediate_size"] = config.intermediate_size;
+    facts["heads"] = config.heads;
+    facts["image_size"] = config.image_size;
+    facts["patch_size"] = config.patch_size;
+    facts["model_width"] = config.model_width;
+    facts["embeddings"] = config.embeddings();
+    return facts;
+  });
+  encoder.def(
+      "preprocess",
+      [](const VisionEncoder& self, nb::handle pixels) {
+        const HostBuffer image = to_host_buffer(pixels);
+        const nb::gil_scoped_release no_gil;
+        return self.preprocess(image);
+      },
+      nb::arg("pixels"),
+      "What the transformer reads of an image, u8 RGB [height, width, 3]: f32 [tiles, 3, image "
+      "size, "
+      "image size]");
+  encoder.def(
+      "encode",
+      [](const VisionEncoder& self, nb::handle pixels, std::optional<double> timeout) {
+        const HostBuffer image = to_host_buffer(pixels);
+        const Interrupt interrupt = to_interrupt(timeout);
+        const nb::gil_scoped_release no_gil;
+        return self.encode(image, interrupt);
+      },
+      nb::arg("pixels"), nb::arg("timeout") = nb::none(),
+      "Embeddings of an image, u8 RGB [height, width, 3]: f32 [embeddings, width of the language "
+      "model]");
+  encoder.def("__repr__", [](const VisionEncoder& self) {
+    return fmt::format(
+        "VisionEncoder {}: {}, {} layers of {}", self.file().path().filename().string(),
+        models::spelling(self.config().projector), self.config().layers, self.config().width);
+  });
 }
 
 void bind_language_model(nb::module_& module) {
@@ -207,6 +356,28 @@ void bind_language_model(nb::module_& module) {
       "Reads tokens; the next one, drawn where the model runs, by generate()'s options of "
       "sampling, "
       "of which those left out are off. `history`: the tokens that repetition_penalty refers to");
+  conversation.def(
+      "read_embeddings",
+      [](Conversation& self, nb::handle rows, bool mutual) {
+        const HostBuffer values = to_host_buffer(rows).contiguous();
+        if (values.shape().dtype() != f32 || values.shape().rank() != 2) {
+          throw Error(
+              Errc::bad_shape, "read_embeddings",
+              fmt::format("rows are f32 [count, width], not {}", to_string(values.shape())));
+        }
+        std::span<const float> logits;
+        {
+          const nb::gil_scoped_release no_gil;
+          logits = self.read_embeddings(values.values<float>(),
+                                        mutual ? RowAttention::mutual : RowAttention::causal);
+        }
+        return logits_array(logits, -1);
+      },
+      nb::arg("rows"), nb::arg("mutual") = false,
+      "Reads embeddings in the place of tokens, f32 [count, width of the model], such as "
+      "VisionEncoder.encode() gives; the "
+      "logits after the last one. `mutual`: each attends to all of them, as Gemma 3 reads an "
+      "image");
   conversation.def("rewind", &Conversation::rewind, nb::arg("position"),
                    "Drops all but the first `position` tokens");
   conversation.def("rewindable", &Conversation::rewindable, nb::arg("position"),
@@ -313,33 +484,11 @@ void bind_language_model(nb::module_& module) {
       "format");
   model.def_prop_ro("chat_stop_tokens",
                     [](const LanguageModel& self) { return chat_format_of(self).stop_tokens(); });
-  model.def(
-      "_generate",
-      [](const LanguageModel& self, Conversation& at, const std::vector<std::int32_t>& prompt,
-         std::int64_t max_tokens, const std::vector<std::string>& stop,
-         std::optional<std::int64_t> logprobs, std::optional<double> timeout, bool sample_on_device,
-         const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
-        GenerateOptions options;
-        options.max_tokens = max_tokens;
-        options.sampler = sampler_of(models::sampling_defaults(self.file()).sampler, sampler);
-        options.sample_on_device = sample_on_device;
-        options.stop = stop;
-        options.logprobs = logprobs;
-        options.interrupt = to_interrupt(timeout);
-        options.interrupt.cancel = cancellation.source.get_token();
-        Generated result;
-        {
-          const nb::gil_scoped_release no_gil;
-          result = models::generate(self, at, prompt, options, [&](std::string_view text) {
-            const nb::gil_scoped_acquire gil;
-            if (!emit.is_none()) emit(nb::str(text.data(), text.size()));
-          });
-        }
-        return to_dict(result);
-      },
-      nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
-      nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
-      nb::arg("sampler"), nb::arg("emit").none(), nb::arg("cancellation"));
+  bind_generate<std::vector<std::int32_t>>(
+      model, [](const std::vector<std::int32_t>& tokens) { return std::span(tokens); });
+  bind_generate<ImagePrompt>(model,
+                             [](const ImagePrompt& prompt) { return std::span(prompt.parts); });
+  bind_image_prompts(module, model);
   model.def("__repr__", [](const LanguageModel& self) {
     return fmt::format("LanguageModel {}: {}, {} layers of {}",
                        self.file().path().filename().string(), self.config().architecture,
@@ -351,6 +500,7 @@ void bind_language_model(nb::module_& module) {
 
 void bind_models(nb::module_& module) {
   bind_language_model(module);
+  bind_vision_encoder(module);
 
   auto encoder = nb::class_<SentenceEncoder>(
       module, "SentenceEncoder",
@@ -359,11 +509,7 @@ void bind_models(nb::module_& module) {
       "load",
       [](const std::filesystem::path& path, nb::handle device, bool cpu_fallback, int threads,
          bool exact, nb::handle weights) {
-        models::EncoderOptions options;
-        if (!device.is_none()) options.device = to_device(device);
-        options.cpu_fallback = cpu_fallback;
-        options.backend = backend_options(threads, exact);
-        if (!weights.is_none()) options.weights = to_dtype(weights);
+        const auto options = encoder_options(device, cpu_fallback, threads, exact, weights);
         const nb::gil_scoped_release no_gil;
         return SentenceEncoder::load(path, options);
       },

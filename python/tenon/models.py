@@ -5,8 +5,11 @@ import threading
 from dataclasses import dataclass, field
 
 from . import _tenon
+from .errors import ArgumentError
 
 Conversation = _tenon.Conversation
+ImagePrompt = _tenon.ImagePrompt
+image_marker = _tenon.image_marker
 
 
 @dataclass
@@ -77,15 +80,23 @@ class LanguageModel:
     for the next start), adapters (low-rank ones: a GGUF file or a folder of PEFT's, a pair of one and a factor of its
     change, or a list of such, which add up), progress (called with bytes done and in all). Safe to use from several
     threads, each with a conversation of its own.
+
+    `mmproj` is the GGUF file of a vision encoder, as llama.cpp's option, or a VisionEncoder; the model then reads
+    images, one thread at a time:
+
+        model = tenon.LanguageModel("model.gguf", mmproj="mmproj.gguf")
+        print(model.chat("What is this?", images=[numpy.asarray(PIL.Image.open("cat.jpg"))]).text)
     """
 
     def __init__(self, path, *, context=0, chunk=512, cache=None, device=None, cpu_fallback=False, threads=0,
-                 exact=False, packed_folder=None, adapters=None, progress=None):
+                 exact=False, packed_folder=None, adapters=None, progress=None, mmproj=None):
         sources = adapters if isinstance(adapters, list) else [] if adapters is None else [adapters]
         pairs = [source if isinstance(source, tuple) else (source, 1.0) for source in sources]
         self._model = _tenon.LanguageModel._load(
             path, context=context, chunk=chunk, cache=cache, device=device, cpu_fallback=cpu_fallback, threads=threads,
             exact=exact, packed_folder=packed_folder, adapters=pairs, progress=progress)
+        self.vision = mmproj if mmproj is None or isinstance(mmproj, VisionEncoder) else VisionEncoder(
+            mmproj, device=device, cpu_fallback=cpu_fallback, threads=threads, exact=exact)
 
     def __getattr__(self, name):
         if name.startswith("__") or name == "_model":
@@ -95,23 +106,49 @@ class LanguageModel:
     def __repr__(self):
         return repr(self._model)
 
-    def generate(self, prompt, *, conversation=None, max_tokens=128, stop=(), logprobs=None, timeout=None, emit=None,
-                 sample_on_device=False, **sampler):
-        """Continues a prompt: text, or tokens as chat_tokens() makes them. Returns Generated.
+    def image_prompt(self, prompt, images):
+        """A prompt with images, for generate(), stream() and astream().
+
+        `prompt`: text, or messages as for chat(). Each "<__media__>" in it stands for the next of `images`, u8 RGB
+        arrays [height, width, 3]; without any, all stand before the text, or the last message of a user's. Needs
+        `mmproj`.
+        """
+        if self.vision is None:
+            raise ArgumentError("BadArgument", 11010, "image_prompt", "the model was loaded without mmproj")
+        images = list(images)
+        if isinstance(prompt, str):
+            text = prompt if image_marker in prompt else image_marker * len(images) + prompt
+            return self._model._image_prompt(self.vision._encoder, text, images)
+        messages = [dict(message) for message in prompt]
+        if not any(image_marker in message.get("content", "") for message in messages):
+            users = [message for message in messages if message.get("role") == "user"]
+            if users:
+                users[-1]["content"] = image_marker * len(images) + users[-1]["content"]
+        return self._model._image_prompt(self.vision._encoder, messages, images)
+
+    def generate(self, prompt, *, images=None, conversation=None, max_tokens=128, stop=(), logprobs=None, timeout=None,
+                 emit=None, sample_on_device=False, **sampler):
+        """Continues a prompt: text, tokens as chat_tokens() makes them, or an ImagePrompt. Returns Generated.
+
+        `images` are those of image_prompt().
 
         `sampler`: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed, logit_bias; those
         left out are the publisher's. `emit` is called with pieces of text as they come. `timeout` in seconds ends
         the text early, without an error. `sample_on_device` draws tokens where the model runs, with other random
         numbers; not with `logprobs`.
         """
+        prompt = prompt if images is None else self.image_prompt(prompt, images)
         return self._run(prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, sampler, emit,
                          _tenon._Cancellation())
 
     def chat(self, messages, **options):
         """As generate(), for messages (dicts of role and content, or one user's text)."""
-        stop = options.pop("stop", ())
+        stop, images = options.pop("stop", ()), options.pop("images", None)
         stop = [*([stop] if isinstance(stop, str) else stop), *self._model.chat_stop_tokens]
-        return self.generate(self.chat_tokens(messages), stop=stop, **options)
+        if images is None:
+            return self.generate(self.chat_tokens(messages), stop=stop, **options)
+        messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
+        return self.generate(self.image_prompt(messages, images), stop=stop, **options)
 
     def stream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
                **sampler):
@@ -148,10 +185,13 @@ class LanguageModel:
 
     def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, sampler, emit,
              cancellation):
-        tokens = self._model.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        if isinstance(prompt, str):
+            prompt = self._model.tokenizer.encode(prompt)
+        elif not isinstance(prompt, ImagePrompt):
+            prompt = list(prompt)
         conversation = conversation or self._model.conversation()
         stop = [stop] if isinstance(stop, str) else list(stop)
-        return Generated(**self._model._generate(conversation, tokens, max_tokens, stop, logprobs, timeout,
+        return Generated(**self._model._generate(conversation, prompt, max_tokens, stop, logprobs, timeout,
                                                  sample_on_device, sampler, emit, cancellation))
 
 
@@ -205,3 +245,31 @@ class SentenceEncoder:
         """Cosine similarities of embeddings and others, f32 [texts, other texts]; without an axis for one text."""
         from . import ops
         return ops.matmul(embeddings, ops.permute(others, order=[1, 0]) if len(others.shape) == 2 else others)
+
+
+class VisionEncoder:
+    """A vision encoder from the GGUF file beside a language model's, as llama.cpp's option --mmproj takes it.
+
+        encoder = tenon.VisionEncoder("mmproj.gguf")
+        rows = encoder.encode(pixels)  # f32 [embeddings, width of the language model], of u8 RGB [height, width, 3]
+
+    Keyword arguments: as of SentenceEncoder. One thread at a time; each further thread takes a fork().
+    """
+
+    def __init__(self, path, *, device=None, cpu_fallback=False, threads=0, exact=False, weights=None):
+        self._encoder = _tenon.VisionEncoder.load(path, device=device, cpu_fallback=cpu_fallback, threads=threads,
+                                                  exact=exact, weights=weights)
+
+    def __getattr__(self, name):
+        if name.startswith("__") or name == "_encoder":
+            raise AttributeError(name)
+        return getattr(self._encoder, name)
+
+    def __repr__(self):
+        return repr(self._encoder)
+
+    def fork(self):
+        """Another encoder for another thread, which shares the weights."""
+        made = type(self).__new__(type(self))
+        made._encoder = self._encoder.fork()
+        return made

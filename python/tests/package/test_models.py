@@ -278,6 +278,69 @@ class Conversations(unittest.TestCase):
                 model.restore(wrong)
 
 
+class Images(unittest.TestCase):
+    FOLDER = TINY / "vision"
+
+    @classmethod
+    def setUpClass(cls):
+        picture = (cls.FOLDER / "picture.ppm").read_bytes()
+        header = b"P6\n23 37\n255\n"
+        assert picture.startswith(header)
+        cls.pixels = np.frombuffer(picture[len(header):], np.uint8).reshape(37, 23, 3)
+        cls.model = tenon.LanguageModel(TINY / "tiny_gemma3.gguf", context=128, threads=1, exact=True,
+                                        mmproj=cls.FOLDER / "gemma3.gguf")
+
+    def test_embeddings_are_those_of_transformers(self):
+        for projector in ("gemma3", "idefics3", "mlp"):
+            with self.subTest(projector):
+                encoder = tenon.VisionEncoder(self.FOLDER / f"{projector}.gguf", threads=1, exact=True)
+                self.assertEqual(encoder.config["projector"], projector)
+                self.assertIn(projector, repr(encoder))
+                want = np.load(self.FOLDER / f"{projector}_embeddings.npy")
+                for made in (encoder, encoder.fork()):
+                    rows = made.encode(self.pixels).numpy()
+                    np.testing.assert_allclose(rows.reshape(want.shape), want, atol=5e-5)
+                turned = encoder.encode(self.pixels[::-1, ::-1]).numpy()  # a view
+                np.testing.assert_array_equal(turned, encoder.encode(self.pixels[::-1, ::-1].copy()).numpy())
+
+    def test_generates(self):
+        model, options = self.model, {"max_tokens": 6, "temperature": 0}
+        prompt = model.image_prompt("a <__media__> b", [self.pixels])
+        rows = model.vision.encode(self.pixels)
+        self.assertIn("1 of them embeddings", repr(prompt))
+        result = model.generate(prompt, **options)
+        self.assertEqual(result.prompt_tokens, len(prompt))
+        self.assertEqual(model.generate("a <__media__> b", images=[self.pixels], **options).tokens, result.tokens)
+        self.assertEqual("".join(model.stream(prompt, **options)), result.text)
+        # The same step by step, without the text that Gemma has around an image.
+        conversation = model.conversation()
+        conversation.read([2])
+        mutual = conversation.fork()
+        seen = mutual.read_embeddings(rows, mutual=True)
+        self.assertEqual(mutual.tokens, [2] + [-2] * rows.shape[0])
+        self.assertGreater(np.abs(seen - conversation.read_embeddings(rows)).max(), 1e-4)
+
+    def test_images_without_markers_stand_first(self):
+        model = self.model
+        first = model.generate("text", images=[self.pixels], max_tokens=4, temperature=0)
+        same = model.generate("<__media__>text", images=[self.pixels], max_tokens=4, temperature=0)
+        self.assertEqual(first.tokens, same.tokens)
+
+    def test_what_is_refused(self):
+        model = self.model
+        with self.assertRaisesRegex(tenon.ArgumentError, "2 images for 1 markers"):
+            model.image_prompt("<__media__>", [self.pixels] * 2)
+        with self.assertRaisesRegex(tenon.ArgumentError, "without mmproj"):
+            tenon.LanguageModel(TINY / "tiny_llama.gguf", context=64, threads=1).generate("a", images=[self.pixels])
+        for wrong in (self.pixels[0], self.pixels.astype(np.float32)):
+            with self.assertRaises(tenon.InputError):
+                model.vision.encode(wrong)
+        with self.assertRaises(tenon.InputError):
+            model.conversation().read_embeddings(np.zeros(3, np.float32))
+        with self.assertRaises(tenon.Error):
+            tenon.VisionEncoder(TINY / "tiny_llama.gguf")
+
+
 @unittest.skipUnless(MINILM, "TENON_TEST_MODELS has no MiniLM")
 class Encoder(unittest.TestCase):
     def test_embeds(self):

@@ -195,20 +195,12 @@ class LanguageModel:
                                                  sample_on_device, sampler, emit, cancellation))
 
 
-class SentenceEncoder:
-    """A BERT sentence encoder from a Hugging Face folder: model.safetensors, config.json and tokenizer.json.
-
-        encoder = tenon.SentenceEncoder("all-MiniLM-L6-v2")
-        embeddings = encoder.embed(["A cat sits on the mat.", "A kitten rests on a rug."])
-        print(encoder.similarity(embeddings, encoder.embed("pets")))
-
-    Keyword arguments: device ("npu://sim"), cpu_fallback, threads, exact, weights (a block type, such as "q8_0", to
-    which the layers are quantised). One thread at a time; each further thread takes a fork().
-    """
+class _Encoder:
+    """What the encoders share: an object of the extension's class `_class`, as `_encoder`."""
 
     def __init__(self, path, *, device=None, cpu_fallback=False, threads=0, exact=False, weights=None):
-        self._encoder = _tenon.SentenceEncoder.load(path, device=device, cpu_fallback=cpu_fallback, threads=threads,
-                                                    exact=exact, weights=weights)
+        self._encoder = self._class.load(path, device=device, cpu_fallback=cpu_fallback, threads=threads, exact=exact,
+                                         weights=weights)
 
     @classmethod
     def load(cls, path, **options):
@@ -229,6 +221,20 @@ class SentenceEncoder:
         made._encoder = self._encoder.fork()
         return made
 
+
+class SentenceEncoder(_Encoder):
+    """A BERT sentence encoder from a Hugging Face folder: model.safetensors, config.json and tokenizer.json.
+
+        encoder = tenon.SentenceEncoder("all-MiniLM-L6-v2")
+        embeddings = encoder.embed(["A cat sits on the mat.", "A kitten rests on a rug."])
+        print(encoder.similarity(embeddings, encoder.embed("pets")))
+
+    Keyword arguments: device ("npu://sim"), cpu_fallback, threads, exact, weights (a block type, such as "q8_0", to
+    which the layers are quantised). One thread at a time; each further thread takes a fork().
+    """
+
+    _class = _tenon.SentenceEncoder
+
     def embed(self, texts):
         """Embeddings of length 1: f32 [texts, width] of several texts, f32 [width] of one that is a str."""
         if isinstance(texts, str):
@@ -247,7 +253,7 @@ class SentenceEncoder:
         return ops.matmul(embeddings, ops.permute(others, order=[1, 0]) if len(others.shape) == 2 else others)
 
 
-class VisionEncoder:
+class VisionEncoder(_Encoder):
     """A vision encoder from the GGUF file beside a language model's, as llama.cpp's option --mmproj takes it.
 
         encoder = tenon.VisionEncoder("mmproj.gguf")
@@ -256,20 +262,4 @@ class VisionEncoder:
     Keyword arguments: as of SentenceEncoder. One thread at a time; each further thread takes a fork().
     """
 
-    def __init__(self, path, *, device=None, cpu_fallback=False, threads=0, exact=False, weights=None):
-        self._encoder = _tenon.VisionEncoder.load(path, device=device, cpu_fallback=cpu_fallback, threads=threads,
-                                                  exact=exact, weights=weights)
-
-    def __getattr__(self, name):
-        if name.startswith("__") or name == "_encoder":
-            raise AttributeError(name)
-        return getattr(self._encoder, name)
-
-    def __repr__(self):
-        return repr(self._encoder)
-
-    def fork(self):
-        """Another encoder for another thread, which shares the weights."""
-        made = type(self).__new__(type(self))
-        made._encoder = self._encoder.fork()
-        return made
+    _class = _tenon.VisionEncoder

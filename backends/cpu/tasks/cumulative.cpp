@@ -46,14 +46,14 @@ class CumulativeTask final : public PartwiseTask {
         results_(y_, static_cast<int>(axis_)),
         are_columns_(
             x_.shape.dtype() != DType::u64 &&
-            std::min(lanes_.neighbours(), results_.neighbours()) >=
+            std::min(lanes_.adjacent(), results_.adjacent()) >=
                 (is_computed_as_stored(x_.shape.dtype()) ? min_columns : min_widened_columns)) {}
 
   void run(const TaskContext& context) const noexcept override {
     const Range range = context.share(lanes_.count());
     for (std::int64_t lane = range.begin, count = 0; lane < range.end; lane += count) {
       const std::int64_t at_once =
-          are_columns_ ? std::min(lanes_.neighbours_from(lane), results_.neighbours_from(lane))
+          are_columns_ ? std::min(lanes_.adjacent_from(lane), results_.adjacent_from(lane))
                        : std::max(block_elements / std::max(lanes_.size(), one), one);
       count = std::min({at_once, range.end - lane, block_elements});
       const std::byte* const x = context.pointer<const std::byte>(x_) + lanes_.offset(lane);

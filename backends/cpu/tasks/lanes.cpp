@@ -24,7 +24,7 @@ std::int64_t Lanes::offset(std::int64_t i) const noexcept { return outer_.offset
 
 bool Lanes::is_direct() const noexcept { return step_ == unit_ && is_computed_as_stored(dtype_); }
 
-std::int64_t Lanes::neighbours() const noexcept {
+std::int64_t Lanes::adjacent() const noexcept {
   if (outer_.rank == 0) return 1;
   const auto last = static_cast<std::size_t>(outer_.rank - 1);
   return outer_.steps[last] == unit_ ? outer_.sizes[last] : 1;
@@ -69,8 +69,8 @@ void Lanes::write_all(const std::byte* from, std::byte* lane) const noexcept {
   }
 }
 
-void Lanes::read_neighbours(const std::byte* lane, std::int64_t count, std::byte* to,
-                            std::int64_t step) const noexcept {
+void Lanes::read_adjacent(const std::byte* lane, std::int64_t count, std::byte* to,
+                          std::int64_t step) const noexcept {
   if (is_computed_as_stored(dtype_)) return transpose(lane, step_, to, step, count, size_, unit_);
   BlockBuffer turned;
   const std::int64_t at_once = static_cast<std::int64_t>(sizeof turned) / (count * unit_);
@@ -83,8 +83,8 @@ void Lanes::read_neighbours(const std::byte* lane, std::int64_t count, std::byte
   }
 }
 
-void Lanes::write_neighbours(const std::byte* from, std::int64_t step, std::int64_t count,
-                             std::byte* lane) const noexcept {
+void Lanes::write_adjacent(const std::byte* from, std::int64_t step, std::int64_t count,
+                           std::byte* lane) const noexcept {
   if (is_computed_as_stored(dtype_)) return transpose(from, step, lane, step_, size_, count, unit_);
   BlockBuffer narrowed;
   const std::int64_t at_once = static_cast<std::int64_t>(sizeof narrowed) / (count * unit_);

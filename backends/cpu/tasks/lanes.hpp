@@ -21,10 +21,8 @@ class Lanes {
   bool is_direct() const noexcept;
 
   /// Of how many lanes in a row the first elements are adjacent, and of how many from lane `i` on.
-  std::int64_t neighbours() const noexcept;
-  std::int64_t neighbours_from(std::int64_t i) const noexcept {
-    return neighbours() - i % neighbours();
-  }
+  std::int64_t adjacent() const noexcept;
+  std::int64_t adjacent_from(std::int64_t i) const noexcept { return adjacent() - i % adjacent(); }
   /// Whether lanes lie one behind the other without gaps.
   bool lie_close() const noexcept;
 
@@ -36,12 +34,12 @@ class Lanes {
   void read_all(const std::byte* lane, std::byte* to) const noexcept;
   /// A whole lane from its compute type.
   void write_all(const std::byte* from, std::byte* lane) const noexcept;
-  /// The same of `count` neighbours, from and to rows that are `step` bytes apart: faster than lane by lane, whose elements
+  /// The same of `count` adjacent lanes, from and to rows that are `step` bytes apart: faster than lane by lane, whose elements
   /// may be a cache line each.
-  void read_neighbours(const std::byte* lane, std::int64_t count, std::byte* to,
-                       std::int64_t step) const noexcept;
-  void write_neighbours(const std::byte* from, std::int64_t step, std::int64_t count,
-                        std::byte* lane) const noexcept;
+  void read_adjacent(const std::byte* lane, std::int64_t count, std::byte* to,
+                     std::int64_t step) const noexcept;
+  void write_adjacent(const std::byte* from, std::int64_t step, std::int64_t count,
+                      std::byte* lane) const noexcept;
 
  private:
   DType dtype_;

@@ -26,7 +26,7 @@ struct Row {
 };
 
 /// Calls body(row) for this thread's rows along `axis`. Rows and weights that are not contiguous or
-/// not T go through scratch memory of the thread, some neighbours at once; so do rows that are written as tiles, which are
+/// not T go through scratch memory of the thread, some adjacent ones at once; so do rows that are written as tiles, which are
 /// f32.
 template <class T, class Body>
 class RowTask final : public PartwiseTask {
@@ -69,12 +69,12 @@ class RowTask final : public PartwiseTask {
     return (most_weights + 2 * together_) * row_bytes_;
   }
 
-  /// How many neighbours' lines of x or y hold elements of each other, unless copies of so many rows are large.
+  /// How many adjacent rows have elements in the same lines of x or y, unless copies of so many are large.
   std::int64_t rows_together() const noexcept {
     constexpr std::int64_t line = 64, most_bytes = 128 << 10;
     const auto wanted = [](const Operand& operand, const Lanes& lanes) {
       const std::int64_t of_line = line / block_bytes(operand.shape.dtype());
-      return lanes.is_direct() ? std::int64_t{1} : std::min(lanes.neighbours(), of_line);
+      return lanes.is_direct() ? std::int64_t{1} : std::min(lanes.adjacent(), of_line);
     };
     const std::int64_t rows = std::max(wanted(x_, x_lanes_), wanted(y_, y_lanes_));
     return std::clamp<std::int64_t>(most_bytes / std::max<std::int64_t>(row_bytes_, 1), 1, rows);
@@ -117,15 +117,15 @@ class RowTask final : public PartwiseTask {
     const auto* x = context.pointer<const std::byte>(x_);
     auto* y = context.pointer<std::byte>(y_);
     for (std::int64_t i = lanes.begin, count = 0; i < lanes.end; i += count) {
-      const bool x_is_turned = x_lanes_.neighbours_from(i) > 1;
-      const bool y_is_turned = y_lanes_.neighbours_from(i) > 1;
+      const bool x_is_turned = x_lanes_.adjacent_from(i) > 1;
+      const bool y_is_turned = y_lanes_.adjacent_from(i) > 1;
       count = std::min(together_, lanes.end - i);
-      if (x_is_turned) count = std::min(count, x_lanes_.neighbours_from(i));
-      if (y_is_turned) count = std::min(count, y_lanes_.neighbours_from(i));
+      if (x_is_turned) count = std::min(count, x_lanes_.adjacent_from(i));
+      if (y_is_turned) count = std::min(count, y_lanes_.adjacent_from(i));
       std::byte* const from = own;
       std::byte* const to = own + count * row_bytes_;
       if (x_is_turned) {
-        x_lanes_.read_neighbours(x + x_lanes_.offset(i), count, from, row_bytes_);
+        x_lanes_.read_adjacent(x + x_lanes_.offset(i), count, from, row_bytes_);
       }
       for (std::int64_t r = 0; r < count; ++r) {
         std::byte* const row = from + r * row_bytes_;
@@ -135,7 +135,7 @@ class RowTask final : public PartwiseTask {
         if (!y_is_turned) y_lanes_.write_all(to + r * row_bytes_, y + y_lanes_.offset(i + r));
       }
       if (y_is_turned) {
-        y_lanes_.write_neighbours(to, row_bytes_, count, y + y_lanes_.offset(i));
+        y_lanes_.write_adjacent(to, row_bytes_, count, y + y_lanes_.offset(i));
       }
     }
   }
@@ -261,7 +261,7 @@ std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler& compiler) {
       });
 }
 
-/// Softmax along an axis that is not the last in memory: of several neighbouring lanes at once, which are columns. Those of
+/// Softmax along an axis that is not the last in memory: of several adjacent lanes at once, which are columns. Those of
 /// narrow types are widened first.
 class ColumnTask final : public PartwiseTask {
  public:
@@ -284,7 +284,7 @@ class ColumnTask final : public PartwiseTask {
     const Operand &x = step.inputs[0], &y = step.output;
     return compute_type(x.shape.dtype()) == Compute::f32 && x.shape.dtype() == y.shape.dtype() &&
            !is_tiled(y) &&
-           std::min(Lanes(x, axis).neighbours(), Lanes(y, axis).neighbours()) >= min_columns &&
+           std::min(Lanes(x, axis).adjacent(), Lanes(y, axis).adjacent()) >= min_columns &&
            (x.shape.dtype() == f32 || widened_bytes(x.shape[axis]) <= most_bytes);
   }
 
@@ -294,7 +294,7 @@ class ColumnTask final : public PartwiseTask {
     auto* y = context.pointer<std::byte>(y_);
     for (std::int64_t i = lanes.begin, count = 0; i < lanes.end; i += count) {
       count = std::min(
-          {lanes.end - i, x_lanes_.neighbours_from(i), y_lanes_.neighbours_from(i), column_block});
+          {lanes.end - i, x_lanes_.adjacent_from(i), y_lanes_.adjacent_from(i), column_block});
       const std::byte* const from = x + x_lanes_.offset(i);
       std::byte* const to = y + y_lanes_.offset(i);
       if (is_f32()) {

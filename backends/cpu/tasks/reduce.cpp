@@ -302,14 +302,14 @@ class ReduceTask final : public PartwiseTask {
     const std::int64_t step = folded_.rank == 0 ? 0 : folded_.steps[inner];
     for (std::int64_t j = elements.begin; j < elements.end;) {
       const std::int64_t rows = std::min(length - j % length, elements.end - j);
-      add_rows(x + folded_.offset(j), count, rows, step, sums);
+      add_rows(x + folded_.offset(j), count, rows, step, sums.bytes);
       j += rows;
     }
   }
 
   /// Adds `rows` rows of `count` columns to the columns' sums.
   void add_rows(const std::byte* x, std::int64_t count, std::int64_t rows, std::int64_t step,
-                Sums& sums) const noexcept {
+                std::byte* sums) const noexcept {
     if (is_stored_as_computed()) return add_computed_rows(x, count, rows, step, sums);
     Widened wide;
     const std::int64_t room = widened_at_once() / count;
@@ -321,11 +321,11 @@ class ReduceTask final : public PartwiseTask {
   }
 
   void add_computed_rows(const std::byte* x, std::int64_t count, std::int64_t rows,
-                         std::int64_t step, Sums& sums) const noexcept {
+                         std::int64_t step, std::byte* sums) const noexcept {
     const std::int64_t joined = folds_whole_rows() ? wide_columns / count : 1;
     const std::int64_t lines = joined > 1 ? rows / joined : 0;
     if (lines < 2 || step != count * compute_bytes(type_)) {
-      return accumulate_columns(type_, meaning_.gathering, x, count, rows, step, sums.bytes);
+      return accumulate_columns(type_, meaning_.gathering, x, count, rows, step, sums);
     }
     Sums wide;
     start(wide, joined * count);
@@ -335,7 +335,7 @@ class ReduceTask final : public PartwiseTask {
     accumulate_columns(type_, meaning_.gathering, x + done * step, count, rows - done, step,
                        wide.bytes);
     for (std::int64_t j = 0; j < joined; ++j) {
-      add(wide.bytes + j * count * sum_bytes, count, sums.bytes);
+      add(wide.bytes + j * count * sum_bytes, count, sums);
     }
   }
 
@@ -347,7 +347,7 @@ class ReduceTask final : public PartwiseTask {
     BlockBuffer stored;
     for (std::int64_t j = elements.begin; j < elements.end; ++j) {
       kept_.gather(x + folded_.offset(j), unit, output, count, stored.bytes);
-      add_rows(stored.bytes, count, 1, 0, sums);
+      add_rows(stored.bytes, count, 1, 0, sums.bytes);
     }
   }
 
@@ -362,20 +362,8 @@ class ReduceTask final : public PartwiseTask {
     for (std::int64_t i = 0; i < count; i += room) {
       const std::int64_t some = std::min(room, count - i);
       transpose(x + i * column_step_, column_step_, columns, some * unit, elements_, some, unit);
-      for (std::int64_t j = 0; j < elements_; ++j) {
-        accumulate_row(columns + j * some * unit, some, sums.bytes + i * sum_bytes);
-      }
+      add_rows(columns, some, elements_, some * unit, sums.bytes + i * sum_bytes);
     }
-  }
-
-  /// Adds `count` elements as they are stored, side by side, to a sum each.
-  void accumulate_row(const std::byte* row, std::int64_t count, std::byte* sums) const noexcept {
-    BlockBuffer wide;
-    if (!is_stored_as_computed()) {
-      widen(x_.shape.dtype(), row, wide.bytes, count);
-      row = wide.bytes;
-    }
-    accumulate(type_, meaning_.gathering, row, count, sums, count);
   }
 
   /// The elements of one result: number j belongs to sum j mod 16, wherever blocks end.

@@ -142,6 +142,25 @@ models::EncoderOptions encoder_options(nb::handle device, bool cpu_fallback, int
   return options;
 }
 
+/// What the classes of encoders share.
+template <class Encoder>
+void bind_encoder(nb::class_<Encoder>& encoder) {
+  encoder.def_static(
+      "load",
+      [](const std::filesystem::path& path, nb::handle device, bool cpu_fallback, int threads,
+         bool exact, nb::handle weights) {
+        const auto options = encoder_options(device, cpu_fallback, threads, exact, weights);
+        const nb::gil_scoped_release no_gil;
+        return Encoder::load(path, options);
+      },
+      nb::arg("path"), nb::kw_only(), nb::arg("device") = nb::none(),
+      nb::arg("cpu_fallback") = false, nb::arg("threads") = 0, nb::arg("exact") = false,
+      nb::arg("weights") = nb::none(), "`weights`: a block type to which the layers are quantised");
+  encoder.def("fork", &Encoder::fork, "Another encoder for another thread");
+  encoder.def_prop_ro("file", [](const Encoder& self) { return self.file(); });
+  encoder.def_prop_ro("program", [](const Encoder& self) { return self.program(); });
+}
+
 nb::dict to_dict(const Generated& result) {
   nb::dict facts;
   facts["text"] = nb::steal<nb::str>(PyUnicode_DecodeUTF8(
@@ -246,20 +265,7 @@ void bind_vision_encoder(nb::module_& module) {
   auto encoder = nb::class_<VisionEncoder>(
       module, "VisionEncoder",
       "A vision encoder from the GGUF file beside a language model's. One thread at a time");
-  encoder.def_static(
-      "load",
-      [](const std::filesystem::path& path, nb::handle device, bool cpu_fallback, int threads,
-         bool exact, nb::handle weights) {
-        const auto options = encoder_options(device, cpu_fallback, threads, exact, weights);
-        const nb::gil_scoped_release no_gil;
-        return VisionEncoder::load(path, options);
-      },
-      nb::arg("path"), nb::kw_only(), nb::arg("device") = nb::none(),
-      nb::arg("cpu_fallback") = false, nb::arg("threads") = 0, nb::arg("exact") = false,
-      nb::arg("weights") = nb::none());
-  encoder.def("fork", &VisionEncoder::fork, "Another encoder for another thread");
-  encoder.def_prop_ro("file", [](const VisionEncoder& self) { return self.file(); });
-  encoder.def_prop_ro("program", [](const VisionEncoder& self) { return self.program(); });
+  bind_encoder(encoder);
   encoder.def_prop_ro("config", [](const VisionEncoder& self) {
     const models::VisionConfig& config = self.config();
     nb::dict facts;
@@ -505,18 +511,7 @@ void bind_models(nb::module_& module) {
   auto encoder = nb::class_<SentenceEncoder>(
       module, "SentenceEncoder",
       "A BERT sentence encoder from a folder with model.safetensors. One thread at a time");
-  encoder.def_static(
-      "load",
-      [](const std::filesystem::path& path, nb::handle device, bool cpu_fallback, int threads,
-         bool exact, nb::handle weights) {
-        const auto options = encoder_options(device, cpu_fallback, threads, exact, weights);
-        const nb::gil_scoped_release no_gil;
-        return SentenceEncoder::load(path, options);
-      },
-      nb::arg("path"), nb::kw_only(), nb::arg("device") = nb::none(),
-      nb::arg("cpu_fallback") = false, nb::arg("threads") = 0, nb::arg("exact") = false,
-      nb::arg("weights") = nb::none(), "`weights`: a block type to which the layers are quantised");
-  encoder.def("fork", &SentenceEncoder::fork, "Another encoder for another thread");
+  bind_encoder(encoder);
   encoder.def(
       "tokens",
       [](const SentenceEncoder& self, const nb::str& text) {
@@ -524,8 +519,6 @@ void bind_models(nb::module_& module) {
       },
       nb::arg("text"));
   encoder.def_prop_ro("tokenizer", [](const SentenceEncoder& self) { return self.tokenizer(); });
-  encoder.def_prop_ro("file", [](const SentenceEncoder& self) { return self.file(); });
-  encoder.def_prop_ro("program", [](const SentenceEncoder& self) { return self.program(); });
   encoder.def_prop_ro("config", [](const SentenceEncoder& self) {
     const models::BertConfig& config = self.config();
     nb::dict facts;

@@ -27,7 +27,7 @@ bool Lanes::is_direct() const noexcept { return step_ == unit_ && is_computed_as
 std::int64_t Lanes::adjacent() const noexcept {
   if (outer_.rank == 0) return 1;
   const auto last = static_cast<std::size_t>(outer_.rank - 1);
-  return outer_.steps[last] == unit_ ? outer_.sizes[last] : 1;
+  return outer_.steps[last] == unit_ ? std::max<std::int64_t>(outer_.sizes[last], 1) : 1;
 }
 
 bool Lanes::lie_close() const noexcept {

@@ -1,6 +1,6 @@
 // Axes folded into one element each. The elements of a result are summed part by part, and the parts in order, so that
 // several threads may share a long sum: its bits do not depend on how many do.
-#include "../elementwise/elementwise.hpp"
+#include "../elementwise/typed.hpp"
 #include "../integer_math.hpp"
 #include "array/transpose.hpp"
 #include "reader.hpp"

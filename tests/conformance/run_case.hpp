@@ -19,7 +19,7 @@ enum class Order { dense, permuted, reversed };
 HostBuffer run_case(const OpCase& op_case, const std::vector<BackendPtr>& backends, Order order,
                     std::vector<PlanReport::Part>* parts = nullptr);
 
-/// Runs an op in every order on the CPU with 1, 2 and 7 threads, whose results must have the same bits, and
+/// Runs an op in every order on the CPU with 1, 2 and 7 threads, whose results must have the same bits (but of NaNs), and
 /// calls `compare` with each result and the reference's.
 void check_on_threads(
     const OpInstance& op, const std::vector<HostBuffer>& inputs,

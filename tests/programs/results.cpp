@@ -10,6 +10,8 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <memory>
+#include <random>
 #include <thread>
 #include <utility>
 
@@ -34,6 +36,20 @@ HostBuffer readable(const HostBuffer& array) {
     return result;
   }
   return is_block(array.shape().dtype()) ? array.to(f32) : array.contiguous();
+}
+
+/// Each float moved up or down by a rounding to bf16.
+HostBuffer nudged(const HostBuffer& array, std::mt19937_64& engine) {
+  const DType dtype = array.shape().dtype();
+  if (!is_floating(dtype) && !is_complex(dtype)) return array;
+  HostBuffer parts = readable(array.contiguous()).to(f64);
+  for (double& value : parts.mutable_values<double>())
+    value *= engine() % 2 ? 1 + 0x1p-9 : 1 - 0x1p-9;
+  if (!is_complex(dtype)) return parts.to(dtype);
+  parts = parts.to(f32);
+  HostBuffer result = HostBuffer::zeros(array.shape());
+  std::copy_n(parts.bytes(), parts.shape().bytes(), result.view().data);
+  return result;
 }
 
 }  // namespace
@@ -164,6 +180,23 @@ Results run_reference(const Program& program, const std::shared_ptr<const Weight
   Session session(program, {.backends = {make_reference_backend({})}});
   session.bind(weights);
   return on_host(session.forward(on_cpu(inputs)));
+}
+
+double sensitivity(const Program& program, const std::map<std::string, HostBuffer>& weights,
+                   const Results& inputs, const Results& wanted, std::uint64_t seed) {
+  constexpr double any = 1e9;
+  std::mt19937_64 engine(seed);
+  double most = 0;
+  for (int round = 0; round < 3; ++round) {
+    std::map<std::string, HostBuffer> moved_weights;
+    for (const auto& [name, value] : weights) moved_weights[name] = nudged(value, engine);
+    Results moved;
+    for (const HostBuffer& value : inputs) moved.push_back(nudged(value, engine));
+    const Results results =
+        run_reference(program, std::make_shared<const WeightSet>(on_cpu(moved_weights)), moved);
+    most = std::max(most, any * largest_error("moved by roundings", results, wanted, any));
+  }
+  return most;
 }
 
 std::vector<Results> at_once(std::size_t count, const std::function<Results(std::size_t)>& run) {

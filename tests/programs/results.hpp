@@ -7,6 +7,7 @@
 #include <tenon/session.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -50,6 +51,11 @@ Session reloaded(const Session& session, const std::vector<BackendPtr>& backends
 /// The program as it is, on the reference alone.
 Results run_reference(const Program& program, const std::shared_ptr<const WeightSet>& weights,
                       const Results& inputs);
+
+/// How far the results of a program move, in units of their largest magnitude or 1, when each float that it is
+/// given moves by a rounding to bf16. `wanted` are its results on the reference.
+double sensitivity(const Program& program, const std::map<std::string, HostBuffer>& weights,
+                   const Results& inputs, const Results& wanted, std::uint64_t seed);
 
 /// run(0), run(1), ... each on a thread of its own. A Failure where one throws.
 std::vector<Results> at_once(std::size_t count, const std::function<Results(std::size_t)>& run);

@@ -6,8 +6,16 @@
 namespace tenon::lowering {
 
 namespace {
+
 constexpr std::int64_t slab_alignment = 64;
-}
+
+/// A placed storage: what the search reads, and no more, as it reads thousands of them per storage.
+struct Placed {
+  std::int64_t offset, after;  // its bytes, and where the next storage may begin
+  std::int64_t begin, end;     // its live range
+};
+
+}  // namespace
 
 // Greedy by size: the largest storage first, each at the lowest offset without an overlap with
 // storages whose live ranges overlap (Pisarchyk and Lee, "Efficient Memory Management for Deep
@@ -25,19 +33,21 @@ std::int64_t place_storages(Flat& flat) {
   });
 
   std::int64_t slab = 0;
-  std::vector<const Storage*> placed;  // by offset
+  std::vector<Placed> placed;  // by offset
   for (Storage* storage : order) {
+    const std::int64_t bytes = storage->bytes, begin = storage->begin, end = storage->end;
     std::int64_t offset = 0;
-    for (const Storage* other : placed) {
-      if (other->end < storage->begin || storage->end < other->begin) continue;
-      if (offset + storage->bytes <= other->slab_offset) break;
-      const std::int64_t after = other->slab_offset + other->bytes;
-      offset = std::max(offset, (after + slab_alignment - 1) / slab_alignment * slab_alignment);
+    for (const Placed& other : placed) {
+      if (offset + bytes <= other.offset) break;
+      if (other.end < begin || end < other.begin) continue;
+      offset = std::max(offset, other.after);
     }
     storage->slab_offset = offset;
-    slab = std::max(slab, offset + storage->bytes);
-    const auto position = std::ranges::upper_bound(placed, offset, {}, &Storage::slab_offset);
-    placed.insert(position, storage);
+    slab = std::max(slab, offset + bytes);
+    const std::int64_t after =
+        (offset + bytes + slab_alignment - 1) / slab_alignment * slab_alignment;
+    const auto position = std::ranges::upper_bound(placed, offset, {}, &Placed::offset);
+    placed.insert(position, {offset, after, begin, end});
   }
   return slab;
 }

@@ -12,7 +12,8 @@ inline constexpr std::size_t text_bytes = std::size_t{8} << 20;
 /// Instructions of all functions, each counted as often as calls inline it.
 inline constexpr std::int64_t instructions = 1'000'000;
 inline constexpr std::int64_t elements = std::int64_t{1} << 40;  ///< of one tensor
-inline constexpr std::size_t operands = 1024;  ///< of one instruction; also a function's parameters
+inline constexpr std::size_t operands =
+    16384;  ///< of one instruction; also a function's parameters
 inline constexpr int call_depth = 64;
 /// Constant names of the entry function, loops unrolled.
 inline constexpr std::int64_t constants = std::int64_t{1} << 20;

@@ -264,6 +264,18 @@ TEST_CASE("parse: depth, length and number are limited") {
   CHECK(first_code(functions(chain + "def forward(x: f32):\n    y = f20000(x)\n    return y\n")) ==
         "DepthLimit");
 
+  // A training step gives back each weight and its moments: thousands of values.
+  const auto passed_on = [](int count) {
+    std::string parameters, results;
+    for (int i = 0; i < count; ++i) {
+      parameters += (i > 0 ? ", x" : "x") + std::to_string(i) + ": f32";
+      results += (i > 0 ? ", x" : "x") + std::to_string(i);
+    }
+    return "def forward(" + parameters + "):\n    return " + results + "\n";
+  };
+  CHECK(parse(functions(passed_on(16'384))).main().results.size() == 16'384);
+  CHECK(first_code(functions(passed_on(16'385))) == "LimitExceeded");
+
   // Loops name their constants once for each repetition.
   const std::string loop =
       "def block(x: f32, i: i64, s: Scope):\n    w: f32 = const(s, \"w\")\n    y = add(x, w)\n    "

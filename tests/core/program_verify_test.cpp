@@ -410,7 +410,7 @@ def forward(x: f32[4]):
   refused(Errc::bad_type,
           [](Program&, Function&, Function& f) { f.body[pack].operands = {scope}; });
   refused(Errc::limit_exceeded,
-          [](Program&, Function&, Function& f) { f.body[pack].operands.assign(1025, 0); });
+          [](Program&, Function&, Function& f) { f.body[pack].operands.assign(16'385, 0); });
   refused(Errc::bad_argument,
           [](Program&, Function&, Function& f) { f.body[constant].operands = {scope, scope}; });
   refused(Errc::bad_type,
@@ -434,7 +434,7 @@ def forward(x: f32[4]):
   refused(Errc::bad_type,
           [](Program&, Function& step, Function&) { step.values[0].kind = ValueKind::tuple; });
   refused(Errc::limit_exceeded,
-          [](Program&, Function& step, Function&) { step.parameter_count = 1025; });
+          [](Program&, Function& step, Function&) { step.parameter_count = 16'385; });
   refused(Errc::duplicate_name, [](Program& p, Function& step, Function&) {
     const Function again = step;
     p.functions.push_back(again);

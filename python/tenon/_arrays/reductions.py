@@ -18,8 +18,12 @@ def _no_out(name, out):
 def _reduction(name):
     op = _ops[name]
 
-    def reduce(x, axis=None, keep_dims=False, *, keepdims=None, dtype=None, out=None):
+    def reduce(x, axis=None, keep_dims=False, *, axes=None, keepdims=None, dtype=None, out=None):
         _no_out(name, out)
+        if axes is not None:
+            if axis is not None:
+                raise TypeError(f"{name}: axis and axes are the same argument")
+            axis = axes
         x = _like(x)
         if dtype is not None:
             x = _cast(x, dtype)
@@ -31,7 +35,7 @@ def _reduction(name):
 
     reduce.__name__ = reduce.__qualname__ = name
     reduce.__doc__ = (f"`{name}` over one axis, several, or all (None), of x as `dtype` where that is given. "
-                      "`keepdims` is keep_dims, as numpy spells it.")
+                      "`axes` is axis, as the op spells it, `keepdims` is keep_dims, as numpy does.")
     return reduce
 
 

@@ -235,6 +235,9 @@ class Habits(unittest.TestCase):
         self.same(tenon.array([1, 2, 4]).mean(), 7 / 3, tolerance=1e-6)
         self.same(x.any(), True)
         self.same(x.sum(1, keepdims=True), a.sum(1, keepdims=True))
+        self.same(x.sum(axes=[0, 2], keep_dims=True), a.sum((0, 2), keepdims=True), tolerance=1e-6)
+        with self.assertRaisesRegex(TypeError, "axis and axes are the same"):
+            x.sum(0, axes=[1])
         self.same(x.argmax(0, keepdims=True), a.argmax(0, keepdims=True))
         self.same(x.clamp(min=0.0), np.maximum(a, 0))
         self.same(x.clip(tenon.array([0.0, 0.1, 0.2, 0.3])), np.maximum(a, np.array([0, 0.1, 0.2, 0.3], "f4")))

@@ -5,7 +5,7 @@ import re
 from ..schema import KEYWORDS
 from ..tensors import DTYPES, INT64_MAX, MAX_RANK
 
-OPERANDS, NAME_LETTERS, BRACKETS = 1024, 255, 16
+OPERANDS, NAME_LETTERS, BRACKETS = 16384, 255, 16
 
 _WORD = re.compile(r"""
     (?P<space>[ ]+) | (?P<comment>\#.*) | (?P<string>"(?:[^"\\]|\\.)*") |

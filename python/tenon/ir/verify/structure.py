@@ -5,7 +5,7 @@ from ..program import SCOPE, TENSOR, TUPLE
 from ..schema import KEYWORDS, LANGUAGE, OPS
 from ..tensors import Type
 
-INSTRUCTIONS, ELEMENTS, OPERANDS, CONSTANTS = 1_000_000, 2**40, 1024, 2**20
+INSTRUCTIONS, ELEMENTS, OPERANDS, CONSTANTS = 1_000_000, 2**40, 16384, 2**20
 KINDS = {TENSOR: "a tensor", TUPLE: "a tuple", SCOPE: "a scope"}
 INDEX = Type("i64")
 

@@ -24,20 +24,21 @@ namespace tenon {
 class Trace;
 
 /// Maximal depth of nested loops; deeper nesting throws Errc::unsupported.
-inline constexpr int max_loop_depth = 2;
+inline constexpr int max_loop_depth = 4;
 
 using LoopSteps = std::array<std::int64_t, max_loop_depth>;
 
-/// Where the bytes of an operand are while a step runs. In iteration (i0, i1) of the enclosing
-/// loops the array begins `offset + i0 * byte_step[0] + i1 * byte_step[1]` bytes into its storage.
+/// Where the bytes of an operand are while a step runs. In iteration (i0, i1, ...) of the
+/// enclosing loops the array begins `offset + i0 * byte_step[0] + i1 * byte_step[1] + ...` bytes into its
+/// storage.
 struct Place {
   enum class Kind : std::uint8_t {
-    input,           ///< input `index` of the run
-    output,          ///< output `index` of the run
-    constant,        ///< entry `index + i0 * entry_step[0] + i1 * entry_step[1]` of the constants
-    slab,            ///< the session's activation memory
-    loop_index,      ///< an i64 scalar: the current index of loop `index` (0: outermost)
-    scratch,         ///< HostFrame::scratch: used by backends, not by lower()
+    input,       ///< input `index` of the run
+    output,      ///< output `index` of the run
+    constant,    ///< entry `index + i0 * entry_step[0] + i1 * entry_step[1] + ...` of the constants
+    slab,        ///< the session's activation memory
+    loop_index,  ///< an i64 scalar: the current index of loop `index` (0: outermost)
+    scratch,     ///< HostFrame::scratch: used by backends, not by lower()
     shared_scratch,  ///< HostFrame::shared_scratch: the same, where scratch is per thread
   };
   Kind kind = Kind::slab;

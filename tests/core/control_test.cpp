@@ -160,6 +160,34 @@ TEST_CASE("while_loop: inside a loop, and one inside another") {
   CHECK(run(program, {number(10)})[0].at({}) == 66);
 }
 
+TEST_CASE("control: four loops and branches inside each other, and no more") {
+  // The sum over i, j, k < 2, 3, 2 of digits ijk in the order of the loops, where i + j + k is not 2.
+  const auto digits = [](int levels) {
+    return program_of({Shape({}, i64)}, [levels](std::span<const Tensor> in) {
+      const std::int64_t counts[] = {2, 3, 2, 1};
+      const auto step = [&](auto&& self, int level, const Tensor& number, const Tensor& of_indices,
+                            const Tensor& sum) -> Tensor {
+        if (level == levels) {
+          return cond(
+              eq(of_indices, like(in[0], 2)), [&] { return sum; }, [&] { return sum + number; });
+        }
+        return repeat(counts[level], sum, [&](const Tensor& index, const Tensor& now) {
+          return self(self, level + 1, number * like(in[0], 10) + index, of_indices + index, now);
+        });
+      };
+      return std::vector{step(step, 0, like(in[0], 0), like(in[0], 0), in[0])};
+    });
+  };
+  std::int64_t want = 5;
+  for (int i = 0; i < 2; ++i) {
+    for (int j = 0; j < 3; ++j) {
+      for (int k = 0; k < 2; ++k) want += i + j + k == 2 ? 0 : 100 * i + 10 * j + k;
+    }
+  }
+  CHECK(run(digits(3), {number(5)})[0].at({}) == want);
+  expect_error(Errc::unsupported, [&] { run(digits(4), {number(5)}); });
+}
+
 TEST_CASE("while_loop: slices of a stack by the loop's own count") {
   // Until an element is negative. The limit is beyond the stack's end.
   const Program program = program_of({Shape({4}, f32)}, [](std::span<const Tensor> in) {

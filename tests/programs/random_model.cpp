@@ -438,7 +438,9 @@ class Maker {
   void move() {
     if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
-    switch (integer(0, 36)) {
+    switch (integer(0, 37)) {
+      case 32:
+        return some_nest(pick());
       case 33:
         return some_complex();
       case 34:
@@ -1300,6 +1302,47 @@ class Maker {
         },
         integer(0, 6));
     add(last.second);
+  }
+
+  /// Loops and branches inside each other, which read slices of one stack by their indices.
+  void some_nest(const Tensor& x) {
+    if (x.shape().elements() > max_elements / 4 || x.rank() > 7) return add(smooth(x));
+    Dims dims = dims_of(x);
+    dims.insert(dims.begin(), 3);
+    Nest nest{of_shape(dims, x.dtype()), indices({}, 3), {}};
+    for (std::int64_t level = integer(2, 4); level > 0; --level)
+      nest.kinds.push_back(integer(0, 2));
+    add(nested(nest, 0, x));
+  }
+  struct Nest {
+    Tensor stack, number;  ///< [3, ...] of what is changed, and an integer scalar in [0, 3)
+    std::vector<std::int64_t> kinds;
+  };
+  Tensor nested(const Nest& nest, std::size_t level, const Tensor& x) {
+    if (level == nest.kinds.size()) return 0.5 * (tanh(x) + select(nest.stack, nest.number));
+    const auto inside = [&](const Tensor& now) { return nested(nest, level + 1, now); };
+    switch (nest.kinds[level]) {
+      case 0:
+        return repeat(std::int64_t{2}, x, [&](const Tensor& index, const Tensor& now) {
+          return 0.5 * inside(0.5 * now + select(nest.stack, index)) + 0.25 * now;
+        });
+      case 1: {
+        using Counted = std::pair<Tensor, Tensor>;
+        return while_loop(
+                   Counted(scalar_like(nest.number, 0), x),
+                   [&](const Counted& now) { return le(now.first, nest.number); },
+                   [&](const Counted& now) {
+                     return Counted(now.first + scalar_like(now.first, 1),
+                                    0.5 * inside(now.second) + 0.5 * select(nest.stack, now.first));
+                   },
+                   2)
+            .second;
+      }
+      default:
+        return cond(
+            eq(nest.number, scalar_like(nest.number, static_cast<double>(level % 3))),
+            [&] { return 0.25 * x + select(nest.stack, nest.number); }, [&] { return inside(x); });
+    }
   }
 
   /// A running mix of the slices along the first axis: the last one, and all of them.

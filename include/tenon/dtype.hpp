@@ -52,9 +52,12 @@ enum class DType : std::uint8_t {
   f8_e4m3,
   f8_e5m2,
   c64,
+  nvfp4,
+  q1_0,
+  q2_0,
 };
 
-inline constexpr int dtype_count = static_cast<int>(DType::c64) + 1;
+inline constexpr int dtype_count = static_cast<int>(DType::q2_0) + 1;
 
 /// `stored`: types that are read, written, moved and converted, but that no kernel computes with.
 /// Builders record arithmetic of c64 and u64 as ops of other types (tenon/ops/bitcast.hpp); from

@@ -30,8 +30,9 @@ bool is_quantizable(DType type) noexcept;
 /// q4_0, q4_1, q5_0, q5_1 and q8_0 give the bytes of Python's `gguf.quants.quantize` for finite
 /// blocks whose scale is a normal float. The other block types search for the scales that minimise
 /// the squared error of each sub-block. A block with an infinity or a NaN becomes NaN throughout
-/// (mxfp4, which has none: infinite); a block too small for its f16 scale becomes zero; one too
-/// large for it becomes infinite or NaN.
+/// (mxfp4, which has none: infinite; nvfp4, which has neither: 2688, its largest number, throughout);
+/// a block too small for its scale becomes zero; one too large for it infinite or NaN, of nvfp4 2688.
+/// Of nvfp4, whose scales end at 2^-10, weights are scaled as a whole first, by a tensor of their own.
 ///
 /// Errors  unsupported_dtype  not is_quantizable(type)
 ///         bad_argument       `count` is negative or no multiple of block_size(type)

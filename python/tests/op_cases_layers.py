@@ -30,7 +30,7 @@ BLOCKS = {"q4_0": (32, 18, [0]), "q4_1": (32, 20, [0, 2]), "q5_0": (32, 22, [0])
           "iq1_s": (256, 50, [0]), "iq1_m": (256, 56, []), "iq2_xxs": (256, 66, [0]),
           "iq2_xs": (256, 74, [0]), "iq2_s": (256, 82, [0]), "iq3_xxs": (256, 98, [0]),
           "iq3_s": (256, 110, [0]), "tq1_0": (256, 54, [52]), "tq2_0": (256, 66, [64]),
-          "mxfp4": (32, 17, [])}
+          "mxfp4": (32, 17, []), "nvfp4": (64, 36, [])}
 
 
 def normal(cases, shape, dtype="f32", scale=1.0):
@@ -63,6 +63,8 @@ def random_blocks(cases, dtype, rows, columns):
         data[:, offset:offset + 2] = values.view(np.uint8).reshape(count, 2)
     if dtype == "mxfp4":  # a power of two
         data[:, 0] = cases.rng.integers(118, 126, count)
+    if dtype == "nvfp4":  # 2^-10 to 2^-4
+        data[:, :4] = cases.rng.integers(1, 40, (count, 4))
     if dtype == "iq1_m":  # the top four bits of the last four words
         values = (cases.rng.normal(size=count) * 0.01).astype(np.float16).view(np.uint16)
         for i in range(4):

@@ -22,7 +22,7 @@ DECODED = {
     "q4_0": [0], "q4_1": [0, 2], "q5_0": [0], "q5_1": [0, 2], "q8_0": [0],
     "q2_k": [80, 82], "q3_k": [108], "q4_k": [0, 2], "q5_k": [0, 2], "q6_k": [208],
     "iq4_nl": [0], "iq4_xs": [0], "iq1_s": [0], "iq1_m": [], "iq2_xxs": [0], "iq2_xs": [0],
-    "iq2_s": [0], "iq3_xxs": [0], "iq3_s": [0], "tq1_0": [52], "tq2_0": [64], "mxfp4": [],
+    "iq2_s": [0], "iq3_xxs": [0], "iq3_s": [0], "tq1_0": [52], "tq2_0": [64], "mxfp4": [], "nvfp4": [],
 }
 ENCODED = ["q4_0", "q4_1", "q5_0", "q5_1", "q8_0"]
 EDGE_SCALES = np.array([0x0000, 0x8000, 0x0001, 0x8001, 0x03FF, 0x83FF, 0x0400, 0x8400, 0x3C00,
@@ -63,6 +63,16 @@ def decode_q8_k_record(rng, blocks):
     return "q8_k", 0, data, d[:, None] * q.astype(np.float32)
 
 
+def decode_codes_record(rng, name, size, bits, step, blocks):
+    """Types that gguf has no function for: y = d (step q - 1) from their layout."""
+    d = random_scales(rng, blocks)
+    q = rng.integers(0, 1 << bits, (blocks, size), dtype=np.uint8)
+    places = np.arange(0, 8, bits, dtype=np.uint8)
+    packed = (q.reshape(blocks, -1, 8 // bits) << places).sum(axis=2, dtype=np.uint8)
+    data = np.concatenate([d.view(np.uint8).reshape(blocks, 2), packed], axis=1)
+    return name, 0, data, d.view("<f2").astype(np.float32)[:, None] * (step * q.astype(np.float32) - 1)
+
+
 def plain_record(rng, name, count):
     bits = rng.integers(0, 1 << 16, count, dtype=np.uint16)
     exponent = 0x7C00 if name == "f16" else 0x7F80
@@ -94,7 +104,8 @@ def main():
     rng = np.random.default_rng(arguments.seed)
     superblocks = arguments.superblocks
 
-    records = [decode_q8_k_record(rng, superblocks)]
+    records = [decode_q8_k_record(rng, superblocks), decode_codes_record(rng, "q1_0", 128, 1, 2, 3 * superblocks),
+               decode_codes_record(rng, "q2_0", 64, 2, 1, 3 * superblocks)]
     for name in DECODED:
         size = GGML_QUANT_SIZES[GGMLQuantizationType[name.upper()]][0]
         records.append(decode_record(rng, name, superblocks if size == 256 else 3 * superblocks))

@@ -132,6 +132,45 @@ def write_olmoe(path):
     writer.write(layer)
 
 
+def write_nvfp4(path, has_experts):
+    """Weights in nvfp4 with a scale of each whole weight, or of each expert's: llama, with biases of its attention, or
+    qwen3moe. (llama.cpp scales the biases of feed-forward parts, too.)"""
+    writer = Writer(path, "qwen3moe" if has_experts else "llama", 2, 64, 241 + has_experts)
+    writer.file.add_head_count(4)
+    writer.file.add_head_count_kv(4)
+    writer.file.add_feed_forward_length(64)
+    if has_experts:
+        writer.file.add_expert_count(5)
+        writer.file.add_expert_used_count(2)
+        writer.file.add_expert_feed_forward_length(64)
+
+    def matrix(name, shape, size):
+        """Of random codes; scales of the parts of two magnitudes, and one of the whole that makes them about `size`."""
+        blocks = writer.rng.integers(0, 256, (*shape[:-1], shape[-1] // 64, 36), dtype=np.uint8)
+        blocks[..., :4] = writer.rng.integers(40, 56, blocks[..., :4].shape)  # 2^-4 to 2^-2
+        writer.file.add_tensor(name + ".weight", blocks.reshape(*shape[:-1], -1), raw_dtype=Type.NVFP4)
+        count = shape[0] if len(shape) == 3 else 1
+        factors = size * np.exp2(writer.rng.uniform(-0.5, 0.5, count))
+        writer.tensor(name + ".scale", factors.astype(np.float32))
+
+    def layer(prefix, _):
+        for norm in ("attn_norm", "ffn_norm"):
+            writer.norm(prefix + norm, 64)
+        for norm in ("attn_q_norm", "attn_k_norm") if has_experts else ():
+            writer.norm(prefix + norm, 16)
+        for part in ("q", "k", "v", "output"):
+            matrix(f"{prefix}attn_{part}", (64, 64), 0.2)
+            if not has_experts:
+                writer.vector(f"{prefix}attn_{part}.bias", 64)
+        if has_experts:
+            writer.matrix(prefix + "ffn_gate_inp", (5, 64), scale=0.5)
+        for part in ("gate", "up", "down"):
+            name = f"{prefix}ffn_{part}" + ("_exps" if has_experts else "")
+            matrix(name, (5, 64, 64) if has_experts else (64, 64), 0.15)
+
+    writer.write(layer)
+
+
 def write_gpt_oss(path):
     writer = Writer(path, "gpt-oss", 2, 32, 12)
     writer.file.add_head_count(4)
@@ -1100,6 +1139,8 @@ TRANSFORMERS = {  # further ones at the end: a model's seed is its place
 
 MODELS = {
     "olmoe": write_olmoe,
+    "llama_nvfp4": lambda path: write_nvfp4(path, False),
+    "qwen3moe_nvfp4": lambda path: write_nvfp4(path, True),
     "gpt-oss": write_gpt_oss,
     "deepseek2": lambda path: write_deepseek2(path, False),
     "deepseek2_lite": lambda path: write_deepseek2(path, True),

@@ -29,7 +29,8 @@ constexpr DTypeFacts dtype_facts[dtype_count] = {
     {"tq1_0", DTypeKind::block, 256, 54},       {"tq2_0", DTypeKind::block, 256, 66},
     {"mxfp4", DTypeKind::block, 32, 17},        {"u64", DTypeKind::stored, 1, 8},
     {"f8_e4m3", DTypeKind::stored, 1, 1},       {"f8_e5m2", DTypeKind::stored, 1, 1},
-    {"c64", DTypeKind::stored, 1, 8},
+    {"c64", DTypeKind::stored, 1, 8},           {"nvfp4", DTypeKind::block, 64, 36},
+    {"q1_0", DTypeKind::block, 128, 18},        {"q2_0", DTypeKind::block, 64, 18},
 };
 
 }  // namespace

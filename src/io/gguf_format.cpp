@@ -18,7 +18,8 @@ constexpr TypeId type_ids[] = {
     {19, DType::iq1_s},  {20, DType::iq4_nl},  {21, DType::iq3_s},  {22, DType::iq2_s},
     {23, DType::iq4_xs}, {24, DType::i8},      {25, DType::i16},    {26, DType::i32},
     {27, DType::i64},    {28, DType::f64},     {29, DType::iq1_m},  {30, DType::bf16},
-    {34, DType::tq1_0},  {35, DType::tq2_0},   {39, DType::mxfp4},
+    {34, DType::tq1_0},  {35, DType::tq2_0},   {39, DType::mxfp4},  {40, DType::nvfp4},
+    {41, DType::q1_0},   {42, DType::q2_0},
 };
 
 struct ForeignId {
@@ -27,8 +28,9 @@ struct ForeignId {
 };
 
 constexpr ForeignId foreign_ids[] = {
-    {4, "q4_2 (removed)"}, {5, "q4_3 (removed)"}, {9, "q8_1"},
-    {40, "nvfp4"},         {41, "q1_0"},          {42, "q2_0"},
+    {4, "q4_2 (removed)"},
+    {5, "q4_3 (removed)"},
+    {9, "q8_1"},
 };
 
 }  // namespace

@@ -39,6 +39,8 @@ constexpr MixFacts all_mixes[] = {
     {"iq2_m", Mix::iq2_m, DType::iq2_s, 29},
     {"tq2_0", Mix::tq2_0, DType::tq2_0, 37},
     {"tq1_0", Mix::tq1_0, DType::tq1_0, 36},
+    {"q2_0", Mix::q2_0, DType::q2_0, 41},
+    {"q1_0", Mix::q1_0, DType::q1_0, 40},
 };
 
 constexpr std::pair<std::string_view, std::string_view> aliases[] = {
@@ -228,7 +230,7 @@ DType output_type(const MixFacts& mix, const Model& model, const Place& at) {
 
 DType embedding_type(const MixFacts& mix) {
   if (is_low(mix.mix) || mix.mix == Mix::iq3_xxs) return DType::iq3_s;
-  if (mix.mix == Mix::tq1_0 || mix.mix == Mix::tq2_0) return DType::q4_k;
+  if (mix.mix == Mix::tq1_0 || mix.mix == Mix::tq2_0 || mix.mix == Mix::q2_0) return DType::q4_k;
   return mix.main;
 }
 
@@ -386,6 +388,8 @@ Choice fitting(DType type, std::int64_t columns) {
     case DType::q3_k:
     case DType::tq1_0:
     case DType::tq2_0:
+    case DType::q1_0:
+    case DType::q2_0:
       smaller = DType::q4_0;
       break;
     case DType::q4_k:

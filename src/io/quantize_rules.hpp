@@ -43,6 +43,8 @@ enum class Mix : std::uint8_t {
   iq4_xs,
   tq1_0,
   tq2_0,
+  q1_0,
+  q2_0,
   mxfp4_moe,
 };
 

@@ -705,12 +705,14 @@ HostBuffer merged(const HostBuffer& weight, const nn::Lora<HostBuffer>& factors)
 Bufferized<Decoder<Tensor>> merge_adapters(Bufferized<Decoder<Tensor>> weights,
                                            const DecoderAdapters<Buffer>& adapters,
                                            const DevicePtr& device) {
-  for_each_adapter(weights, adapters, "merge_adapters",
-                   [&](nn::Linear<Buffer>& linear, const nn::Lora<Buffer>& lora) {
-                     linear.weight = merged(linear.weight.to_host(),
-                                            {lora.a.to_host(), lora.b.to_host(), lora.scale})
-                                         .to_device(device);
-                   });
+  for_each_adapter(
+      weights, adapters, "merge_adapters",
+      [&](nn::Linear<Buffer>& linear, const nn::Lora<Buffer>& lora) {
+        const HostBuffer scale = linear.scale ? linear.scale->to_host().to(f64) : HostBuffer();
+        const double by = linear.scale ? lora.scale / scale.values<double>()[0] : lora.scale;
+        linear.weight = merged(linear.weight.to_host(), {lora.a.to_host(), lora.b.to_host(), by})
+                            .to_device(device);
+      });
   return weights;
 }
 

@@ -333,11 +333,15 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   made.has_fused_gate = view["ffn_gate_up_exps"].contains("weight");
   if (made.has_fused_gate) {
     made.up = view["ffn_gate_up_exps"].tensor("weight");
+    made.up_scale = view["ffn_gate_up_exps"].find("scale");
   } else {
     if (gate != Gate::none) made.gate = view["ffn_gate_exps"].tensor("weight");
     made.up = view["ffn_up_exps"].tensor("weight");
+    made.gate_scale = view["ffn_gate_exps"].find("scale");
+    made.up_scale = view["ffn_up_exps"].find("scale");
   }
   made.down = view["ffn_down_exps"].tensor("weight");
+  made.down_scale = view["ffn_down_exps"].find("scale");
   made.gate_bias = view["ffn_gate_exps"].find("bias");
   made.up_bias = view["ffn_up_exps"].find("bias");
   made.down_bias = view["ffn_down_exps"].find("bias");
@@ -360,7 +364,6 @@ SideExperts<> side_expert_part(const WeightsView& view, const DecoderConfig& con
   };
   SideExperts<> made;
   made.experts = expert_part(view, config);
-  made.experts.down_scale = view["ffn_down_exps"].find("scale");
   made.router_norm = {view["ffn_gate_inp"].tensor("scale"), config.norm_eps};
   made.first_norm = norm("pre_ffw_norm_2");
   made.last_norm = norm("post_ffw_norm_2");

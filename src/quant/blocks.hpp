@@ -222,6 +222,29 @@ struct BlockMXFP4 {
   std::uint8_t nibbles[16];
 };
 
+/// y = scale mxfp4_values[q], with a scale for each 16 elements: a float8_e4m3 without its sign, halved
+/// as the values are doubled (nvfp4_scale); 0 and 0x7F are zero. Nibbles: of each 16 elements eight bytes,
+/// the first eight elements low. NVIDIA's format; its scale of a whole tensor is a tensor of its own.
+struct BlockNVFP4 {
+  static constexpr int size = 64;
+  std::uint8_t scales[4];
+  std::uint8_t nibbles[32];
+};
+
+/// y = d (2 q - 1): a bit for each element, the lowest first.
+struct BlockQ1_0 {
+  static constexpr int size = 128;
+  std::uint16_t d;
+  std::uint8_t bits[16];
+};
+
+/// y = d (q - 1) with q in 0 to 3, four to a byte, the lowest first.
+struct BlockQ2_0 {
+  static constexpr int size = 64;
+  std::uint16_t d;
+  std::uint8_t crumbs[16];
+};
+
 static_assert(sizeof(BlockQ4_0) == 18 && sizeof(BlockQ4_1) == 20 && sizeof(BlockQ5_0) == 22);
 static_assert(sizeof(BlockQ5_1) == 24 && sizeof(BlockQ8_0) == 34 && sizeof(BlockQ2K) == 84);
 static_assert(sizeof(BlockQ3K) == 110 && sizeof(BlockQ4K) == 144 && sizeof(BlockQ5K) == 176);
@@ -229,7 +252,8 @@ static_assert(sizeof(BlockQ6K) == 210 && sizeof(BlockQ8K) == 292 && sizeof(Block
 static_assert(sizeof(BlockIQ4XS) == 136 && sizeof(BlockIQ1S) == 50 && sizeof(BlockIQ1M) == 56);
 static_assert(sizeof(BlockIQ2XXS) == 66 && sizeof(BlockIQ2XS) == 74 && sizeof(BlockIQ2S) == 82);
 static_assert(sizeof(BlockIQ3XXS) == 98 && sizeof(BlockIQ3S) == 110 && sizeof(BlockTQ1_0) == 54);
-static_assert(sizeof(BlockTQ2_0) == 66 && sizeof(BlockMXFP4) == 17);
+static_assert(sizeof(BlockTQ2_0) == 66 && sizeof(BlockMXFP4) == 17 && sizeof(BlockNVFP4) == 36);
+static_assert(sizeof(BlockQ1_0) == 18 && sizeof(BlockQ2_0) == 18);
 
 /// The sixteen levels of iq4_nl and iq4_xs.
 inline constexpr std::int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,

@@ -165,7 +165,19 @@ inline void unpack_codes(const BlockTQ2_0& block, std::uint8_t* codes) noexcept 
   }
 }
 
-/// The sixteen levels of mxfp4.
+inline void unpack_codes(const BlockQ1_0& block, std::uint8_t* codes) noexcept {
+  for (int e = 0; e < 128; ++e) {
+    codes[e] = static_cast<std::uint8_t>((unsigned{block.bits[e / 8]} >> (e % 8)) & 1u);
+  }
+}
+
+inline void unpack_codes(const BlockQ2_0& block, std::uint8_t* codes) noexcept {
+  for (int e = 0; e < 64; ++e) {
+    codes[e] = static_cast<std::uint8_t>((unsigned{block.crumbs[e / 4]} >> (e % 4 * 2)) & 3u);
+  }
+}
+
+/// The sixteen levels of mxfp4 and nvfp4.
 inline constexpr std::int8_t mxfp4_values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
                                                  0, -1, -2, -3, -4, -6, -8, -12};
 
@@ -173,6 +185,18 @@ inline constexpr std::int8_t mxfp4_values[16] = {0, 1,  2,  3,  4,  6,  8,  12,
 constexpr std::uint16_t mxfp4_scale(std::uint8_t exponent) noexcept {
   const unsigned bits = exponent < 2 ? 0x20u << exponent : (exponent - 1u) << 7;
   return static_cast<std::uint16_t>(bits);
+}
+
+/// The bits of an nvfp4 scale as f16, which has all of them: m 2^-10, or (1 + m / 8) 2^(e - 8).
+constexpr std::uint16_t nvfp4_scale(std::uint8_t byte) noexcept {
+  if (byte == 0 || byte == 0x7Fu) return 0;
+  unsigned exponent = byte >> 3 & 15u, mantissa = byte & 7u;
+  if (exponent == 0) {
+    if (mantissa == 0) return 0;
+    for (exponent = 1; mantissa < 8; mantissa *= 2) --exponent;
+    mantissa &= 7u;
+  }
+  return static_cast<std::uint16_t>((exponent + 7u) << 10 | mantissa << 7);
 }
 
 }  // namespace tenon::quant

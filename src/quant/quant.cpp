@@ -58,6 +58,12 @@ void set_nan(BlockMXFP4& block) noexcept {
   std::memset(block.nibbles, 0x77, sizeof block.nibbles);
 }
 
+/// nvfp4 has neither: its largest number.
+void set_nan(BlockNVFP4& block) noexcept {
+  std::memset(block.scales, 0x7E, sizeof block.scales);
+  std::memset(block.nibbles, 0x77, sizeof block.nibbles);
+}
+
 bool is_finite(const float* values, int count) noexcept {
   // The exponent field is all ones for infinities and NaNs; no float arithmetic, so no branches.
   std::uint32_t special = 0;

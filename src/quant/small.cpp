@@ -1,5 +1,5 @@
-// tq1_0 and tq2_0: three levels under one scale for 256 elements. mxfp4: floats of four bits under a
-// power of two for 32.
+// Few levels under one scale: tq1_0 and tq2_0, q1_0 and q2_0. Floats of four bits: mxfp4, under a power of
+// two for 32, and nvfp4, under a float of eight bits for 16.
 
 #include "codecs.hpp"
 #include "codes.hpp"
@@ -16,7 +16,7 @@
 namespace tenon::quant {
 namespace {
 
-constexpr int ternary_block = 256, mx_block = 32;
+constexpr int ternary_block = 256, mx_block = 32, nv_group = 16;
 
 template <class Block>
 void decode_ternary(const Block& block, float* out) noexcept {
@@ -57,8 +57,8 @@ std::uint8_t digit_byte(const std::uint8_t* codes, int step, int length) noexcep
   return static_cast<std::uint8_t>((value * 256 + 242) / 243);
 }
 
-/// The nearest of mxfp4's values.
-int mx_code(double value) noexcept {
+/// The nearest of the values of mxfp4 and nvfp4.
+int fp4_code(double value) noexcept {
   const double magnitude = std::fabs(value);
   int code = 0;
   for (int i = 0; i < 7; ++i) code += magnitude > 0.5 * (mxfp4_values[i] + mxfp4_values[i + 1]);
@@ -67,15 +67,23 @@ int mx_code(double value) noexcept {
 
 double mx_scale(int exponent) noexcept { return std::ldexp(1.0, exponent - 128); }
 
-double mx_error(const float* in, int exponent) noexcept {
-  const double scale = mx_scale(exponent);
+/// The squared error of some elements under a scale.
+double fp4_error(const float* in, int count, double scale) noexcept {
   double sum = 0;
-  for (int i = 0; i < mx_block; ++i) {
-    const double x = in[i] / scale;
-    const double difference = x - mxfp4_values[mx_code(x)];
+  for (int i = 0; i < count; ++i) {
+    const double x = ratio(in[i], scale);
+    const double difference = in[i] - scale * mxfp4_values[fp4_code(x)];
     sum += difference * difference;
   }
-  return sum * scale * scale;
+  return sum;
+}
+
+template <class Block>
+void decode_codes(const Block& block, int step, int offset, float* out) noexcept {
+  std::uint8_t codes[Block::size];
+  unpack_codes(block, codes);
+  const float d = widen(block.d);
+  for (int i = 0; i < Block::size; ++i) out[i] = d * static_cast<float>(step * codes[i] - offset);
 }
 
 }  // namespace
@@ -90,6 +98,18 @@ void decode(const BlockMXFP4& block, float* out) noexcept {
     out[16 + i] = d * static_cast<float>(mxfp4_values[block.nibbles[i] >> 4]);
   }
 }
+
+void decode(const BlockNVFP4& block, float* out) noexcept {
+  for (int g = 0; g < 4; ++g) {
+    const float d = widen(nvfp4_scale(block.scales[g]));
+    std::uint8_t codes[nv_group];
+    unpack_nibbles<8>(block.nibbles + 8 * g, codes);
+    for (int i = 0; i < nv_group; ++i) *out++ = d * static_cast<float>(mxfp4_values[codes[i]]);
+  }
+}
+
+void decode(const BlockQ1_0& block, float* out) noexcept { decode_codes(block, 2, 1, out); }
+void decode(const BlockQ2_0& block, float* out) noexcept { decode_codes(block, 1, 1, out); }
 
 void encode(const float* in, BlockTQ1_0& block) noexcept {
   std::uint8_t codes[ternary_block];
@@ -114,7 +134,7 @@ void encode(const float* in, BlockMXFP4& block) noexcept {
   const int top = std::ilogb(largest) - 3 + 128;
   double least = INFINITY;
   for (int exponent = std::max(top - 1, 0); exponent <= std::min(top + 2, 254); ++exponent) {
-    const double error = mx_error(in, exponent);
+    const double error = fp4_error(in, mx_block, mx_scale(exponent));
     if (error < least) {
       least = error;
       block.exponent = static_cast<std::uint8_t>(exponent);
@@ -122,8 +142,57 @@ void encode(const float* in, BlockMXFP4& block) noexcept {
   }
   std::uint8_t codes[mx_block];
   const double scale = mx_scale(block.exponent);
-  for (int i = 0; i < mx_block; ++i) codes[i] = static_cast<std::uint8_t>(mx_code(in[i] / scale));
+  for (int i = 0; i < mx_block; ++i) codes[i] = static_cast<std::uint8_t>(fp4_code(in[i] / scale));
   pack_nibbles<16>(codes, block.nibbles);
+}
+
+void encode(const float* in, BlockNVFP4& block) noexcept {
+  block = {};
+  for (int g = 0; g < 4; ++g, in += nv_group) {
+    float largest = 0;
+    for (int i = 0; i < nv_group; ++i) largest = std::max(largest, std::fabs(in[i]));
+    if (largest == 0) continue;
+    // From the smallest scale under which 12, the largest value, is not cut off; below it some elements
+    // are, and above it up to the scale under which that element is 8.
+    int top = 1;
+    while (top < 0x7E && 12 * widen(nvfp4_scale(static_cast<std::uint8_t>(top))) < largest) ++top;
+    double least = INFINITY;
+    for (int code = std::max(top - 6, 1); code <= std::min(top + 5, 0x7E); ++code) {
+      const auto byte = static_cast<std::uint8_t>(code);
+      const double error = fp4_error(in, nv_group, widen(nvfp4_scale(byte)));
+      if (error < least) {
+        least = error;
+        block.scales[g] = byte;
+      }
+    }
+    const double scale = widen(nvfp4_scale(block.scales[g]));
+    std::uint8_t codes[nv_group];
+    for (int i = 0; i < nv_group; ++i)
+      codes[i] = static_cast<std::uint8_t>(fp4_code(in[i] / scale));
+    pack_nibbles<8>(codes, block.nibbles + 8 * g);
+  }
+}
+
+/// With the signs given, the mean magnitude is the scale of least squared error.
+void encode(const float* in, BlockQ1_0& block) noexcept {
+  block = {};
+  double sum = 0;
+  for (int i = 0; i < BlockQ1_0::size; ++i) {
+    sum += std::fabs(in[i]);
+    if (in[i] >= 0)
+      block.bits[i / 8] = static_cast<std::uint8_t>(block.bits[i / 8] | 1u << (i % 8));
+  }
+  block.d = to_half(static_cast<float>(sum / BlockQ1_0::size)).bits;
+}
+
+/// The scale may be negative: the longer end of -d to 2 d lies where the block has its extreme.
+void encode(const float* in, BlockQ2_0& block) noexcept {
+  block = {};
+  block.d = to_half(fit_scale<Integers<-1, 2>>({in, BlockQ2_0::size})).bits;
+  for (int i = 0; i < BlockQ2_0::size; ++i) {
+    const auto code = static_cast<unsigned>(nearest(ratio(in[i], widen(block.d)), -1, 2) + 1);
+    block.crumbs[i / 4] = static_cast<std::uint8_t>(block.crumbs[i / 4] | code << (i % 4 * 2));
+  }
 }
 
 }  // namespace tenon::quant

@@ -132,9 +132,9 @@ TEST_CASE("linear and argmax: what a loop over the sums finds, of every type of 
   const auto fast = cpu_backends(false), exact = cpu_backends(true);
   Random random;
   EveryThird third;
-  for (const DType type :
-       {f32, f16, bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0,
-        DType::iq4_nl, DType::q4_k, DType::q6_k, DType::iq3_s, DType::mxfp4}) {
+  for (const DType type : {f32, f16, bf16, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
+                           DType::q8_0, DType::iq4_nl, DType::q4_k, DType::q6_k, DType::iq3_s,
+                           DType::mxfp4, DType::nvfp4, DType::q1_0, DType::q2_0}) {
     if (third.skips()) continue;
     for (const Special special : {Special::none, Special::equal, Special::infinite,
                                   Special::minus_infinite, Special::nan}) {

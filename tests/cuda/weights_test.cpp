@@ -24,7 +24,7 @@ const std::vector<DType> weight_types{
     f32,          f16,           bf16,          DType::q4_0,  DType::q4_1,    DType::q5_0,
     DType::q5_1,  DType::q8_0,   DType::q2_k,   DType::q3_k,  DType::q4_k,    DType::q5_k,
     DType::q6_k,  DType::iq4_nl, DType::iq4_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s,
-    DType::tq1_0, DType::tq2_0,  DType::mxfp4};
+    DType::tq1_0, DType::tq2_0,  DType::mxfp4,  DType::nvfp4, DType::q1_0,    DType::q2_0};
 
 /// A program on the device alone, and on the reference.
 constexpr const char* with_digits = "?libraries=off&digits=on";

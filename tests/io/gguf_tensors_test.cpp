@@ -86,7 +86,7 @@ TEST_CASE("G17: element types that do not exist, and those that Tenon lacks") {
     CHECK(contains(words, std::to_string(type)));
     CHECK(contains(words, "does not exist"));
   }
-  CHECK(contains(refused_gguf(Errc::unsupported_dtype, one({"t", {256}, 40, 0}).bytes()), "nvfp4"));
+  CHECK(contains(refused_gguf(Errc::unsupported_dtype, one({"t", {256}, 9, 0}).bytes()), "q8_1"));
 }
 
 TEST_CASE("gguf: every element type by its id, with its size") {
@@ -101,7 +101,7 @@ TEST_CASE("gguf: every element type by its id, with its size") {
                     {24, "i8"},    {25, "i16"},     {26, "i32"},    {27, "i64"},     {28, "f64"},
                     {30, "bf16"},  {16, "iq2_xxs"}, {17, "iq2_xs"}, {18, "iq3_xxs"}, {19, "iq1_s"},
                     {21, "iq3_s"}, {22, "iq2_s"},   {29, "iq1_m"},  {34, "tq1_0"},   {35, "tq2_0"},
-                    {39, "mxfp4"}};
+                    {39, "mxfp4"}, {40, "nvfp4"},   {41, "q1_0"},   {42, "q2_0"}};
   for (const Id& id : ids) {
     INFO(id.name);
     accepted(one({"t", {512}, id.id, 0}, 4096).bytes(), "model.gguf", [&](const io::File& file) {

@@ -64,7 +64,8 @@ TEST_CASE("packed weights: rows come back bit for bit") {
       for (std::int64_t n = 0; n < outputs; ++n) {
         p.dequantize_row(n, row.data());
         CAPTURE(name(dtype), outputs, n);
-        if (dtype == DType::tq1_0 || dtype == DType::tq2_0) {  // zeros may differ in their sign
+        if (dtype == DType::tq1_0 || dtype == DType::tq2_0 ||
+            dtype == DType::q2_0) {  // zeros may differ in their sign
           REQUIRE(std::equal(row.begin(), row.end(), w.values.data() + n * inputs));
         } else {
           REQUIRE(same_bits(row.data(), w.values.data() + n * inputs, row.size()));
@@ -78,7 +79,8 @@ TEST_CASE("packed weights: at most 7 % larger than the file, or as many bits as 
   const std::map<DType, double> bits = {
       {DType::iq1_s, 3.6},  {DType::iq1_m, 3.6},    {DType::iq2_xxs, 3.6}, {DType::iq2_xs, 3.6},
       {DType::iq2_s, 3.6},  {DType::iq3_xxs, 4.35}, {DType::iq3_s, 4.35},  {DType::tq1_0, 2.65},
-      {DType::tq2_0, 2.65}, {DType::mxfp4, 4.55}};
+      {DType::tq2_0, 2.65}, {DType::mxfp4, 4.55},   {DType::nvfp4, 5.05},  {DType::q1_0, 2.55},
+      {DType::q2_0, 2.55}};
   for (const DType dtype : block_types()) {
     const double weights = 576.0 * 1536.0;
     const double file =
@@ -110,7 +112,9 @@ TEST_CASE("packed weights: the layout is the one that files on disk have") {
   std::vector<DType> types(block_types().begin(), first_lattice);
   types.insert(types.end(), {DType::f32, DType::f16, DType::bf16});
   CHECK(layout_hash(types) == 0x120c44943a4018a7);
-  CHECK(layout_hash({first_lattice, block_types().end()}) == 0x3a3b07e315833a8b);
+  const auto nvfp4 = std::ranges::find(block_types(), DType::nvfp4);
+  CHECK(layout_hash({first_lattice, nvfp4}) == 0x3a3b07e315833a8b);
+  CHECK(layout_hash({nvfp4, block_types().end()}) == 0xf3c3757d23ee7e8d);
 }
 
 TEST_CASE("packed weights: errors") {

@@ -18,10 +18,11 @@ std::vector<cpu::Isa> supported_isas() {
 
 const std::vector<DType>& block_types() {
   static const std::vector<DType> types = {
-      DType::q4_0,  DType::q4_1,  DType::q5_0,  DType::q5_1,    DType::q8_0,   DType::q2_k,
-      DType::q3_k,  DType::q4_k,  DType::q5_k,  DType::q6_k,    DType::iq4_nl, DType::iq4_xs,
-      DType::iq1_s, DType::iq1_m, DType::iq2_s, DType::iq2_xxs, DType::iq2_xs, DType::iq3_xxs,
-      DType::iq3_s, DType::tq1_0, DType::tq2_0, DType::mxfp4};
+      DType::q4_0,    DType::q4_1,   DType::q5_0,    DType::q5_1,  DType::q8_0,
+      DType::q2_k,    DType::q3_k,   DType::q4_k,    DType::q5_k,  DType::q6_k,
+      DType::iq4_nl,  DType::iq4_xs, DType::iq1_s,   DType::iq1_m, DType::iq2_s,
+      DType::iq2_xxs, DType::iq2_xs, DType::iq3_xxs, DType::iq3_s, DType::tq1_0,
+      DType::tq2_0,   DType::mxfp4,  DType::nvfp4,   DType::q1_0,  DType::q2_0};
   return types;
 }
 
@@ -55,6 +56,7 @@ std::vector<std::size_t> scale_offsets(DType dtype) {
       return {64};
     case DType::iq1_m:  // spread over four words: set_scales
     case DType::mxfp4:
+    case DType::nvfp4:
       return {};
     default:
       return {0};
@@ -75,6 +77,9 @@ void set_scales(Random& random, Weights& w) {
     }
     if (w.dtype == DType::mxfp4) {  // powers of two from 2^-10 to 2^-3
       w.bytes[at] = static_cast<std::byte>(118 + random.below(8));
+    }
+    for (std::size_t i = 0; w.dtype == DType::nvfp4 && i < 4; ++i) {  // 0 to 2^-4
+      w.bytes[at + i] = static_cast<std::byte>(random.below(40));
     }
     if (w.dtype == DType::iq1_m) {
       const unsigned scale = to_half(random_scale(random)).bits;

@@ -34,6 +34,8 @@ const char* const architectures[] = {"llama",          "qwen2",    "qwen3",  "ge
 
 /// The others, made of the same parts: of these the logits are compared only.
 const char* const further_architectures[] = {"qwen",
+                                             "llama_nvfp4",
+                                             "qwen3moe_nvfp4",
                                              "olmo2",
                                              "deepseek",
                                              "dots1",

@@ -50,9 +50,10 @@ TEST_CASE("linear: the output has the dtype of x, whatever w and bias are") {
 TEST_CASE("linear: weights of every block type act as their decoded values") {
   Random random;
   for (const DType dtype :
-       {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
-        DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::iq4_xs,
-        DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::tq1_0, DType::tq2_0, DType::mxfp4}) {
+       {DType::q4_0,   DType::q4_1,  DType::q5_0,    DType::q5_1,  DType::q8_0,  DType::q2_k,
+        DType::q3_k,   DType::q4_k,  DType::q5_k,    DType::q6_k,  DType::q8_k,  DType::iq4_nl,
+        DType::iq4_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::tq1_0, DType::tq2_0,
+        DType::mxfp4,  DType::nvfp4, DType::q1_0,    DType::q2_0}) {
     INFO(name(dtype));
     const HostBuffer x = random.uniform(Shape({3, 512}, f32));
     const HostBuffer w = random.uniform(Shape({5, 512}, f32)).to(dtype);

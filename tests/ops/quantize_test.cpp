@@ -24,9 +24,10 @@ TEST_CASE("quantize: there and back") {
 TEST_CASE("quantize: the bytes that quant.hpp gives, for every block type") {
   Random random;
   for (const DType dtype :
-       {DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1, DType::q8_0, DType::q2_k, DType::q3_k,
-        DType::q4_k, DType::q5_k, DType::q6_k, DType::q8_k, DType::iq4_nl, DType::iq4_xs,
-        DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::tq1_0, DType::tq2_0, DType::mxfp4}) {
+       {DType::q4_0,   DType::q4_1,  DType::q5_0,    DType::q5_1,  DType::q8_0,  DType::q2_k,
+        DType::q3_k,   DType::q4_k,  DType::q5_k,    DType::q6_k,  DType::q8_k,  DType::iq4_nl,
+        DType::iq4_xs, DType::iq2_s, DType::iq3_xxs, DType::iq3_s, DType::tq1_0, DType::tq2_0,
+        DType::mxfp4,  DType::nvfp4, DType::q1_0,    DType::q2_0}) {
     INFO(name(dtype));
     const HostBuffer x = random.uniform(Shape({3, 256}, f32));
     const HostBuffer y = apply(Quantize{.dtype = dtype}, {x});

@@ -21,6 +21,7 @@ struct Record {
   std::uint8_t mins[16];
   std::uint16_t d = 0;
   std::uint16_t dmin = 0;
+  std::uint16_t group_d[4] = {};  // nvfp4: instead of d, of 16 elements each
 };
 
 // Byte i of entry b is bit i of b as the bit 4 of a code.
@@ -122,6 +123,21 @@ void read(const BlockMXFP4& b, Record& r) {
   r.d = mxfp4_scale(b.exponent);
   unpack_nibbles<16>(b.nibbles, r.codes);
 }
+void read(const BlockNVFP4& b, Record& r) {
+  for (int g = 0; g < 4; ++g) {
+    r.group_d[g] = nvfp4_scale(b.scales[g]);
+    unpack_nibbles<8>(b.nibbles + 8 * g, r.codes + 16 * g);
+  }
+}
+void read(const BlockQ1_0& b, Record& r) {
+  r.d = b.d;
+  unpack_codes(b, r.codes);
+  for (int e = 0; e < BlockQ1_0::size; ++e) r.codes[e] = static_cast<std::uint8_t>(2 * r.codes[e]);
+}
+void read(const BlockQ2_0& b, Record& r) {
+  r.d = b.d;
+  unpack_codes(b, r.codes);
+}
 // Scales of 16 elements; of 32, where panels have no others.
 template <class Block, int group>
 void read_levels(const Block& b, Record& r) {
@@ -197,8 +213,14 @@ void pack(const BlockFormat format, const PanelSource& source, std::byte* scale_
                   sizeof b);
       read(b, rows[r]);
     }
-    for (int r = 0; r < 16; ++r) std::memcpy(scales + 2 * r, &rows[r].d, 2);
-    scales += 32;
+    // One level: again for each of the groups of a block.
+    const int groups = format.two_levels ? 1 : Block::size / format.group;
+    for (int g = 0; g < groups; ++g, scales += 32) {
+      for (int r = 0; r < 16; ++r) {
+        std::memcpy(scales + 2 * r,
+                    format.group == 16 && groups > 1 ? &rows[r].group_d[g] : &rows[r].d, 2);
+      }
+    }
     if (format.has_min) {
       for (int r = 0; r < 16; ++r) std::memcpy(scales + 2 * r, &rows[r].dmin, 2);
       scales += 32;
@@ -272,6 +294,8 @@ Affine affine_at(DType dtype, const std::uint8_t* scales, int lane, std::int64_t
   const BlockFormat format = block_format(dtype);
   const std::uint8_t* record = scales + k / format.scale_span() * format.scale_bytes();
   Affine w{f16_at(record + 2 * lane), format.has_min ? f16_at(record + 32 + 2 * lane) : 0.0f};
+  if (!format.two_levels && format.group == 16)
+    w.scale = f16_at(record + k % 32 / 16 * 32 + 2 * lane);
   if (format.wide_scale) w.scale = to_float(bfloat16{bits_at(record + 2 * lane)});
   if (!format.two_levels) return w;
   if (format.codebook) w.scale *= codebook(dtype).unit;

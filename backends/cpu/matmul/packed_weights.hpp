@@ -25,8 +25,8 @@ inline constexpr std::int64_t panel_rows = 16;
 /// file's bytes (plus padding of N to 16). Types whose elements come from a lattice or share digits
 /// do not: iq1 and iq2 take 3.6 bits, iq3 4.3, and tq1_0 and tq2_0 2.6.
 ///
-/// dtypes: f32 f16 bf16 (any K >= 0) and q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 (K a multiple of
-/// 32), q2_k ... q6_k, iq1_s ... iq4_xs, tq1_0 tq2_0 (K a multiple of 256).
+/// dtypes: f32 f16 bf16 (any K >= 0) and q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 nvfp4 (K
+/// a multiple of 32), q2_k ... q6_k, iq1_s ... iq4_xs, tq1_0 tq2_0 (K a multiple of 256).
 class PackedWeights {
  public:
   PackedWeights() = default;

@@ -120,6 +120,9 @@ struct PackedPanel {
       return Simd::pair_words(factor(2 * i), factor(2 * i + 1));
     }
     TENON_INLINE Float scale(int i) const {
+      if constexpr (!format.two_levels && group == 16) {
+        return i == 0 ? d : Simd::load_f16(subs);
+      }
       if constexpr (!format.two_levels) return d;
       constexpr int stride = has_min && group == 32 ? 32 : 16;
       if constexpr (has_min && group == 16) {
@@ -154,7 +157,8 @@ struct PackedPanel {
       r.dmin = Simd::load_f16(p + 32 + part * (2 * Simd::lanes));
       if constexpr (format.two_levels) r.dmin = Simd::sub(Simd::zero_float(), r.dmin);
     }
-    r.subs = p + (has_min ? 64 : 32) + part * Simd::lanes;
+    constexpr int sub_bytes = format.two_levels ? 1 : 2;
+    r.subs = p + (has_min ? 64 : 32) + part * (sub_bytes * Simd::lanes);
     return r;
   }
 };
@@ -200,6 +204,11 @@ TENON_INLINE void with_block_kernel(DType dtype, F&& f) {
       return f.template operator()<DType::iq2_xs>();
     case DType::mxfp4:
       return f.template operator()<DType::mxfp4>();
+    case DType::nvfp4:
+      return f.template operator()<DType::nvfp4>();
+    case DType::q1_0:
+    case DType::q2_0:
+      return f.template operator()<DType::q2_0>();
     default:
       return;
   }

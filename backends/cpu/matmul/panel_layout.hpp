@@ -16,8 +16,9 @@
 /// A panel of a block type is a scale section followed by a code section, each starting at a
 /// multiple of 64 bytes.
 ///
-/// Scales, one level (q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4), per 32 elements of k:
-///   f16 d[16] (mxfp4: bf16), and f16 m[16] if the type has mins.
+/// Scales, one level (q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 nvfp4), per 32 elements of k:
+///   f16 d[16] (mxfp4: bf16; nvfp4: f16 d[2][16], for each 16 elements), and f16 m[16] if the type has
+///   mins.
 /// Scales, two levels (q2_k ... q6_k, iq1_s ... iq4_xs), per 256 elements:
 ///   f16 d[16], and f16 dmin[16] if the type has mins, then per sub-block (32 or 16 elements)
 ///   i8 scale[16], and u8 min[16] if the type has mins (q2_k: one byte, scale low, min high
@@ -32,9 +33,9 @@
 ///   1 bit   bit j of the one line is vector j
 /// A 5-bit code is a 4-bit plane and then a 1-bit plane, 6-bit 4 + 2, 3-bit 2 + 1.
 ///
-/// Codes of iq1 to iq4 and mxfp4 are numbers of the type's levels (see `codebook`): 3-bit for iq1
+/// Codes of iq1 to iq4, mxfp4 and nvfp4 are numbers of the type's levels (see `codebook`): 3-bit for iq1
 /// and iq2, whose scales are stored for each 16 elements, else 4-bit. tq1_0 and tq2_0 are stored as
-/// q2_k, with all scales and mins 1.
+/// q2_k, with all scales and mins 1. q1_0 is stored as q2_0, with codes 0 and 2.
 namespace tenon::cpu {
 
 /// The version of this layout: files of packed weights with another number are rebuilt.
@@ -59,7 +60,7 @@ struct BlockFormat {
   constexpr int scale_span() const { return two_levels ? 256 : 32; }
   constexpr int scale_bytes() const {
     const int first = has_min ? 64 : 32;
-    if (!two_levels) return first;
+    if (!two_levels) return first * (32 / group);
     const bool shared_byte = low_bits == 2 && has_min;
     return first + 256 / group * (has_min && !shared_byte ? 32 : 16);
   }
@@ -103,6 +104,11 @@ constexpr BlockFormat block_format(DType dtype) {
       return {2, 1, 128, 16, true, false, true};
     case DType::mxfp4:
       return {4, 0, 128, 32, false, false, true, true};
+    case DType::nvfp4:
+      return {4, 0, 128, 16, false, false, true};
+    case DType::q1_0:
+    case DType::q2_0:
+      return {2, 0, 1, 32, false, false, false};
     default:
       return {};
   }
@@ -146,6 +152,7 @@ static inline const Codebook& codebook(DType dtype) {
     case DType::iq1_m:
       return iq1_codebook;
     case DType::mxfp4:
+    case DType::nvfp4:
       return mxfp4_codebook;
     default:
       return iq4_codebook;

@@ -181,4 +181,33 @@ TENON_DEVICE void decode(const quant::BlockMXFP4& block, unsigned e, float* out)
   }
 }
 
+/// m 2^-10, or (1 + m / 8) 2^(e - 8); 0x7F is zero.
+TENON_DEVICE float nvfp4_scale(unsigned byte) {
+  if (byte == 0x7Fu) return 0.0f;
+  const unsigned exponent = byte >> 3 & 15u, mantissa = byte & 7u;
+  if (exponent == 0) return static_cast<float>(mantissa) * 0.0009765625f;
+  return bits_to_float((exponent + 119u) << 23 | mantissa << 20);
+}
+TENON_DEVICE void decode(const quant::BlockNVFP4& block, unsigned e, float* out) {
+  const float d = nvfp4_scale(block.scales[e / 16]);
+  const std::uint8_t* const bytes = block.nibbles + e / 16 * 8;
+  for (unsigned i = 0; i < 8; ++i) {
+    const unsigned code = e % 16 == 0 ? bytes[i] & 15u : static_cast<unsigned>(bytes[i]) >> 4;
+    out[i] = d * static_cast<float>(mxfp4_levels[code]);
+  }
+}
+
+TENON_DEVICE void decode(const quant::BlockQ1_0& block, unsigned e, float* out) {
+  const float d = widen_half(block.d);
+  const unsigned bits = block.bits[e / 8];
+  for (unsigned i = 0; i < 8; ++i) out[i] = (bits >> i & 1u) != 0 ? d : -d;
+}
+TENON_DEVICE void decode(const quant::BlockQ2_0& block, unsigned e, float* out) {
+  const float d = widen_half(block.d);
+  for (unsigned i = 0; i < 8; ++i) {
+    const unsigned code = block.crumbs[(e + i) / 4] >> (i % 4 * 2) & 3u;
+    out[i] = d * static_cast<float>(static_cast<int>(code) - 1);
+  }
+}
+
 }  // namespace tenon::cuda

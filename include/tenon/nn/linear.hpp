@@ -23,8 +23,8 @@ struct Lora {
   TENON_FIELDS(a, b, scale)
 };
 
-/// y = x W^T + b. Weight [out, in], of a floating or a block type; bias [out], optional. Files that have several layers
-/// in one weight, one below the other, give each its rows of it.
+/// y = s x W^T + b. Weight [out, in], of a floating or a block type; scale [1] and bias [out], optional. Files that have
+/// several layers in one weight, one below the other, give each its rows of it.
 template <class T = Tensor>
 struct Linear {
   T weight;
@@ -32,12 +32,17 @@ struct Linear {
   std::optional<Lora<T>> lora{};  ///< no part of files of weights: models::with_adapters sets it
   std::int64_t first_row = 0;     ///< of the weight and the bias
   std::int64_t rows = 0;          ///< how many of them; 0: all
-  TENON_FIELDS(weight, bias, lora, first_row, rows)
+  std::optional<T> scale{};       ///< of the whole weight (nvfp4)
+  TENON_FIELDS(weight, bias, lora, first_row, rows, scale)
 
-  /// Declares "weight" and, where the file has it, "bias" below `view`.
+  /// Declares "weight" and, where the file has them, "bias" and "scale" below `view`. A "scale" of several numbers is
+  /// something else's.
   static Linear init(const WeightsView& view,
                      const std::source_location& where = std::source_location::current()) {
-    return {view.tensor("weight", where), view.find("bias", where)};
+    Linear made{view.tensor("weight", where), view.find("bias", where)};
+    made.scale = view.find("scale", where);
+    if (made.scale && made.scale->shape(where).elements() != 1) made.scale.reset();
+    return made;
   }
 
   /// Declares the part of a weight that begins at `first_row`.
@@ -54,8 +59,12 @@ struct Linear {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor y =
-        linear(x, part_of(weight, where), bias ? part_of(*bias, where) : Tensor(), Tensor(), where);
+    const Tensor added = bias ? part_of(*bias, where) : Tensor();
+    Tensor y = linear(x, part_of(weight, where), scale ? Tensor() : added, Tensor(), where);
+    if (scale) {
+      y = mul(y, *scale, where);
+      if (bias) y = add(y, added, where);
+    }
     if (!lora) return y;
     const Tensor low = linear(x, lora->a, Tensor(), Tensor(), where);
     return linear(mul(low, scalar_like(low, lora->scale, where), where), lora->b, Tensor(), y,

@@ -52,12 +52,13 @@ Routing route(const Tensor& logits, const RouterOptions& options, const Tensor& 
 /// gates down_e(activation(up_e(x))), plus a part that is the same for all rows where there is one.
 template <class T = Tensor>
 struct MixtureOfExperts {
-  Linear<T> router;                     ///< [E, width]
-  std::optional<T> router_bias;         ///< [E]: see route()
-  std::optional<T> gate;                ///< [E, hidden, width], of a floating or a block type
-  T up;                                 ///< the same; with has_fused_gate [E, 2 * hidden, width]
-  T down;                               ///< [E, width, hidden]
-  std::optional<T> down_scale;          ///< [E]: multiplies an expert's results
+  Linear<T> router;              ///< [E, width]
+  std::optional<T> router_bias;  ///< [E]: see route()
+  std::optional<T> gate;         ///< [E, hidden, width], of a floating or a block type
+  T up;                          ///< the same; with has_fused_gate [E, 2 * hidden, width]
+  T down;                        ///< [E, width, hidden]
+  /// [E]: multiply what an expert's weights give, before the bias.
+  std::optional<T> gate_scale, up_scale, down_scale;
   std::optional<T> gate_bias, up_bias;  ///< [E, hidden]
   std::optional<T> down_bias;           ///< [E, width]
   std::optional<FeedForward<T>> shared;
@@ -68,9 +69,9 @@ struct MixtureOfExperts {
   bool has_fused_gate = false;  ///< the first half of what `up` gives is the gate's
   double sum_scale =
       1;  ///< multiplies the sum of the experts' results and the shared part's (Grok)
-  TENON_FIELDS(router, router_bias, gate, up, down, down_scale, gate_bias, up_bias, down_bias,
-               shared, shared_gate, activation, has_weighted_inputs, has_fused_gate, sum_scale,
-               options)
+  TENON_FIELDS(router, router_bias, gate, up, down, gate_scale, up_scale, down_scale, gate_bias,
+               up_bias, down_bias, shared, shared_gate, activation, has_weighted_inputs,
+               has_fused_gate, sum_scale, options)
   RouterOptions options;
 
   /// x [..., width] -> [..., width].
@@ -86,26 +87,30 @@ struct MixtureOfExperts {
                  const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
   {
-    auto [experts, weights] =
+    const auto [experts, weights] =
         route(router.forward(routed, where), options, router_bias.value_or(Tensor()), where);
-    if (down_scale) weights = mul(weights, gather(*down_scale, experts, 0, where), where);
     const Tensor shares = unsqueeze(weights, -1, {}, where);
     Tensor rows = unsqueeze(x, -2, {}, where);
     if (has_weighted_inputs) rows = mul(rows, shares, where);
     const auto of_experts = [&, &chosen = experts](const Tensor& in, const T& weight,
+                                                   const std::optional<T>& scale,
                                                    const std::optional<T>& bias) {
-      return grouped_linear(in, weight, chosen, bias.value_or(Tensor()), where);
+      if (!scale) return grouped_linear(in, weight, chosen, bias.value_or(Tensor()), where);
+      const Tensor factors = unsqueeze(gather(*scale, chosen, 0, where), -1, {}, where);
+      const Tensor made = mul(grouped_linear(in, weight, chosen, {}, where), factors, where);
+      return bias ? add(made, gather(*bias, chosen, 0, where), where) : made;
     };
-    const Tensor wide = of_experts(rows, up, up_bias);
+    const Tensor wide = of_experts(rows, up, up_scale, up_bias);
     const auto halves = [&] {
       const std::int64_t size = wide.dim(-1, where) / 2;
       return gated(slice(wide, -1, 0, size, 1, where), slice(wide, -1, size, to_end, 1, where),
                    activation, where);
     };
-    const Tensor hidden = gate ? gated(of_experts(rows, *gate, gate_bias), wide, activation, where)
-                          : has_fused_gate ? halves()
-                                           : activate(wide, activation, where);
-    Tensor results = of_experts(hidden, down, down_bias);
+    const Tensor hidden =
+        gate ? gated(of_experts(rows, *gate, gate_scale, gate_bias), wide, activation, where)
+        : has_fused_gate ? halves()
+                         : activate(wide, activation, where);
+    Tensor results = of_experts(hidden, down, down_scale, down_bias);
     if (!has_weighted_inputs) results = mul(results, shares, where);
     const Tensor y = sum(results, {-2}, false, where);
     if (!shared) return y;

@@ -190,6 +190,22 @@ def _mxfp4(b):
     return np.ldexp(np.float32(1), b[:, :1].astype(np.int32) - 128) * FP4[_nibbles(b[:, 1:])]
 
 
+def _nvfp4(b):
+    scale = b[:, :4].astype(np.int32)
+    exponent, mantissa = scale >> 3 & 15, (scale & 7).astype(np.float32)
+    value = np.where(exponent == 0, mantissa * np.float32(2**-10), np.ldexp(1 + mantissa / 8, exponent - 8))
+    value = np.where(scale == 0x7F, np.float32(0), value).astype(np.float32)
+    return value[..., None] * FP4[_nibbles(b[:, 4:].reshape(-1, 4, 8))]
+
+
+def _q1_0(b):
+    return _half(b, 0) * _signs(b[:, 2:] ^ 0xFF).astype(np.float32)
+
+
+def _q2_0(b):
+    return _half(b, 0) * (_fields(b[:, 2:], 2, 4).astype(np.float32) - 1)
+
+
 # --- types whose elements come from a lattice, eight or four at a time, under odd scales
 
 

@@ -11,9 +11,10 @@ from .tensors import DTYPES, NUMPY, Array, Type, bytes_shape, is_block
 SAFETENSORS = {"BOOL": "bool", "F16": "f16", "F32": "f32", "F64": "f64", "BF16": "bf16", "F8_E4M3": "f8_e4m3",
                "F8_E5M2": "f8_e5m2", "I8": "i8", "I16": "i16", "I32": "i32", "I64": "i64", "U8": "u8", "U16": "u16",
                "U32": "u32", "U64": "u64", "C64": "c64"}
-GGUF = dict(zip((0, 1, 2, 3, 6, 7, 8, *range(10, 31), 34, 35, 39),
+GGUF = dict(zip((0, 1, 2, 3, 6, 7, 8, *range(10, 31), 34, 35, *range(39, 43)),
                 """f32 f16 q4_0 q4_1 q5_0 q5_1 q8_0 q2_k q3_k q4_k q5_k q6_k q8_k iq2_xxs iq2_xs iq3_xxs iq1_s iq4_nl
-                iq3_s iq2_s iq4_xs i8 i16 i32 i64 f64 iq1_m bf16 tq1_0 tq2_0 mxfp4""".split()))
+                iq3_s iq2_s iq4_xs i8 i16 i32 i64 f64 iq1_m bf16 tq1_0 tq2_0 mxfp4
+                nvfp4 q1_0 q2_0""".split()))
 # Bytes of the types of GGUF's metadata; 8 is a string, 9 an array.
 GGUF_VALUES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
 HEADER_BYTES = 100 << 20

@@ -47,6 +47,7 @@ struct Architecture {
   std::int64_t unrotated_every = 0;         ///< see DecoderConfig
   bool has_rotated_norms = false;           ///< see nn::MultiHeadAttention
   bool has_two_dimensional_images = false;  ///< positions of an image have two axes (M-RoPE)
+  bool has_interleaved_axes = false;        ///< see ImageAxes
 
   bool has_interleaved_rope() const noexcept { return is_interleaved || is_reordered; }
 };

@@ -18,6 +18,7 @@ constexpr const char* version_key = "tenon.conversation";
 constexpr const char* version = "1";
 constexpr const char* digest_key = "digest";
 constexpr const char* tokens_name = "tokens";
+constexpr const char* images_name = "images";
 
 constexpr std::size_t samples = 64, sample_bytes = 64;
 constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
@@ -44,7 +45,8 @@ class Digest {
 using Facts = std::map<std::string, std::string>;
 
 /// Everything but the contents of the parts of the cache.
-Digest digest_of(const Facts& facts, std::span<const std::int32_t> tokens) {
+Digest digest_of(const Facts& facts, std::span<const std::int32_t> tokens,
+                 std::span<const ImagePlace> images) {
   Digest digest;
   for (const auto& [key, value] : facts) {
     if (key == digest_key) continue;
@@ -52,6 +54,9 @@ Digest digest_of(const Facts& facts, std::span<const std::int32_t> tokens) {
     digest.add(value);
   }
   digest.add({reinterpret_cast<const char*>(tokens.data()), tokens.size_bytes()});
+  if (!images.empty()) {
+    digest.add({reinterpret_cast<const char*>(images.data()), images.size_bytes()});
+  }
   return digest;
 }
 
@@ -86,7 +91,7 @@ std::string digest_of(const io::File& model) {
 
 void write_conversation(const std::filesystem::path& path, const ConversationOrigin& origin,
                         std::int64_t capacity, std::span<const std::int32_t> tokens,
-                        std::span<const UsedPart> parts) {
+                        std::span<const ImagePlace> images, std::span<const UsedPart> parts) {
   Facts facts{{version_key, version},
               {"architecture", origin.architecture},
               {"model", origin.model},
@@ -94,9 +99,19 @@ void write_conversation(const std::filesystem::path& path, const ConversationOri
               {"cache", origin.cache},
               {"long_context", origin.has_long_context ? "true" : "false"},
               {"capacity", fmt::format("{}", capacity)}};
-  Digest digest = digest_of(facts, tokens);
+  Digest digest = digest_of(facts, tokens, images);
   const Shape list({static_cast<std::int64_t>(tokens.size())}, i32);
-  std::vector<io::NamedTensor> tensors{{tokens_name, HostBuffer::of(list, tokens)}};
+  std::vector<io::NamedTensor> tensors;
+  tensors.reserve(parts.size() + 2);
+  tensors.push_back({tokens_name, HostBuffer::of(list, tokens)});
+  if (!images.empty()) {
+    std::vector<std::int32_t> numbers;
+    for (const ImagePlace& image : images) {
+      numbers.insert(numbers.end(), {image.first, image.end, image.shift});
+    }
+    tensors.push_back({images_name, HostBuffer::of(Shape({std::ssize(images), 3}, i32),
+                                                   std::span<const std::int32_t>(numbers))});
+  }
   for (const UsedPart& part : parts) {
     HostBuffer values = on_host(part);
     const std::uint64_t distance = values.is_contiguous() ? part.run_bytes : part.stride_bytes;
@@ -111,7 +126,7 @@ void write_conversation(const std::filesystem::path& path, const ConversationOri
 
 ConversationFile::ConversationFile(const std::filesystem::path& path,
                                    const ConversationOrigin& origin, std::int64_t capacity,
-                                   std::int64_t vocabulary)
+                                   std::int64_t vocabulary, bool may_have_images)
     : path_(path.string()), file_(io::open(path, {.access = io::Access::read})) {
   if (file_.format() != io::Format::safetensors || !file_.metadata().contains(version_key)) {
     refuse(Errc::bad_magic, fmt::format("is no saved conversation: no '{}'", version_key));
@@ -157,18 +172,51 @@ ConversationFile::ConversationFile(const std::filesystem::path& path,
       refuse(Errc::corrupt, fmt::format("token {} outside [0, {})", token, vocabulary));
     }
   }
+  if (may_have_images && file_.find(images_name) != nullptr) read_images();
+}
+
+void ConversationFile::read_images() {
+  const io::TensorEntry& list = *file_.find(images_name);
+  if (list.shape.dtype() != i32) {
+    refuse(Errc::bad_type, "'images' is " + to_string(list.shape) + ", not i32");
+  }
+  if (list.shape.rank() != 2 || list.shape[0] < 1 || list.shape[1] != 3) {
+    refuse(Errc::bad_shape, "'images' is " + to_string(list.shape) + ", not [images, 3]");
+  }
+  if (list.shape[0] > std::ssize(tokens_)) {
+    refuse(Errc::corrupt, fmt::format("{} images of {} tokens", list.shape[0], tokens_.size()));
+  }
+  std::vector<std::int32_t> numbers(static_cast<std::size_t>(list.shape[0]) * 3);
+  list.read(std::as_writable_bytes(std::span(numbers)));
+  ImagePlace before;
+  for (std::size_t i = 0; i < numbers.size(); i += 3) {
+    const ImagePlace image{numbers[i], numbers[i + 1], numbers[i + 2]};
+    const bool is_among_tokens =
+        image.first >= before.end && image.first < image.end && image.end <= std::ssize(tokens_);
+    const auto token_at = [&](std::int32_t at) { return tokens_[static_cast<std::size_t>(at)]; };
+    // It takes at least one position, and at most one for each of its rows.
+    const std::int64_t lost = std::int64_t{before.shift} - image.shift;
+    if (!is_among_tokens || token_at(image.first) != -1 - image.first ||
+        token_at(image.end - 1) != -1 - image.first || lost < 0 ||
+        lost >= image.end - image.first) {
+      refuse(Errc::corrupt, fmt::format("an image at [{}, {}) with shift {}", image.first,
+                                        image.end, image.shift));
+    }
+    images_.push_back(before = image);
+  }
 }
 
 void ConversationFile::read(std::span<const UsedPart> parts) const {
-  if (file_.tensors().size() != parts.size() + 1) {
+  const std::size_t wanted = parts.size() + (images_.empty() ? 1 : 2);
+  if (file_.tensors().size() != wanted) {
     refuse(Errc::bad_reference,
-           fmt::format("{} tensors, wanted are {}", file_.tensors().size(), parts.size() + 1));
+           fmt::format("{} tensors, wanted are {}", file_.tensors().size(), wanted));
   }
   Facts facts;
   for (const io::Metadata::Entry& one : file_.metadata().entries()) {
     facts.emplace(one.key, file_.metadata().get<std::string>(one.key));
   }
-  Digest digest = digest_of(facts, tokens_);
+  Digest digest = digest_of(facts, tokens_, images_);
   std::vector<std::byte> bytes;
   for (const UsedPart& part : parts) {
     const io::TensorEntry& found = entry(part.name, part.shape);

@@ -565,6 +565,7 @@ DecoderCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capaci
   if (config.short_conv_taps > 0) {
     shapes.short_conv = Shape({states, batch, config.short_conv_taps - 1, config.width}, f32);
   }
+  if (config.image_axes) shapes.shift = Shape(std::span<const Axis>(), i32);
   return shapes;
 }
 

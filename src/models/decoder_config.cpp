@@ -685,6 +685,30 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
   if (arch == "gptneox") config.is_parallel = values.boolean("use_parallel_residual");
 }
 
+/// How a model reads images whose positions have two axes. A file that does not say it is one of a language model alone.
+void set_images(const Hyperparameters& values, const Architecture& architecture,
+                DecoderConfig& config) {
+  if (!architecture.has_two_dimensional_images) return;
+  constexpr std::string_view key = "rope.dimension_sections";
+  const auto given = values.integers(key);
+  if (!given) return;
+  std::vector<std::int64_t> sections(given->begin(), given->end());
+  // There is a fourth one, of nothing.
+  if (sections.size() == 4 && sections.back() == 0) sections.pop_back();
+  std::int64_t pairs = 0;
+  bool fits = sections.size() == 3;
+  for (const std::int64_t section : sections) {
+    fits = fits && section >= 0 && section <= config.rope.dims;
+    pairs += fits ? section : 0;
+  }
+  if (!fits || 2 * pairs != config.rope.dims) {
+    values.refuse(key, fmt::format("[{}]", fmt::join(*given, ", ")),
+                  fmt::format("three whose sum is {}", config.rope.dims / 2));
+  }
+  config.image_axes = ImageAxes{IntList(sections), architecture.has_interleaved_axes};
+  config.image_layers = values.integer_or("n_deepstack_layers", 0, 0, config.layers);
+}
+
 /// Parts that keep states, and which layers have them where the numbers of key-value heads do not say it.
 void set_states(const Hyperparameters& values, const Architecture& architecture,
                 DecoderConfig& config) {
@@ -748,6 +772,7 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   config.vocabulary = file.at("token_embd.weight").shape.dim(0);
   config.tokens = config.vocabulary;
   if (architecture.has_attention) set_transformer(file, values, architecture, config);
+  set_images(values, architecture, config);
   set_states(values, architecture, config);
   if (!config.state_layers.empty() && !config.is_recurrent()) {
     throw Error(Errc::unsupported, file.path().string(), "layers without keys and values");

@@ -105,8 +105,7 @@ class Generation {
     }
   }
 
-  void check_rows(const Shape& shape) const {
-    const std::int64_t width = model_.config().width;
+  void check_rows(const Shape& shape, std::int64_t width) const {
     if (shape.rank() == 2 && shape[1] == width) return;
     throw Error(Errc::bad_shape, "generate",
                 fmt::format("{}: wanted are embeddings [count, {}]", to_string(shape), width));
@@ -119,9 +118,15 @@ class Generation {
         if (part.rows.is_empty()) {
           conversation_.read(part.tokens, options_.interrupt);
         } else {
-          check_rows(part.rows.shape());
-          conversation_.read_embeddings(part.rows.values<float>(), part.attention,
-                                        options_.interrupt);
+          const bool is_image = part.grid.embeddings() > 0;
+          check_rows(part.rows.shape(),
+                     is_image ? model_.config().image_row() : model_.config().width);
+          const auto rows = part.rows.values<float>();
+          if (is_image) {
+            conversation_.read_image(rows, part.grid, options_.interrupt);
+          } else {
+            conversation_.read_embeddings(rows, part.attention, options_.interrupt);
+          }
         }
       });
     });

@@ -312,6 +312,7 @@ struct LanguageModel::Impl {
   std::optional<BoundExe<&Decoder<>::sampled>> sampled;
   std::optional<BoundExe<&Decoder<>::sampled_again>> sampled_again;
   std::optional<BoundExe<&Decoder<>::next_of_rows>> causal_rows, mutual_rows;
+  std::optional<BoundExe<&Decoder<>::next_of_image>> image_rows;
   LoadTimes load_times;
 };
 
@@ -336,9 +337,11 @@ struct Conversation::Impl {
   std::optional<BoundExe<&Decoder<>::greedy>> greedy;
   std::optional<Sampling> sampling;
   std::optional<BoundExe<&Decoder<>::next_of_rows>> causal_rows, mutual_rows;
+  std::optional<BoundExe<&Decoder<>::next_of_image>> image_rows;
   DrawnToken drawn;
   DecoderCache<Buffer> cache;
   std::vector<std::int32_t> tokens;  // that it holds
+  std::vector<ImagePlace> images;    // among them, where positions of images have two axes
   HostBuffer logits;
   bool cache_in_large_pages = false;
   std::chrono::nanoseconds plan_time{};
@@ -377,8 +380,10 @@ struct Conversation::Impl {
                                        std::nullopt,
                                        std::nullopt,
                                        std::nullopt,
+                                       std::nullopt,
                                        {},
                                        std::move(cache),
+                                       {},
                                        {},
                                        {}});
   }
@@ -389,7 +394,7 @@ struct Conversation::Impl {
     exe.set_trace(trace);
   }
   void set_watch(bool wanted, std::shared_ptr<Trace> to) {
-    if (all || greedy || sampling || causal_rows || mutual_rows) {
+    if (all || greedy || sampling || causal_rows || mutual_rows || image_rows) {
       throw Error(Errc::call_order, "Conversation", "options are set before the first read");
     }
     next.enable_time_profile(wanted);
@@ -415,24 +420,40 @@ struct Conversation::Impl {
         Errc::limit_exceeded, "Conversation",
         fmt::format("{} tokens after {} do not fit a context of {}", more, position(), capacity()));
   }
-  /// The same of embeddings: how many there are.
-  std::size_t check_rows(std::span<const float> rows, RowAttention attention) const {
-    const DecoderConfig& config = model->config;
-    const auto width = static_cast<std::size_t>(config.width);
-    if (rows.empty() || rows.size() % width != 0) {
+  static std::size_t count_rows(std::span<const float> rows, std::int64_t width) {
+    const auto size = static_cast<std::size_t>(width);
+    if (rows.empty() || rows.size() % size != 0) {
       throw Error(Errc::bad_argument, "Conversation",
                   fmt::format("{} numbers are no rows of {}", rows.size(), width));
     }
-    const std::size_t count = rows.size() / width;
-    if (find_architecture(config.architecture)->has_two_dimensional_images) {
-      throw Error(Errc::unsupported, config.architecture,
-                  "embeddings in the place of tokens: positions of images have two axes");
-    }
+    return rows.size() / size;
+  }
+  /// The same of embeddings: how many there are.
+  std::size_t check_rows(std::span<const float> rows, RowAttention attention) const {
+    const DecoderConfig& config = model->config;
+    const std::size_t count = count_rows(rows, config.width);
     if (attention == RowAttention::mutual && config.window > 0 &&
         static_cast<std::int64_t>(count) > config.window) {
       throw Error(Errc::unsupported, config.architecture,
                   fmt::format("{} embeddings that attend to each other in a window of {}", count,
                               config.window));
+    }
+    check_room(count);
+    return count;
+  }
+  /// The same of an image whose positions have two axes.
+  std::size_t check_image(std::span<const float> rows, const ImageGrid& grid) const {
+    const DecoderConfig& config = model->config;
+    if (!config.image_axes) {
+      throw Error(Errc::unsupported, config.architecture,
+                  "images with positions of two axes: the model has no rotation for them");
+    }
+    const std::size_t count = count_rows(rows, config.image_row());
+    if (grid.rows < 1 || grid.columns < 1 || grid.rows > capacity() || grid.columns > capacity() ||
+        grid.embeddings() != static_cast<std::int64_t>(count)) {
+      throw Error(
+          Errc::bad_argument, "Conversation",
+          fmt::format("{} embeddings are no image of {} x {}", count, grid.rows, grid.columns));
     }
     check_room(count);
     return count;
@@ -461,6 +482,13 @@ struct Conversation::Impl {
     if (wanted == position()) return;
     if (model->config.is_recurrent()) has_lost_states = true;  // back to the beginning
     tokens.resize(static_cast<std::size_t>(wanted));
+    while (!images.empty() && images.back().end > wanted) images.pop_back();
+    settle_shift();
+  }
+  /// What is added to the number of a new token for its position.
+  std::int32_t shift() const { return images.empty() ? 0 : images.back().shift; }
+  void settle_shift() {
+    if (cache.shift) cache.shift = number_buffer(shift());
   }
   std::vector<UsedPart> used() const {
     return tokens.empty() ? std::vector<UsedPart>() : used_parts(model->config, cache, position());
@@ -510,6 +538,7 @@ struct Conversation::Impl {
     reserve(read.size());
     if (has_lost_states) {
       cache = model->empty_cache();
+      settle_shift();
       has_lost_states = false;
     }
     DecoderCache<Buffer> states;  // further handles, so that the run does not write to them
@@ -524,6 +553,7 @@ struct Conversation::Impl {
         if (moves_states(read.size())) {
           has_lost_states = true;
           tokens.clear();
+          images.clear();
         }
         throw;
       }
@@ -552,11 +582,31 @@ struct Conversation::Impl {
     return read(rest);
   }
 
+  /// Reads `count` rows, at most `chunk` at once, by `read(rows, ids, number of the first)`, and gives what the last one
+  /// does.
+  template <class Bound, class Read>
+  auto row_steps(Bound& exe, std::span<const float> rows, std::size_t count, std::size_t chunk,
+                 const Interrupt& interrupt, const Read& read) {
+    const std::vector<std::int32_t> ids(count, static_cast<std::int32_t>(-1 - position()));
+    const std::size_t width = rows.size() / count;
+    times.clear();
+    const auto read_piece = [&](std::size_t begin, std::size_t size) {
+      interrupt.check("Conversation");
+      exe.set_interrupt(moves_states(size) ? Interrupt() : interrupt);
+      const HostBuffer piece = HostBuffer::of(
+          rows_shape(static_cast<std::int64_t>(size), static_cast<std::int64_t>(width)),
+          rows.subspan(begin * width, size * width));
+      return read(piece.to_device(model->device), std::span(ids).first(size), begin);
+    };
+    std::size_t begin = 0;
+    for (; count - begin > chunk; begin += chunk) read_piece(begin, chunk);
+    return read_piece(begin, count - begin);
+  }
+
   /// What reading embeddings gives, all at once where each attends to all.
   auto read_rows(std::span<const float> rows, RowAttention attention, const Interrupt& interrupt) {
     const std::size_t count = check_rows(rows, attention);
     const bool is_mutual = attention == RowAttention::mutual;
-    const auto width = static_cast<std::size_t>(model->config.width);
     const std::size_t chunk = is_mutual ? count : static_cast<std::size_t>(model->options.chunk);
     auto& exe = is_mutual ? mutual_rows : causal_rows;
     if (!exe) {
@@ -567,19 +617,51 @@ struct Conversation::Impl {
           is_mutual ? with_mutual_attention(model->decoder) : model->decoder));
       watch(*exe);
     }
-    const std::vector<std::int32_t> ids(count, static_cast<std::int32_t>(-1 - position()));
-    times.clear();
-    const auto read = [&](std::size_t begin, std::size_t size) {
-      interrupt.check("Conversation");
-      exe->set_interrupt(moves_states(size) ? Interrupt() : interrupt);
-      const HostBuffer piece =
-          HostBuffer::of(rows_shape(static_cast<std::int64_t>(size), model->config.width),
-                         rows.subspan(begin * width, size * width));
-      return step_of(*exe, piece.to_device(model->device), std::span(ids).first(size));
+    return row_steps(*exe, rows, count, chunk, interrupt,
+                     [&](const Buffer& piece, std::span<const std::int32_t> ids, std::size_t) {
+                       return step_of(*exe, piece, ids);
+                     });
+  }
+
+  /// The same of an image whose positions have two axes.
+  auto read_image(std::span<const float> rows, const ImageGrid& grid, const Interrupt& interrupt) {
+    const std::size_t count = check_image(rows, grid);
+    const auto chunk = static_cast<std::size_t>(model->options.chunk);
+    const auto places_shape = [](std::size_t size) {
+      return Shape({3, static_cast<std::int64_t>(size)}, i32);
     };
-    std::size_t begin = 0;
-    for (; count - begin > chunk; begin += chunk) read(begin, chunk);
-    return read(begin, count - begin);
+    if (!image_rows) {
+      const std::size_t first = std::min(count, chunk);
+      image_rows.emplace(model->shared<&Decoder<>::next_of_image>(
+          model->image_rows,
+          model->shapes_for(rows_shape(static_cast<std::int64_t>(first), model->config.image_row()),
+                            places_shape(first))));
+      watch(*image_rows);
+    }
+    const std::int64_t first = position(), start = first + shift();
+    const auto read = [&](const Buffer& piece, std::span<const std::int32_t> ids,
+                          std::size_t begin) {
+      HostBuffer places = HostBuffer::uninitialized(places_shape(ids.size()));
+      const auto axes = places.mutable_values<std::int32_t>();
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        const auto at = static_cast<std::int64_t>(begin + i);
+        axes[i] = static_cast<std::int32_t>(start);
+        axes[ids.size() + i] = static_cast<std::int32_t>(start + at / grid.columns);
+        axes[2 * ids.size() + i] = static_cast<std::int32_t>(start + at % grid.columns);
+      }
+      auto state = step_of(*image_rows, piece, ids, places.to_device(cpu_device()));
+      if (begin > 0) images.pop_back();
+      // Of an image that is read in part, too: what follows stands behind the greatest position.
+      const std::int64_t done = position() - first;
+      const std::int64_t extent =
+          std::max(std::min(done, grid.columns), (done + grid.columns - 1) / grid.columns);
+      images.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(position()),
+                        static_cast<std::int32_t>(start + extent - position())});
+      settle_shift();
+      return state;
+    };
+    images.reserve(images.size() + 1);
+    return row_steps(*image_rows, rows, count, chunk, interrupt, read);
   }
 
   /// The number of a token, i32[1], which the next step may read.
@@ -705,9 +787,12 @@ Conversation LanguageModel::conversation() const {
 
 Conversation LanguageModel::restore(const std::filesystem::path& path) const {
   return with_memory_errors(path.native(), [&] {
-    const ConversationFile file(path, impl_->origin(), context(), config().vocabulary);
+    const ConversationFile file(path, impl_->origin(), context(), config().vocabulary,
+                                config().image_axes.has_value());
     auto made = Conversation::Impl::make(impl_.shared());
     made->tokens = file.tokens();
+    made->images = file.images();
+    made->settle_shift();
     file.read(made->used());
     return Conversation(std::move(made));
   });
@@ -718,6 +803,8 @@ Conversation Conversation::fork() const {
     const Impl::Use use(*impl_);
     auto made = Impl::make(impl_->model);
     made->tokens = impl_->tokens;
+    made->images = impl_->images;
+    made->settle_shift();
     copy_parts(impl_->used(), made->used());
     return Conversation(std::move(made));
   });
@@ -726,7 +813,8 @@ Conversation Conversation::fork() const {
 void Conversation::save(const std::filesystem::path& path) const {
   with_memory_errors(path.native(), [&] {
     const Impl::Use use(*impl_);
-    write_conversation(path, impl_->model->origin(), capacity(), impl_->tokens, impl_->used());
+    write_conversation(path, impl_->model->origin(), capacity(), impl_->tokens, impl_->images,
+                       impl_->used());
   });
 }
 
@@ -800,6 +888,15 @@ std::span<const float> Conversation::read_embeddings(std::span<const float> rows
   return with_memory_errors("Conversation::read_embeddings", [&] {
     const Impl::Use use(*impl_);
     impl_->logits = impl_->read_rows(rows, attention, interrupt).logits.to_host();
+    return impl_->logits.values<float>();
+  });
+}
+
+std::span<const float> Conversation::read_image(std::span<const float> rows, const ImageGrid& grid,
+                                                const Interrupt& interrupt) {
+  return with_memory_errors("Conversation::read_image", [&] {
+    const Impl::Use use(*impl_);
+    impl_->logits = impl_->read_image(rows, grid, interrupt).logits.to_host();
     return impl_->logits.values<float>();
   });
 }

@@ -45,6 +45,7 @@ std::vector<UsedPart> used_parts(const DecoderConfig& config, const DecoderCache
   std::vector<UsedPart> parts;
   visit_fields(cache, [&](const std::string& path, const Buffer& array) {
     const Shape& shape = array.shape();
+    if (path == "shift") return;  // which follows from the images
     const std::optional<std::int64_t> stack = stack_of(path);
     const std::string_view name = std::string_view(path).substr(path.rfind('.') + 1);
     const std::uint64_t layer_bytes =

@@ -2,6 +2,8 @@
 #include "hyperparameters.hpp"
 #include "image_resize.hpp"
 #include "page_checks.hpp"
+#include "patch_transformer.hpp"
+#include "vision_parts.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
@@ -14,6 +16,7 @@
 #include <numeric>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace tenon::models {
 namespace {
@@ -24,6 +27,11 @@ constexpr std::string_view projector_key = "clip.projector_type";
 constexpr std::int64_t max_image_size = 1 << 14;
 constexpr std::int64_t max_tiles_of_side = 32;
 constexpr std::int64_t max_image_side = 1 << 15;
+constexpr std::int64_t max_image_pixels = std::int64_t{1} << 28;
+
+constexpr VisionProjector known_projectors[] = {
+    VisionProjector::mlp,     VisionProjector::gemma3,   VisionProjector::idefics3,
+    VisionProjector::qwen2vl, VisionProjector::qwen25vl, VisionProjector::qwen3vl};
 
 VisionProjector projector_of(const io::File& file) {
   const io::Metadata& metadata = file.metadata();
@@ -36,12 +44,13 @@ VisionProjector projector_of(const io::File& file) {
   const std::string_view key =
       metadata.contains(projector_key) ? projector_key : "clip.vision.projector_type";
   const auto name = metadata.get<std::string>(key);
-  for (const VisionProjector known :
-       {VisionProjector::mlp, VisionProjector::gemma3, VisionProjector::idefics3}) {
+  std::vector<std::string_view> names;
+  for (const VisionProjector known : known_projectors) {
     if (spelling(known) == name) return known;
+    names.push_back(spelling(known));
   }
   throw Error(Errc::unsupported, file.path().string(),
-              fmt::format("projector '{}'; known are mlp, gemma3, idefics3", name));
+              fmt::format("projector '{}'; known are {}", name, fmt::join(names, ", ")));
 }
 
 /// Three numbers in a range, one for each colour.
@@ -57,18 +66,6 @@ std::array<float, 3> colours(const Hyperparameters& values, std::string_view key
                   fmt::format("three from {} to {}", low, high));
   }
   return {(*read)[0], (*read)[1], (*read)[2]};
-}
-
-/// Files of llama.cpp's first converters have the names of the two matrices exchanged.
-nn::FeedForward<> feed_forward_part(const WeightsView& view, const VisionConfig& config) {
-  nn::FeedForward<> made;
-  made.up = nn::Linear<>::init(view["ffn_up"]);
-  made.down = nn::Linear<>::init(view["ffn_down"]);
-  const bool is_exchanged =
-      made.down.weight.dim(1) == config.width && made.up.weight.dim(1) != config.width;
-  if (is_exchanged) std::swap(made.up, made.down);
-  made.activation = config.activation;
-  return made;
 }
 
 /// An image of the sizes that idefics3 cuts into tiles: first its longer side becomes `longest`, with an
@@ -142,16 +139,34 @@ HostBuffer with_borders(const HostBuffer& pixels, const std::array<float, 3>& me
   return made;
 }
 
+/// Images of one size as f32 [images, 3, height, width].
+HostBuffer normalised(std::span<const HostBuffer> images, const VisionConfig& config) {
+  const std::int64_t height = images.front().shape()[0], width = images.front().shape()[1];
+  HostBuffer made = HostBuffer::uninitialized(Shape({std::ssize(images), 3, height, width}, f32));
+  float* to = made.mutable_values<float>().data();
+  const auto area = static_cast<std::size_t>(height * width);
+  for (const HostBuffer& image : images) {
+    const HostBuffer dense = image.contiguous();
+    const auto from = dense.values<std::uint8_t>();
+    for (std::size_t colour = 0; colour < 3; ++colour) {
+      for (std::size_t i = 0; i < area; ++i) {
+        const float value = static_cast<float>(from[3 * i + colour]) / 255.0F;
+        *to++ = (value - config.mean[colour]) / config.deviation[colour];
+      }
+    }
+  }
+  return made;
+}
+
 Resampling filter_of(VisionProjector projector) {
   switch (projector) {
-    case VisionProjector::mlp:
-      return Resampling::bicubic;
     case VisionProjector::gemma3:
       return Resampling::bilinear;
     case VisionProjector::idefics3:
-      break;
+      return Resampling::lanczos;
+    default:
+      return Resampling::bicubic;
   }
-  return Resampling::lanczos;
 }
 
 /// Layers that are computed. Files of LLaVA do not have those behind the one whose results are read;
@@ -167,8 +182,45 @@ void set_feature_layer(const Hyperparameters& values, VisionConfig& config) {
   config.layers = (*chosen)[0];
 }
 
+/// What a file of Qwen's says of images of any size, and what its family has.
+/// Source    preprocessor_config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL for the fewest pixels; as many embeddings as
+///           llama.cpp's mtmd has at most, where those files allow four times as many
+void set_sizes(const io::File& file, const Hyperparameters& values, VisionConfig& config) {
+  config.merge = values.integer_or("spatial_merge_size", 2, 1, 16);
+  const bool is_third = config.projector == VisionProjector::qwen3vl;
+  const std::int64_t square = config.patch_size * config.merge;
+  config.max_pixels =
+      values.integer_or("image_max_pixels", std::min(4096 * square * square, max_image_pixels),
+                        square * square, max_image_pixels);
+  config.min_pixels = values.integer_or(
+      "image_min_pixels", std::min<std::int64_t>(is_third ? 65536 : 3136, config.max_pixels), 1,
+      config.max_pixels);
+  if (config.width % config.heads != 0 || config.width / config.heads % 4 != 0) {
+    values.refuse("attention.head_count", std::to_string(config.heads),
+                  fmt::format("divisors of the width {} whose heads have a multiple of 4 numbers",
+                              config.width));
+  }
+  if (config.projector == VisionProjector::qwen25vl) {
+    constexpr std::int64_t pixels = 112;
+    config.full_every = values.integer("n_wa_pattern", 0, max_layers);
+    // Of whole squares.
+    const std::int64_t side = pixels / square * config.merge;
+    if (config.full_every > 0) config.window = side;
+    if (config.full_every > 0 && side < 1) {
+      values.refuse("patch_size", std::to_string(config.patch_size),
+                    fmt::format("at most {} pixels by {} of them", pixels, config.merge));
+    }
+  }
+  for (std::int64_t i = 0; is_third && i < config.layers; ++i) {
+    if (file.find(fmt::format("v.deepstack.{}.fc1.weight", i)) != nullptr) {
+      config.deep_layers.push_back(i);
+    }
+  }
+}
+
 /// The text before an image's parts, and behind the last: one more than there are parts.
 std::vector<std::string> texts_around(VisionProjector projector, const TileGrid& grid) {
+  if (projector >= VisionProjector::qwen2vl) return {"<|vision_start|>", "<|vision_end|>"};
   if (projector == VisionProjector::mlp) return {"", ""};
   if (projector == VisionProjector::gemma3) return {"<start_of_image>", "<end_of_image>"};
   std::vector<std::string> texts;
@@ -193,9 +245,18 @@ class ImagePrompt {
 
   ImagePrompt(const LanguageModel& model, const VisionEncoder& encoder, Encode encode)
       : encoder_(encoder), encode_(std::move(encode)) {
-    const std::int64_t wanted = model.config().width, given = encoder.config().model_width;
+    const bool has_axes = encoder.config().has_axes();
+    const std::string file = encoder.file().path().string();
+    if (has_axes != model.config().image_axes.has_value()) {
+      throw Error(Errc::incompatible, file,
+                  fmt::format("{}: positions of images have {}, those of {} {}",
+                              spelling(encoder.config().projector), has_axes ? "two axes" : "one",
+                              model.file().path().filename().string(), has_axes ? "one" : "two"));
+    }
+    const std::int64_t wanted = has_axes ? model.config().image_row() : model.config().width;
+    const std::int64_t given = encoder.config().row();
     if (wanted == given) return;
-    throw Error(Errc::incompatible, encoder.file().path().string(),
+    throw Error(Errc::incompatible, file,
                 fmt::format("embeddings of {} numbers, those of {} have {}", given,
                             model.file().path().filename().string(), wanted));
   }
@@ -236,13 +297,16 @@ class ImagePrompt {
     const VisionConfig& config = encoder_.config();
     const auto texts =
         texts_around(config.projector, config.grid(pixels.shape()[0], pixels.shape()[1]));
-    const std::int64_t count = config.embeddings();
+    const std::int64_t height = pixels.shape()[0], width = pixels.shape()[1];
+    const ImageGrid size = config.has_axes() ? config.size_of(height, width) : ImageGrid{};
+    const std::int64_t count = config.has_axes() ? size.embeddings() : config.embeddings();
     for (std::size_t i = 0; i + 1 < texts.size(); ++i) {
       text_.text += texts[i];
       end_tokens();
       const auto first = static_cast<std::int64_t>(i) * count;
-      parts_.push_back(
-          {.rows = all.slice(0, first, first + count), .attention = config.attention()});
+      parts_.push_back({.rows = all.slice(0, first, first + count),
+                        .attention = config.attention(),
+                        .grid = size});
     }
     text_.text += texts.back();
   }
@@ -263,8 +327,62 @@ class ImagePrompt {
 }  // namespace
 
 std::string_view spelling(VisionProjector projector) noexcept {
-  if (projector == VisionProjector::mlp) return "mlp";
-  return projector == VisionProjector::gemma3 ? "gemma3" : "idefics3";
+  switch (projector) {
+    case VisionProjector::mlp:
+      return "mlp";
+    case VisionProjector::gemma3:
+      return "gemma3";
+    case VisionProjector::idefics3:
+      return "idefics3";
+    case VisionProjector::qwen2vl:
+      return "qwen2vl_merger";
+    case VisionProjector::qwen25vl:
+      return "qwen2.5vl_merger";
+    case VisionProjector::qwen3vl:
+      return "qwen3vl_merger";
+  }
+  return {};
+}
+
+nn::FeedForward<> feed_forward_part(const WeightsView& view, const VisionConfig& config) {
+  nn::FeedForward<> made;
+  if (view.contains("ffn_gate.weight")) made.gate = nn::Linear<>::init(view["ffn_gate"]);
+  made.up = nn::Linear<>::init(view["ffn_up"]);
+  made.down = nn::Linear<>::init(view["ffn_down"]);
+  const bool is_exchanged =
+      made.down.weight.dim(1) == config.width && made.up.weight.dim(1) != config.width;
+  if (is_exchanged) std::swap(made.up, made.down);
+  made.activation = config.activation;
+  return made;
+}
+
+ImageGrid VisionConfig::size_of(std::int64_t height, std::int64_t width_of_image) const {
+  constexpr std::int64_t max_proportion = 200;
+  const std::int64_t longer = std::max(height, width_of_image);
+  const std::int64_t shorter = std::min(height, width_of_image);
+  if (shorter < 1 || longer > max_proportion * shorter) {
+    throw Error(Errc::bad_argument, "VisionEncoder",
+                fmt::format("an image of {} x {} pixels: one side is at most {} times the other",
+                            width_of_image, height, max_proportion));
+  }
+  const auto square = static_cast<double>(patch_size * merge);
+  const auto both = [&](auto count) {
+    return ImageGrid{static_cast<std::int64_t>(count(static_cast<double>(height))),
+                     static_cast<std::int64_t>(count(static_cast<double>(width_of_image)))};
+  };
+  // Halves become the even number. 0 is nothing that there could be of an image, so it is enlarged.
+  const ImageGrid near = both([&](double side) { return std::nearbyint(side / square); });
+  const double made = static_cast<double>(near.embeddings()) * square * square;
+  const double pixels = static_cast<double>(height) * static_cast<double>(width_of_image);
+  if (made > static_cast<double>(max_pixels)) {
+    const double shrinking = std::sqrt(pixels / static_cast<double>(max_pixels));
+    return both([&](double side) { return std::max(std::floor(side / shrinking / square), 1.0); });
+  }
+  if (made < static_cast<double>(min_pixels)) {
+    const double growth = std::sqrt(static_cast<double>(min_pixels) / pixels);
+    return both([&](double side) { return std::ceil(side * growth / square); });
+  }
+  return near;
 }
 
 TileGrid VisionConfig::grid(std::int64_t height, std::int64_t width_of_image) const {
@@ -280,12 +398,15 @@ VisionConfig VisionConfig::from(const io::File& file) {
   const Hyperparameters values(file, "clip.vision");
   config.layers = values.integer("block_count", 1, max_layers);
   config.width = values.integer("embedding_length", 1, max_width);
-  config.intermediate_size = values.integer("feed_forward_length", 1, max_width);
+  // Files of Qwen2-VL have the language model's there, or 0.
+  config.intermediate_size =
+      values.integer("feed_forward_length", config.has_axes() ? 0 : 1, max_width);
   config.heads = values.integer("attention.head_count", 1, config.width);
   config.image_size = values.integer("image_size", 1, max_image_size);
   config.patch_size = values.integer("patch_size", 1, config.image_size);
   const bool is_mlp = config.projector == VisionProjector::mlp;
-  const io::TensorEntry* const last = is_mlp ? file.find("mm.2.weight") : nullptr;
+  const io::TensorEntry* const last =
+      is_mlp || config.has_axes() ? file.find("mm.2.weight") : nullptr;
   config.model_width = last != nullptr && last->shape.rank() == 2
                            ? last->shape[0]  // projection_dim is another's, of CLIP, there
                            : values.integer("projection_dim", 1, max_width);
@@ -301,7 +422,7 @@ VisionConfig VisionConfig::from(const io::File& file) {
   }
   const bool is_gemma = config.projector == VisionProjector::gemma3;
   const std::int64_t usual = is_gemma ? 4 : 1;
-  if (!is_mlp) {
+  if (!is_mlp && !config.has_axes()) {
     config.merge = values.integer_or("projector.scale_factor", usual, 1, config.patches());
   }
   if (config.patches() % config.merge != 0) {
@@ -316,6 +437,8 @@ VisionConfig VisionConfig::from(const io::File& file) {
                   fmt::format("{}: images of several sizes, as of LLaVA-1.6",
                               values.full("image_grid_pinpoints")));
     }
+  } else if (config.has_axes()) {
+    set_sizes(file, values, config);
   } else if (!is_gemma) {
     config.longest_side =
         values.integer_or("preproc_image_size", 0, 0, max_tiles_of_side * config.image_size);
@@ -382,11 +505,129 @@ VisionTransformer<Tensor> VisionTransformer<Tensor>::init(const WeightsView& vie
   return made;
 }
 
+namespace {
+
+/// What an encoder's file is compiled to.
+class EncoderProgram {
+ public:
+  virtual ~EncoderProgram() = default;
+  /// For another thread, with the same weights.
+  virtual std::unique_ptr<EncoderProgram> fork() const = 0;
+  /// Rows of prepared pixels, f32 [tiles, 3, height, width].
+  virtual HostBuffer rows_of(const HostBuffer& pixels, const Interrupt& interrupt) = 0;
+  virtual const Program& program() const = 0;
+  virtual PlanReport plan() const = 0;
+};
+
+/// Of a network, given an input of the type for which it is planned.
+template <auto Forward>
+class Compiled : public EncoderProgram {
+ public:
+  using Shapes = typename Exe<Forward>::Shapes;
+  using Network = typename Exe<Forward>::Model;
+
+  Compiled(const io::File& file, const WeightsView& view, const VisionConfig& config,
+           const EncoderOptions& options, const Shapes& shapes)
+      : config_(config),
+        file_(file),
+        device_(options.device ? options.device : cpu_device()),
+        exe_(placed_in(file,
+                       [&] {
+                         network_ = Network::init(view, config);
+                         return compile<Forward>(
+                             network_, shapes, device_,
+                             {.backend = options.backend, .cpu_fallback = options.cpu_fallback});
+                       })),
+        bound_(exe_.bind(io::load_as(network_, file, device_))) {}
+
+  const Program& program() const override { return exe_.program(); }
+  PlanReport plan() const override { return exe_.report(); }
+
+ protected:
+  Compiled(const Compiled& other)
+      : EncoderProgram(),
+        network_(other.network_),
+        config_(other.config_),
+        file_(other.file_),
+        device_(other.device_),
+        exe_(other.exe_),
+        bound_(other.bound_.fork()) {}
+
+  Network network_;
+  VisionConfig config_;
+  io::File file_;
+  DevicePtr device_;
+  Exe<Forward> exe_;
+  BoundExe<Forward> bound_;
+};
+
+class SquareProgram final : public Compiled<&VisionTransformer<>::forward> {
+ public:
+  SquareProgram(const io::File& file, const WeightsView& view, const VisionConfig& config,
+                const EncoderOptions& options)
+      : Compiled(file, view, config, options,
+                 Shapes{Shape({1, 3, config.image_size, config.image_size}, f32)}) {}
+
+  std::unique_ptr<EncoderProgram> fork() const override {
+    return std::make_unique<SquareProgram>(*this);
+  }
+
+  HostBuffer rows_of(const HostBuffer& pixels, const Interrupt& interrupt) override {
+    const std::int64_t count = config_.embeddings(), width = config_.model_width;
+    HostBuffer made = HostBuffer::uninitialized(Shape({pixels.shape()[0] * count, width}, f32));
+    bound_.set_interrupt(interrupt);
+    auto to = made.mutable_values<float>().begin();
+    // One at a time: what a square takes of memory is much, and fills the threads.
+    for (std::int64_t i = 0; i < pixels.shape()[0]; ++i) {
+      interrupt.check("VisionEncoder");
+      const Buffer square = pixels.slice(0, i, i + 1).contiguous().to_device(device_);
+      to = std::ranges::copy(bound_(square).to_host().values<float>(), to).out;
+      file_.check_pages();
+    }
+    return made;
+  }
+};
+
+/// Plans each size of image when it comes.
+class PatchProgram final : public Compiled<&PatchTransformer<>::forward> {
+ public:
+  PatchProgram(const io::File& file, const WeightsView& view, const VisionConfig& config,
+               const EncoderOptions& options)
+      : Compiled(file, view, config, options, smallest(config)) {}
+
+  std::unique_ptr<EncoderProgram> fork() const override {
+    return std::make_unique<PatchProgram>(*this);
+  }
+
+  HostBuffer rows_of(const HostBuffer& pixels, const Interrupt& interrupt) override {
+    const std::int64_t square = config_.patch_size * config_.merge;
+    const ImageGrid grid{pixels.shape()[2] / square, pixels.shape()[3] / square};
+    const auto places = map_fields<Buffer>(
+        places_of(config_, grid),
+        [&](const std::string&, const HostBuffer& values) { return values.to_device(device_); });
+    bound_.set_interrupt(interrupt);
+    interrupt.check("VisionEncoder");
+    HostBuffer made = bound_(patches_of(config_, pixels).to_device(device_), places).to_host();
+    file_.check_pages();
+    return made;
+  }
+
+ private:
+  static Shapes smallest(const VisionConfig& config) {
+    const ImageGrid grid = config.size_of(1, 1);
+    const std::int64_t patches = grid.embeddings() * config.merge * config.merge;
+    return {Shape({1, patches, 3 * config.patch_size * config.patch_size}, f32),
+            map_fields<Shape>(
+                places_of(config, grid),
+                [](const std::string&, const HostBuffer& values) { return values.shape(); })};
+  }
+};
+
+}  // namespace
+
 struct VisionEncoder::Impl {
   /// What forks share.
   struct Model {
-    using Shapes = Exe<&VisionTransformer<>::forward>::Shapes;
-
     /// The matrices of the layers as another type.
     static WeightsView declare(const io::File& file, std::optional<DType> weights) {
       if (!weights) return file.view();
@@ -402,32 +643,25 @@ struct VisionEncoder::Impl {
     Model(io::File opened, const EncoderOptions& options)
         : file(std::move(opened)),
           view(declare(file, options.weights)),
-          config(VisionConfig::from(file)),
-          transformer(placed_in(file, [&] { return VisionTransformer<>::init(view, config); })),
-          device(options.device ? options.device : cpu_device()),
-          exe(placed_in(file,
-                        [&] {
-                          const Shape square({1, 3, config.image_size, config.image_size}, f32);
-                          return compile<&VisionTransformer<>::forward>(
-                              transformer, Shapes{square}, device,
-                              {.backend = options.backend, .cpu_fallback = options.cpu_fallback});
-                        })),
-          bound(exe.bind(io::load_as(transformer, file, device))) {}
+          config(VisionConfig::from(file)) {
+      if (config.has_axes()) {
+        program = std::make_unique<PatchProgram>(file, view, config, options);
+      } else {
+        program = std::make_unique<SquareProgram>(file, view, config, options);
+      }
+    }
 
     io::File file;
     WeightsView view;
     VisionConfig config;
-    VisionTransformer<> transformer;
-    DevicePtr device;
-    Exe<&VisionTransformer<>::forward> exe;
-    BoundExe<&VisionTransformer<>::forward> bound;
+    std::unique_ptr<EncoderProgram> program;
   };
 
   explicit Impl(std::shared_ptr<const Model> shared)
-      : model(std::move(shared)), bound(model->bound.fork()) {}
+      : model(std::move(shared)), program(model->program->fork()) {}
 
   std::shared_ptr<const Model> model;
-  BoundExe<&VisionTransformer<>::forward> bound;
+  std::unique_ptr<EncoderProgram> program;
 };
 
 VisionEncoder VisionEncoder::load(const std::filesystem::path& path,
@@ -448,8 +682,8 @@ VisionEncoder VisionEncoder::fork() const {
 
 const VisionConfig& VisionEncoder::config() const { return impl_->model->config; }
 const io::File& VisionEncoder::file() const { return impl_->model->file; }
-const Program& VisionEncoder::program() const { return impl_->model->exe.program(); }
-PlanReport VisionEncoder::plan() const { return impl_->model->exe.report(); }
+const Program& VisionEncoder::program() const { return impl_->model->program->program(); }
+PlanReport VisionEncoder::plan() const { return impl_->model->program->plan(); }
 
 HostBuffer VisionEncoder::preprocess(const HostBuffer& given) const {
   return with_memory_errors("VisionEncoder::preprocess", [&] {
@@ -457,6 +691,13 @@ HostBuffer VisionEncoder::preprocess(const HostBuffer& given) const {
     const VisionConfig& config = impl_->model->config;
     const std::int64_t side = config.image_size;
     HostBuffer pixels = given.contiguous();
+    if (config.has_axes()) {
+      const ImageGrid size = config.size_of(pixels.shape()[0], pixels.shape()[1]);
+      const std::int64_t square = config.patch_size * config.merge;
+      const HostBuffer whole =
+          resized(pixels, size.rows * square, size.columns * square, filter_of(config.projector));
+      return normalised({&whole, 1}, config);
+    }
     const TileGrid grid = config.grid(pixels.shape()[0], pixels.shape()[1]);
     const Resampling filter = filter_of(config.projector);
     if (config.projector == VisionProjector::mlp) pixels = with_borders(pixels, config.mean);
@@ -473,41 +714,13 @@ HostBuffer VisionEncoder::preprocess(const HostBuffer& given) const {
       }
     }
     squares.push_back(resized(pixels, side, side, filter));
-
-    HostBuffer made = HostBuffer::uninitialized(Shape({grid.tiles(), 3, side, side}, f32));
-    float* to = made.mutable_values<float>().data();
-    const auto area = static_cast<std::size_t>(side * side);
-    for (const HostBuffer& square : squares) {
-      const HostBuffer dense = square.contiguous();
-      const auto from = dense.values<std::uint8_t>();
-      for (std::size_t colour = 0; colour < 3; ++colour) {
-        for (std::size_t i = 0; i < area; ++i) {
-          const float value = static_cast<float>(from[3 * i + colour]) / 255.0F;
-          *to++ = (value - config.mean[colour]) / config.deviation[colour];
-        }
-      }
-    }
-    return made;
+    return normalised(squares, config);
   });
 }
 
 HostBuffer VisionEncoder::encode(const HostBuffer& pixels, const Interrupt& interrupt) const {
-  return with_memory_errors("VisionEncoder::encode", [&] {
-    const Impl::Model& model = *impl_->model;
-    const HostBuffer squares = preprocess(pixels);
-    const std::int64_t count = model.config.embeddings(), width = model.config.model_width;
-    HostBuffer made = HostBuffer::uninitialized(Shape({squares.shape()[0] * count, width}, f32));
-    impl_->bound.set_interrupt(interrupt);
-    auto to = made.mutable_values<float>().begin();
-    // One at a time: what a square takes of memory is much, and fills the threads.
-    for (std::int64_t i = 0; i < squares.shape()[0]; ++i) {
-      interrupt.check("VisionEncoder");
-      const Buffer square = squares.slice(0, i, i + 1).contiguous().to_device(model.device);
-      to = std::ranges::copy(impl_->bound(square).to_host().values<float>(), to).out;
-      model.file.check_pages();
-    }
-    return made;
-  });
+  return with_memory_errors("VisionEncoder::encode",
+                            [&] { return impl_->program->rows_of(preprocess(pixels), interrupt); });
 }
 
 std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,

@@ -31,11 +31,11 @@ TEST_CASE("decoder: rows of different lengths in one batch") {
   using models::Decoder;
   EveryThird third;
   for (const char* architecture :
-       {"llama",  "gemma3",        "qwen3moe",      "gpt-oss",   "deepseek2", "mamba",
-        "mamba2", "rwkv7",         "phi3",          "gpt2",      "lfm2",      "granitehybrid",
-        "qwen35", "bloom",         "refact",        "qwen3next", "falcon-h1", "nemotron_h",
-        "jamba",  "rwkv6",         "llama4",        "gemma3n",   "minicpm3",  "deci",
-        "gemma4", "gemma4_inputs", "gemma4_experts"}) {
+       {"llama",  "gemma3",        "qwen3moe",       "gpt-oss",   "deepseek2", "mamba",
+        "mamba2", "rwkv7",         "phi3",           "gpt2",      "lfm2",      "granitehybrid",
+        "qwen35", "bloom",         "refact",         "qwen3next", "falcon-h1", "nemotron_h",
+        "jamba",  "rwkv6",         "llama4",         "gemma3n",   "minicpm3",  "deci",
+        "gemma4", "gemma4_inputs", "gemma4_experts", "qwen2vl"}) {
     if (third.skips()) continue;
     INFO(architecture);
     const io::File file = io::open("tests/models/data/tiny_" + std::string(architecture) + ".gguf");

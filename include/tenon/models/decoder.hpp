@@ -77,6 +77,12 @@ struct LayerParts {
   bool has_feed_forward = true;
 };
 
+/// How the positions of an image, of which each has three axes (time, row, column), turn queries and keys: see Rope::sections.
+struct ImageAxes {
+  IntList sections;
+  bool is_interleaved = false;
+};
+
 /// Hyperparameters of a decoder-only language model, from GGUF metadata.
 struct DecoderConfig {
   std::string architecture;  ///< one of those that the README lists
@@ -133,6 +139,9 @@ struct DecoderConfig {
   Rope rope;                     ///< of layers with full attention
   Rope local_rope;               ///< of layers with a sliding window
   bool has_rope = true;
+  std::optional<ImageAxes> image_axes;  ///< of a model whose images have them (M-RoPE)
+  /// Layers at the beginning to whose results an image's rows add something (DeepStack).
+  std::int64_t image_layers = 0;
   nn::AttentionTemperature temperature;
   double max_alibi_bias = 0;         ///< see alibi_slopes; 0: no ALiBi
   std::int64_t attention_chunk = 0;  ///< of layers that have no full attention; 0: none
@@ -149,6 +158,9 @@ struct DecoderConfig {
       0;  ///< layer i has no window when (i + 1) % this == 0; 0: none has one
   /// By layer, whether it has one; empty: `global_every` tells.
   std::vector<std::uint8_t> local_layers;
+
+  /// Numbers of a row of an image: its embedding, and behind it what is added to `image_layers`.
+  std::int64_t image_row() const noexcept { return width * (1 + image_layers); }
 
   /// Layers, or some of them, keep states that only move on, not keys and values of every position.
   bool is_recurrent() const noexcept { return mamba || rwkv || short_conv_taps > 0; }
@@ -292,7 +304,10 @@ struct DecoderCache {
   std::optional<nn::MambaState<T>> mamba;
   std::optional<nn::Rwkv7State<T>> rwkv;
   std::optional<T> short_conv;  ///< [layers with it, batch, taps - 1, width]
-  TENON_FIELDS(attention, mamba, rwkv, short_conv)
+  /// i32[], where images have positions of two axes: what is added to the number of a token for its position, 0 before the
+  /// first image. An image takes fewer positions than it has rows: its longer side. The caller's to set behind an image.
+  std::optional<T> shift;
+  TENON_FIELDS(attention, mamba, rwkv, short_conv, shift)
 };
 
 /// Shapes of the cache for `batch` sequences of up to `capacity` positions; keys and values are of
@@ -366,9 +381,34 @@ struct Decoder {
       throw Error(Errc::unsupported, config.architecture,
                   "embeddings in the place of tokens: its layers look up inputs by token");
     }
-    const nn::Position position = nn::Position::after(past, rows.dim(1));
+    const nn::Position position = position_after(past, rows.dim(1), cache);
     auto [x, unused, updated] =
         through_layers(placed(rows, position.positions), {}, position, cache);
+    return {logits(norm.forward(last(x))), updated};
+  }
+
+  /// The same of rows of an image in a model that has config.image_axes: f32 [B, S, config.image_row()], which stand at
+  /// `places`, i32 [3, S] (or [B, 3, S]): time, row and column. Errc::unsupported for other models.
+  DecoderState<Tensor> next_of_image(const Tensor& rows, const Tensor& past,
+                                     const DecoderCache<Tensor>& cache, const Tensor& places) const
+    requires std::same_as<T, Tensor>
+  {
+    if (!config.image_axes) {
+      throw Error(Errc::unsupported, config.architecture, "images with positions of two axes");
+    }
+    Decoder turning = *this;
+    for (DecoderLayer<Tensor>& layer : turning.layers) {
+      if (!layer.attention || !layer.attention->rope) continue;
+      layer.attention->rope->sections = config.image_axes->sections;
+      layer.attention->rope->sections_interleaved = config.image_axes->is_interleaved;
+    }
+    Tensor added;  // [image_layers, B, S, width]
+    if (config.image_layers > 0) {
+      const Tensor behind = slice(rows, -1, config.width, to_end);
+      added = permute(split_axis(behind, -1, {config.image_layers, config.width}), {2, 0, 1, 3});
+    }
+    auto [x, unused, updated] = turning.through_layers(slice(rows, -1, 0, config.width), {},
+                                                       {past, places}, cache, {}, added);
     return {logits(norm.forward(last(x))), updated};
   }
 
@@ -542,15 +582,26 @@ struct Decoder {
                 const Tensor& lengths = {}) const
     requires std::same_as<T, Tensor>
   {
-    const nn::Position position = nn::Position::after(past, ids.dim(1));
+    const nn::Position position = position_after(past, ids.dim(1), cache);
     const Tensor embedded = embed(ids, position.positions);
     const Tensor own = layer_inputs ? layer_inputs->forward(ids, embedded) : Tensor();
     return through_layers(embedded, own, position, cache, lengths);
   }
 
-  /// `embedded` [B, S, width], at these positions; `own`: the layers' own inputs, empty without any.
+  static nn::Position position_after(const Tensor& past, std::int64_t steps,
+                                     const DecoderCache<Tensor>& cache)
+    requires std::same_as<T, Tensor>
+  {
+    nn::Position position = nn::Position::after(past, steps);
+    if (cache.shift) position.positions = position.positions + *cache.shift;
+    return position;
+  }
+
+  /// `embedded` [B, S, width], at these positions; `own`: the layers' own inputs, empty without any; `added`: what is added
+  /// to the results of the first layers, [layers, B, S, width] or empty.
   Hidden through_layers(const Tensor& embedded, const Tensor& own, const nn::Position& position,
-                        const DecoderCache<Tensor>& cache, const Tensor& lengths = {}) const
+                        const DecoderCache<Tensor>& cache, const Tensor& lengths = {},
+                        const Tensor& added = {}) const
     requires std::same_as<T, Tensor>
   {
     const Places places(layers, config);
@@ -602,6 +653,9 @@ struct Decoder {
           next.x = after_attention(layer, mixed.y, normed, x);
           next.x = streams ? streams->corrected(predicted, next.x, select(own, index))
                            : after_layer(layer, next.x, own, index);
+          if (!added.is_empty() && layer.place.layer < config.image_layers) {
+            next.x = next.x + select(added, index);
+          }
           return next;
         });
     if (alt_up) result.x = alt_up->merged(result.x);

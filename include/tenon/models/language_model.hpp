@@ -78,6 +78,13 @@ enum class RowAttention : std::uint8_t {
   mutual,
 };
 
+/// Rows and columns of an image whose positions have two axes: its embeddings, row after row.
+struct ImageGrid {
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  std::int64_t embeddings() const noexcept { return rows * columns; }
+};
+
 /// A conversation with a model: the tokens read so far and their KV cache. A handle: copies are the
 /// same conversation, fork() makes another. One thread at a time (Errc::busy). Use of a moved-from one
 /// throws Errc::call_order, as for LanguageModel.
@@ -125,11 +132,17 @@ class Conversation {
   /// applied. They take `count` positions, and the logits of the last are returned, as by read().
   ///
   /// Errors: those of read(), with bad_argument for no rows or a part of one; unsupported for models whose
-  /// layers look up inputs by token (gemma3n), whose positions of images have two axes (qwen2vl,
-  /// qwen3vl), and for RowAttention::mutual, see there.
+  /// layers look up inputs by token (gemma3n), and for RowAttention::mutual, see there.
   std::span<const float> read_embeddings(std::span<const float> rows,
                                          RowAttention attention = RowAttention::causal,
                                          const Interrupt& interrupt = {});
+
+  /// The same of an image in a model whose positions of images have two axes (M-RoPE of Qwen2-VL and later ones):
+  /// `rows` [grid.embeddings(), DecoderConfig::image_row()]. Row and column count from the position that the next token
+  /// would have had, and what follows continues behind the greatest; of the context an image takes a place for each
+  /// embedding. Errors: those of read(), with bad_argument for another number of rows; unsupported for other models.
+  std::span<const float> read_image(std::span<const float> rows, const ImageGrid& grid,
+                                    const Interrupt& interrupt = {});
 
   /// Whether it is one of this model, or of a copy of the handle.
   bool is_of(const LanguageModel& model) const;
@@ -291,6 +304,7 @@ struct PromptPart {
   std::vector<std::int32_t> tokens{};
   HostBuffer rows{};  ///< f32 [count, width], see Conversation::read_embeddings; empty: tokens
   RowAttention attention = RowAttention::causal;  ///< of the rows
+  ImageGrid grid{};  ///< of rows for Conversation::read_image; without any they are not for that
 
   std::int64_t positions() const {
     return rows.is_empty() ? static_cast<std::int64_t>(tokens.size()) : rows.shape()[0];

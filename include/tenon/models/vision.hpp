@@ -28,6 +28,9 @@ enum class VisionProjector : std::uint8_t {
   mlp,     ///< LLaVA-1.5: two linear layers with GELU between them
   gemma3,  ///< Gemma 3: means of squares of patches, a norm, a matrix
   idefics3,  ///< Idefics3 and SmolVLM: squares of patches side by side, a matrix; large images in tiles
+  qwen2vl,   ///< Qwen2-VL: images of any size, squares of patches side by side, two linear layers
+  qwen25vl,  ///< Qwen2.5-VL: the same; most layers attend within windows
+  qwen3vl,  ///< Qwen3-VL: the same without windows; results of earlier layers go to the language model, too
 };
 
 std::string_view spelling(VisionProjector projector) noexcept;
@@ -59,11 +62,27 @@ struct VisionConfig {
       false;                    ///< before the patches (CLIP); it is left out behind the layers
   std::array<float, 3> mean{};  ///< of red, green and blue between 0 and 1
   std::array<float, 3> deviation{};  ///< by which they are divided then
+  /// Of those of Qwen: pixels of an image, which is enlarged or shrunk to have as many.
+  std::int64_t min_pixels = 0, max_pixels = 0;
+  std::int64_t window = 0;  ///< patches of a side of a window; 0: layers attend to the whole image
+  std::int64_t full_every = 0;  ///< layer i has no window when (i + 1) % this == 0
+  /// Layers whose results are added to those of the language model's first layers, in ascending order.
+  std::vector<std::int64_t> deep_layers;
 
   /// Patches of a side; pixels at the end that make no patch are not read.
   std::int64_t patches() const noexcept { return image_size / patch_size; }
-  /// Embeddings of one encoded square.
+  /// Embeddings of one encoded square; of an image of any size see size_of().
   std::int64_t embeddings() const noexcept { return (patches() / merge) * (patches() / merge); }
+  /// Whether images have any size, and their embeddings positions of two axes.
+  bool has_axes() const noexcept { return projector >= VisionProjector::qwen2vl; }
+  /// Numbers of an embedding, with what deep_layers give.
+  std::int64_t row() const noexcept {
+    return model_width * (1 + static_cast<std::int64_t>(deep_layers.size()));
+  }
+  /// Embeddings of an image where has_axes(). Its sides become multiples of patch_size * merge, its pixels min_pixels to
+  /// max_pixels, and its proportions stay about what they are. Errc::bad_argument where one side is more than 200 times the
+  /// other. Source: smart_resize of transformers' image_processing_qwen2_vl.py
+  ImageGrid size_of(std::int64_t height, std::int64_t width) const;
   /// How an image is cut (idefics3): it is enlarged or shrunk so that its longer side is longest_side.
   TileGrid grid(std::int64_t height, std::int64_t width) const;
   /// Whether embeddings of an image attend to each other in both directions, as of Gemma 3.
@@ -178,7 +197,8 @@ class VisionEncoder {
   /// What the transformer reads of an image, u8 RGB [height, width, 3]: f32 [tiles, 3, image size,
   /// image size], the tiles row after row and then the whole image. As the image processors of
   /// Hugging Face's transformers have it, which the models were trained with; filters are Pillow's,
-  /// so that an image that shrinks is smoothed (llama.cpp leaves that out).
+  /// so that an image that shrinks is smoothed (llama.cpp leaves that out). Where VisionConfig::has_axes(), it is f32 [1, 3, height,
+  /// width] of the sizes that VisionConfig::size_of() gives, by a cubic filter.
   ///
   ///   mlp       borders of the mean colour that make the image a square, then bicubic
   ///   gemma3    the image as a square, whatever its proportions, bilinear
@@ -186,16 +206,18 @@ class VisionEncoder {
   ///             a multiple of image_size
   ///
   /// Then (x / 255 - mean) / deviation, by the file's `clip.vision.image_mean` and `image_std`.
-  /// Source    LlavaImageProcessor (do_pad, as LLaVA's own `image_aspect_ratio` "pad"), Gemma3ImageProcessor
-  ///           and Idefics3ImageProcessor of transformers 4.57
-  /// Errors    bad_shape, bad_type for other arrays; bad_argument for an image without pixels;
-  ///           limit_exceeded for a side above 32,768 pixels.
+  /// Source    LlavaImageProcessor (do_pad, as LLaVA's own `image_aspect_ratio` "pad"), Gemma3ImageProcessor,
+  ///           Idefics3ImageProcessor and Qwen2VLImageProcessor of transformers 4.57
+  /// Errors    bad_shape, bad_type for other arrays; bad_argument for an image without pixels, and for
+  ///           VisionConfig::size_of(); limit_exceeded for a side above 32,768 pixels.
   HostBuffer preprocess(const HostBuffer& pixels) const;
 
-  /// Embeddings of an image: f32 [tiles * VisionConfig::embeddings(), model width]. Errors: those of
+  /// Embeddings of an image: f32 [tiles * VisionConfig::embeddings(), model width], or where
+  /// VisionConfig::has_axes() f32 [size_of().embeddings(), VisionConfig::row()], row after row. Errors: those of
   /// preprocess(); cancelled, timeout by `interrupt`.
   HostBuffer encode(const HostBuffer& pixels, const Interrupt& interrupt = {}) const;
 
+  /// For one square; where images have any size, for the smallest image.
   const Program& program() const;
   PlanReport plan() const;
 
@@ -216,10 +238,12 @@ inline constexpr std::string_view image_marker = "<__media__>";
 ///   idefics3  <fake_token_around_image><row_1_col_1> ... for each tile, a line for each row of
 ///             them, an empty line, and <fake_token_around_image><global-img> ...
 ///             <fake_token_around_image>
+///   qwen      <|vision_start|> ... <|vision_end|>
 ///
 /// The text begins with the token that LanguageModel::tokenizer() begins one with. Errors: those of
 /// VisionEncoder::encode(); bad_argument for another number of images than of markers; incompatible
-/// for an encoder of another width than the model's.
+/// for an encoder of another width than the model's, or one whose images have positions of two axes
+/// where the model's have one, or the other way round.
 std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,
                                      std::string_view text, std::span<const HostBuffer> images,
                                      const Interrupt& interrupt = {});

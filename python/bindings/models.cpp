@@ -277,7 +277,12 @@ void bind_vision_encoder(nb::module_& module) {
     facts["image_size"] = config.image_size;
     facts["patch_size"] = config.patch_size;
     facts["model_width"] = config.model_width;
-    facts["embeddings"] = config.embeddings();
+    if (config.has_axes()) {
+      facts["min_pixels"] = config.min_pixels;
+      facts["max_pixels"] = config.max_pixels;
+    } else {
+      facts["embeddings"] = config.embeddings();
+    }
     return facts;
   });
   encoder.def(

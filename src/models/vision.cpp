@@ -211,6 +211,10 @@ void set_sizes(const io::File& file, const Hyperparameters& values, VisionConfig
                     fmt::format("at most {} pixels by {} of them", pixels, config.merge));
     }
   }
+  const io::TensorEntry* const up = file.find("v.blk.0.ffn_up.weight");
+  for (int axis = 0; up != nullptr && up->shape.rank() == 2 && axis < 2; ++axis) {
+    if (up->shape[axis] != config.width) config.intermediate_size = up->shape[axis];
+  }
   for (std::int64_t i = 0; is_third && i < config.layers; ++i) {
     if (file.find(fmt::format("v.deepstack.{}.fc1.weight", i)) != nullptr) {
       config.deep_layers.push_back(i);
@@ -238,41 +242,43 @@ std::vector<std::string> texts_around(VisionProjector projector, const TileGrid&
   return texts;
 }
 
+EncodedImage encoded(const VisionEncoder& encoder, const HostBuffer& pixels,
+                     const Interrupt& interrupt) {
+  const HostBuffer all = encoder.encode(pixels, interrupt);
+  const VisionConfig& config = encoder.config();
+  const std::int64_t height = pixels.shape()[0], width = pixels.shape()[1];
+  EncodedImage made;
+  made.texts = texts_around(config.projector, config.grid(height, width));
+  const ImageGrid size = config.has_axes() ? config.size_of(height, width) : ImageGrid{};
+  const std::int64_t count = config.has_axes() ? size.embeddings() : config.embeddings();
+  for (std::int64_t first = 0; first < all.shape()[0]; first += count) {
+    made.parts.push_back({.rows = all.slice(0, first, first + count),
+                          .attention = config.attention(),
+                          .grid = size});
+  }
+  return made;
+}
+
 /// Makes the parts of a prompt.
 class ImagePrompt {
  public:
   using Encode = std::function<std::vector<std::int32_t>(const text::Prompt& text, bool is_first)>;
+  using Image = std::function<EncodedImage(std::size_t index)>;
 
-  ImagePrompt(const LanguageModel& model, const VisionEncoder& encoder, Encode encode)
-      : encoder_(encoder), encode_(std::move(encode)) {
-    const bool has_axes = encoder.config().has_axes();
-    const std::string file = encoder.file().path().string();
-    if (has_axes != model.config().image_axes.has_value()) {
-      throw Error(Errc::incompatible, file,
-                  fmt::format("{}: positions of images have {}, those of {} {}",
-                              spelling(encoder.config().projector), has_axes ? "two axes" : "one",
-                              model.file().path().filename().string(), has_axes ? "one" : "two"));
-    }
-    const std::int64_t wanted = has_axes ? model.config().image_row() : model.config().width;
-    const std::int64_t given = encoder.config().row();
-    if (wanted == given) return;
-    throw Error(Errc::incompatible, file,
-                fmt::format("embeddings of {} numbers, those of {} have {}", given,
-                            model.file().path().filename().string(), wanted));
-  }
+  explicit ImagePrompt(Encode encode) : encode_(std::move(encode)) {}
 
-  std::vector<PromptPart> made(const text::Prompt& prompt, std::span<const HostBuffer> images,
-                               const Interrupt& interrupt) {
+  /// `image` gives each of `count` images when it is its turn.
+  std::vector<PromptPart> made(const text::Prompt& prompt, std::size_t count, const Image& image) {
     std::size_t begin = 0, used = 0;
     for (std::size_t at = 0; (at = prompt.text.find(image_marker, begin)) != std::string::npos;
          begin = at + image_marker.size()) {
       add_text(prompt, begin, at);
-      if (used < images.size()) add_image(images[used], interrupt);
+      if (used < count) add_image(image(used));
       ++used;
     }
-    if (used != images.size()) {
+    if (used != count) {
       throw Error(Errc::bad_argument, "image_prompt",
-                  fmt::format("{} images for {} markers", images.size(), used));
+                  fmt::format("{} images for {} markers", count, used));
     }
     add_text(prompt, begin, prompt.text.size());
     end_tokens();
@@ -292,23 +298,13 @@ class ImagePrompt {
     }
   }
 
-  void add_image(const HostBuffer& pixels, const Interrupt& interrupt) {
-    const HostBuffer all = encoder_.encode(pixels, interrupt);
-    const VisionConfig& config = encoder_.config();
-    const auto texts =
-        texts_around(config.projector, config.grid(pixels.shape()[0], pixels.shape()[1]));
-    const std::int64_t height = pixels.shape()[0], width = pixels.shape()[1];
-    const ImageGrid size = config.has_axes() ? config.size_of(height, width) : ImageGrid{};
-    const std::int64_t count = config.has_axes() ? size.embeddings() : config.embeddings();
-    for (std::size_t i = 0; i + 1 < texts.size(); ++i) {
-      text_.text += texts[i];
+  void add_image(EncodedImage image) {
+    for (std::size_t i = 0; i < image.parts.size(); ++i) {
+      text_.text += image.texts[i];
       end_tokens();
-      const auto first = static_cast<std::int64_t>(i) * count;
-      parts_.push_back({.rows = all.slice(0, first, first + count),
-                        .attention = config.attention(),
-                        .grid = size});
+      parts_.push_back(std::move(image.parts[i]));
     }
-    text_.text += texts.back();
+    text_.text += image.texts.back();
   }
 
   void end_tokens() {
@@ -318,7 +314,6 @@ class ImagePrompt {
     text_ = {};
   }
 
-  const VisionEncoder& encoder_;
   Encode encode_;
   text::Prompt text_;  // that is not encoded yet
   std::vector<PromptPart> parts_;
@@ -723,19 +718,46 @@ HostBuffer VisionEncoder::encode(const HostBuffer& pixels, const Interrupt& inte
                             [&] { return impl_->program->rows_of(preprocess(pixels), interrupt); });
 }
 
+void check_compatible(const LanguageModel& model, const VisionEncoder& encoder) {
+  const bool has_axes = encoder.config().has_axes();
+  const std::string file = encoder.file().path().string();
+  const std::string other = model.file().path().filename().string();
+  if (has_axes != model.config().image_axes.has_value()) {
+    throw Error(Errc::incompatible, file,
+                fmt::format("{}: positions of images have {}, those of {} {}",
+                            spelling(encoder.config().projector), has_axes ? "two axes" : "one",
+                            other, has_axes ? "one" : "two"));
+  }
+  const std::int64_t wanted = has_axes ? model.config().image_row() : model.config().width;
+  const std::int64_t given = encoder.config().row();
+  if (wanted == given) return;
+  throw Error(Errc::incompatible, file,
+              fmt::format("embeddings of {} numbers, those of {} have {}", given, other, wanted));
+}
+
+EncodedImage encode_image(const LanguageModel& model, const VisionEncoder& encoder,
+                          const HostBuffer& pixels, const Interrupt& interrupt) {
+  return with_memory_errors("encode_image", [&] {
+    check_compatible(model, encoder);
+    return encoded(encoder, pixels, interrupt);
+  });
+}
+
 std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,
                                      std::string_view text, std::span<const HostBuffer> images,
                                      const Interrupt& interrupt) {
   return with_memory_errors("image_prompt", [&] {
+    check_compatible(model, encoder);
     const text::Tokenizer& tokenizer = model.tokenizer();
     text::Prompt prompt;
     prompt.text = text;
-    ImagePrompt made(model, encoder, [&](const text::Prompt& part, bool is_first) {
+    ImagePrompt made([&](const text::Prompt& part, bool is_first) {
       auto tokens = tokenizer.encode(part.text, {.add_special = false});
       if (is_first && tokenizer.adds_bos()) tokens.insert(tokens.begin(), *tokenizer.bos());
       return tokens;
     });
-    return made.made(prompt, images, interrupt);
+    return made.made(prompt, images.size(),
+                     [&](std::size_t i) { return encoded(encoder, images[i], interrupt); });
   });
 }
 
@@ -743,10 +765,20 @@ std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEnc
                                      const text::Prompt& prompt, std::span<const HostBuffer> images,
                                      const Interrupt& interrupt) {
   return with_memory_errors("image_prompt", [&] {
-    ImagePrompt made(model, encoder, [&](const text::Prompt& part, bool) {
-      return part.encode(model.tokenizer());
-    });
-    return made.made(prompt, images, interrupt);
+    check_compatible(model, encoder);
+    ImagePrompt made(
+        [&](const text::Prompt& part, bool) { return part.encode(model.tokenizer()); });
+    return made.made(prompt, images.size(),
+                     [&](std::size_t i) { return encoded(encoder, images[i], interrupt); });
+  });
+}
+
+std::vector<PromptPart> image_prompt(const LanguageModel& model, const text::Prompt& prompt,
+                                     std::span<const EncodedImage> images) {
+  return with_memory_errors("image_prompt", [&] {
+    ImagePrompt made(
+        [&](const text::Prompt& part, bool) { return part.encode(model.tokenizer()); });
+    return made.made(prompt, images.size(), [&](std::size_t i) { return images[i]; });
   });
 }
 

@@ -13,6 +13,7 @@ import time
 import model_files
 from commands_test import ENDLESS, Folder
 from harness import DATA, LLAMA, MALFORMED, SOURCE, WRONG_CALL
+from image_test import PICTURE, VISION
 
 
 class ChatFolder(Folder):
@@ -59,6 +60,67 @@ class Commands(ChatFolder):
         users = [turn["user"] for turn in turns]
         self.assertEqual(users[:2], ["one\ntwo", "three\n\nfour"])
         self.assertEqual(users[2], "five")
+
+
+class Pictures(ChatFolder):
+    """A chat with images, which are read once."""
+
+    FAMILIES = (("qwen2vl", "qwen2vl", 15), ("gemma3", "gemma3", 4), ("llama", "idefics3", 28))
+
+    def model_of(self, name):
+        model = self.folder / f"{name}.gguf"
+        model_files.add_text(DATA / f"tiny_{name}.gguf", model, "tokenizer.chat_template", model_files.CHATML)
+        return model
+
+    def test_a_picture_is_read_once(self):
+        for name, projector, embeddings in self.FAMILIES:
+            model, mmproj = self.model_of(name), VISION / f"{projector}.gguf"
+
+            def chat(text, model=model, mmproj=mmproj):
+                return self.json("chat", model, "--mmproj", mmproj, "-n", 4, "--temp", 0, stdin=text.encode())["turns"]
+
+            turns = chat(f"/image {PICTURE}\nwhat\nand\n/clear\nwhat\n/clear\n/image {PICTURE}\nwhat\n")
+            first, second, plain, again = turns
+            self.assertEqual(first["user"], "what")
+            self.assertGreater(first["prompt_tokens"], plain["prompt_tokens"] + embeddings)
+            self.assertLess(second["prompt_tokens"], first["prompt_tokens"] - embeddings)
+            # What stands before the image is held still, not so the image: it may be another one.
+            self.assertGreaterEqual(again["prompt_tokens"], embeddings)
+            self.assertEqual(again["assistant"], first["assistant"])
+            alone = self.json("generate", model, "--mmproj", mmproj, "--image", PICTURE, "--chat", "--prompt", "what",
+                              "-n", 4, "--temp", 0)
+            self.assertEqual(alone["text"], first["assistant"])
+
+    def test_turns_with_pictures_leave_a_full_context(self):
+        model, mmproj = self.model_of("qwen2vl"), VISION / "qwen2vl.gguf"
+        text = f"/image {PICTURE}\nwhat\n" * 6
+        turns = self.json("chat", model, "--mmproj", mmproj, "-n", 4, "--ctx", 160, stdin=text.encode())["turns"]
+        self.assertEqual([("error" in turn) for turn in turns], [False] * 6)
+        self.assertGreater(turns[-1]["turns_left_out"], 1)
+
+    def test_markers_say_where_pictures_stand(self):
+        model, mmproj = self.model_of("qwen2vl"), VISION / "qwen2vl.gguf"
+        saved = self.folder / "saved.json"
+        text = (f"/image {PICTURE}\nsee <__media__> here\n<__media__>?\n/image {PICTURE}\n/image\nnone\n"
+                f"/image {PICTURE}\n<__media__> <__media__>\n/image {PICTURE}\n<__media__> <__media__>\n/save {saved}\n")
+        turns = self.json("chat", model, "--mmproj", mmproj, "-n", 2, stdin=text.encode())["turns"]
+        self.assertEqual([turn.get("error") for turn in turns],
+                         [None, "0 images for 1 markers", None, "1 images for 2 markers", None])
+        self.assertEqual(json.loads(saved.read_text(encoding="utf-8"))["images"], [str(PICTURE)] * 3)
+
+    def test_what_is_refused(self):
+        model, mmproj = self.model_of("qwen2vl"), VISION / "qwen2vl.gguf"
+        done = self.tenon("chat", model, "-n", 1, stdin=f"/image {PICTURE}\n".encode())
+        self.assertIn(b"without --mmproj", done.stderr)
+        done = self.tenon("chat", model, "--mmproj", mmproj, "-n", 1, stdin=f"/image missing.ppm\n/image {PICTURE}\n".encode())
+        self.assertIn(b"missing.ppm", done.stderr)
+        self.assertIn(b"23 x 37 pixels, 15 embeddings", done.stderr)
+        wide = self.folder / "wide.ppm"
+        wide.write_bytes(b"P6 201 1 255\n" + bytes(603))
+        done = self.tenon("chat", model, "--mmproj", mmproj, "-n", 1, stdin=f"/image {wide}\n".encode())
+        self.assertIn(b"201 x 1 pixels", done.stderr)
+        self.refused(WRONG_CALL, "BadArgument", "chat", model, "--mmproj", mmproj, "--raw", says="--raw")
+        self.refused(MALFORMED, "Incompatible", "chat", model, "--mmproj", VISION / "gemma3.gguf", says="positions of images")
 
 
 class PromptCache(ChatFolder):

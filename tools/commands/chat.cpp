@@ -2,6 +2,7 @@
 #include "interrupts.hpp"
 #include "io/names.hpp"
 #include "line_reader.hpp"
+#include "picture.hpp"
 #include "prompt_cache.hpp"
 #include "terminal.hpp"
 #include "tool.hpp"
@@ -24,6 +25,7 @@ namespace {
 struct Options {
   std::string system;
   bool raw = false;
+  std::string mmproj;
   GenerationOptions generation{.generate = {.max_tokens = 512}};
   PromptCache cache;
 };
@@ -31,6 +33,9 @@ struct Options {
 constexpr std::string_view help =
     "/system TEXT  set the system message; without TEXT, none\n"
     "/clear        forget the conversation, keep the system message\n"
+    "/image FILE   a picture for the next message (with --mmproj): at its next <__media__>, or "
+    "before a\n"
+    "              text without any; without FILE, none of those that were given for it\n"
     "/save FILE    write the conversation to a file of JSON\n"
     "/help         this list\n"
     "/exit         end, as the end of the input (Ctrl-D) does\n"
@@ -39,14 +44,20 @@ constexpr std::string_view help =
     "any\n"
     "number of lines. Ctrl-C ends an answer, at the prompt the program.\n";
 
-const std::vector<std::string_view> commands = {"/system", "/clear", "/save", "/help", "/exit"};
+const std::vector<std::string_view> commands = {"/system", "/clear", "/image",
+                                                "/save",   "/help",  "/exit"};
 
 /// Reads messages from standard input, answers them, and executes the commands /WORD.
 class ChatLoop {
  public:
-  ChatLoop(const Tool& tool, const models::LanguageModel& model, Dialogue& dialogue,
-           Interrupts& interrupts)
-      : tool_(tool), model_(model), dialogue_(dialogue), interrupts_(interrupts) {}
+  /// `encoder`: null where there is none.
+  ChatLoop(const Tool& tool, const models::LanguageModel& model,
+           const models::VisionEncoder* encoder, Dialogue& dialogue, Interrupts& interrupts)
+      : tool_(tool),
+        model_(model),
+        encoder_(encoder),
+        dialogue_(dialogue),
+        interrupts_(interrupts) {}
 
   void run() {
     if (lines_.is_terminal() && !tool_.json) {
@@ -116,6 +127,8 @@ class ChatLoop {
       } else if (command == "/system") {
         dialogue_.set_system(argument);
         say(argument.empty() ? "[no system message]" : "[system message set]");
+      } else if (command == "/image") {
+        add_picture(argument);
       } else if (command == "/save") {
         save(argument);
       } else {
@@ -133,12 +146,41 @@ class ChatLoop {
     for (const text::ChatMessage& message : dialogue_.messages()) {
       messages.push_back({{"role", message.role}, {"content", message.content}});
     }
-    const Json saved{{"model", tool_.model}, {"messages", messages}};
+    Json saved{{"model", tool_.model}, {"messages", messages}};
+    if (const auto paths = dialogue_.pictures(); !paths.empty()) saved["images"] = paths;
     std::ofstream out(path, std::ios::binary);
     out << saved.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
     out.close();
     if (!out) throw Error(Errc::io_error, path, "cannot be written");
     say(fmt::format("[{} messages in {}]", messages.size(), path));
+  }
+
+  void add_picture(const std::string& path) {
+    if (encoder_ == nullptr) {
+      throw Error(Errc::bad_argument, "/image", "the chat was started without --mmproj");
+    }
+    if (path.empty()) {
+      pictures_.clear();
+      say("[no pictures for the next message]");
+      return;
+    }
+    const HostBuffer pixels = read_picture(path);
+    Interrupts& interrupts = interrupts_;
+    const std::stop_token stop = interrupts.begin();
+    try {
+      pictures_.push_back(
+          {path, models::encode_image(model_, *encoder_, pixels, {.cancel = stop})});
+    } catch (...) {
+      interrupts.end();
+      throw;
+    }
+    interrupts.end();
+    std::int64_t embeddings = 0;
+    for (const models::PromptPart& part : pictures_.back().image.parts) {
+      embeddings += part.positions();
+    }
+    say(fmt::format("[{}: {} x {} pixels, {} embeddings]", printable(path), pixels.shape()[1],
+                    pixels.shape()[0], embeddings));
   }
 
   void answer(const std::string& message) {
@@ -147,7 +189,7 @@ class ChatLoop {
     Dialogue::Answer answer;
     try {
       answer = dialogue_.answer(
-          message, interrupt,
+          message, pictures_, interrupt,
           tool_.json ? std::function<void(std::string_view)>()
                      : [](std::string_view text) { show(text); });
     } catch (const Error& error) {
@@ -162,6 +204,7 @@ class ChatLoop {
       return;
     }
     interrupts_.end();
+    pictures_.clear();
     if (tool_.json) {
       Json turn{{"user", message}, {"assistant", answer.generated.text}};
       turn.update(described(answer.generated, model_.tokenizer()));
@@ -194,9 +237,11 @@ class ChatLoop {
 
   const Tool& tool_;
   const models::LanguageModel& model_;
+  const models::VisionEncoder* encoder_;
   Dialogue& dialogue_;
   Interrupts& interrupts_;
   LineReader lines_;
+  std::vector<MessagePicture> pictures_;  // of the next message
   Json turns_ = Json::array();
   std::size_t left_out_ = 0;
   bool ended_ = false;
@@ -206,6 +251,13 @@ void run(const Tool& tool, const Options& options) {
   Interrupts interrupts;
   const auto model =
       models::LanguageModel::load(tool.model, tool.language_model(interrupts.begin()));
+  std::optional<models::VisionEncoder> encoder;
+  if (!options.mmproj.empty()) {
+    encoder = models::VisionEncoder::load(options.mmproj, {.device = tool.open_device(),
+                                                           .cpu_fallback = tool.cpu_fallback,
+                                                           .backend = tool.backend()});
+    models::check_compatible(model, *encoder);
+  }
   interrupts.end();
   auto format = options.raw ? std::nullopt : model.chat_format();
   if (!format && !options.raw) {
@@ -214,7 +266,8 @@ void run(const Tool& tool, const Options& options) {
   }
   std::string source;
   const models::GenerateOptions generate = options.generation.for_model(model, source);
-  Dialogue dialogue(model, std::move(format), generate, options.cache.conversation(model));
+  Dialogue dialogue(model, std::move(format), generate, options.cache.conversation(model),
+                    encoder.has_value());
   dialogue.set_system(options.system);
   Dialogue::Opening opening;
   if (options.cache.is_used()) {
@@ -230,7 +283,7 @@ void run(const Tool& tool, const Options& options) {
                                  opening.kept, opening.read)
                    : std::string());
   }
-  ChatLoop loop(tool, model, dialogue, interrupts);
+  ChatLoop loop(tool, model, encoder ? &*encoder : nullptr, dialogue, interrupts);
   loop.run();
   if (!tool.json) return;
   Json json = load_times(model.load_times());
@@ -258,6 +311,12 @@ void add_chat(CLI::App& app, Tool& tool) {
           .flag("--raw", options->raw,
                 "Plain text instead of the file's chat template; each line is continued")
           .excludes(system);
+  command
+      .option(
+          "--mmproj", options->mmproj,
+          "A GGUF file with the model's vision encoder, as llama.cpp takes it: /image FILE gives "
+          "the next message a picture")
+      .excludes(raw);
   add_generation(command, options->generation);
   options->cache
       .add_to(

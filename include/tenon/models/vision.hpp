@@ -18,6 +18,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -227,6 +228,20 @@ class VisionEncoder {
   tenon::detail::Held<Impl, "VisionEncoder"> impl_;
 };
 
+/// An image that was encoded, to stand in any number of prompts, such as those of the turns of a chat.
+struct EncodedImage {
+  std::vector<PromptPart> parts;   ///< one for each tile, of rows
+  std::vector<std::string> texts;  ///< before each part, and behind the last
+};
+
+/// Errc::incompatible unless the model can read what the encoder makes: rows of the same width, whose positions have the same
+/// axes.
+void check_compatible(const LanguageModel& model, const VisionEncoder& encoder);
+
+/// Errors: those of VisionEncoder::encode() and check_compatible().
+EncodedImage encode_image(const LanguageModel& model, const VisionEncoder& encoder,
+                          const HostBuffer& pixels, const Interrupt& interrupt = {});
+
 /// Where an image stands in a prompt, as llama.cpp's mtmd has it.
 inline constexpr std::string_view image_marker = "<__media__>";
 
@@ -241,9 +256,8 @@ inline constexpr std::string_view image_marker = "<__media__>";
 ///   qwen      <|vision_start|> ... <|vision_end|>
 ///
 /// The text begins with the token that LanguageModel::tokenizer() begins one with. Errors: those of
-/// VisionEncoder::encode(); bad_argument for another number of images than of markers; incompatible
-/// for an encoder of another width than the model's, or one whose images have positions of two axes
-/// where the model's have one, or the other way round.
+/// VisionEncoder::encode() and check_compatible(); bad_argument for another number of images than of
+/// markers.
 std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,
                                      std::string_view text, std::span<const HostBuffer> images,
                                      const Interrupt& interrupt = {});
@@ -253,5 +267,9 @@ std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEnc
 std::vector<PromptPart> image_prompt(const LanguageModel& model, const VisionEncoder& encoder,
                                      const text::Prompt& prompt, std::span<const HostBuffer> images,
                                      const Interrupt& interrupt = {});
+
+/// The same of images that encode_image() has made for this model; bad_argument for another number of them.
+std::vector<PromptPart> image_prompt(const LanguageModel& model, const text::Prompt& prompt,
+                                     std::span<const EncodedImage> images);
 
 }  // namespace tenon::models

@@ -266,6 +266,31 @@ void bind_vision_encoder(nb::module_& module) {
       module, "VisionEncoder",
       "A vision encoder from the GGUF file beside a language model's. One thread at a time");
   bind_encoder(encoder);
+  encoder.def_static(
+      "load_within",
+      [](const std::filesystem::path& path, std::int64_t min_embeddings,
+         std::int64_t max_embeddings, nb::handle device, bool cpu_fallback, int threads, bool exact,
+         nb::handle weights) {
+        const auto options = encoder_options(device, cpu_fallback, threads, exact, weights);
+        const nb::gil_scoped_release no_gil;
+        return VisionEncoder::load(path, options, {min_embeddings, max_embeddings});
+      },
+      nb::arg("path"), nb::arg("min_embeddings"), nb::arg("max_embeddings"), nb::kw_only(),
+      nb::arg("device") = nb::none(), nb::arg("cpu_fallback") = false, nb::arg("threads") = 0,
+      nb::arg("exact") = false, nb::arg("weights") = nb::none(),
+      "As load(), with limits for images of any size; 0: as the file has it");
+  encoder.def(
+      "size_of",
+      [](const VisionEncoder& self, std::int64_t height, std::int64_t width) {
+        if (!self.config().has_axes()) {
+          throw Error(Errc::unsupported, "size_of", "images of this family all have one size");
+        }
+        const models::ImageGrid grid = self.config().size_of(height, width);
+        return std::pair(grid.rows, grid.columns);
+      },
+      nb::arg("height"), nb::arg("width"),
+      "Rows and columns of the embeddings of an image of so many pixels, where images have any "
+      "size");
   encoder.def_prop_ro("config", [](const VisionEncoder& self) {
     const models::VisionConfig& config = self.config();
     nb::dict facts;
@@ -367,6 +392,22 @@ void bind_language_model(nb::module_& module) {
       "Reads tokens; the next one, drawn where the model runs, by generate()'s options of "
       "sampling, "
       "of which those left out are off. `history`: the tokens that repetition_penalty refers to");
+  conversation.def(
+      "read_image",
+      [](Conversation& self, nb::handle rows, std::int64_t height, std::int64_t width,
+         std::optional<double> timeout) {
+        const HostBuffer values = to_host_buffer(rows).contiguous();
+        const Interrupt interrupt = to_interrupt(timeout);
+        std::span<const float> logits;
+        {
+          const nb::gil_scoped_release no_gil;
+          logits = self.read_image(values.values<float>(), {height, width}, interrupt);
+        }
+        return logits_array(logits, -1);
+      },
+      nb::arg("rows"), nb::arg("height"), nb::arg("width"), nb::arg("timeout") = nb::none(),
+      "Reads an image of height x width embeddings whose positions have two axes; the logits after "
+      "the last one, f32 [vocabulary]");
   conversation.def(
       "read_embeddings",
       [](Conversation& self, nb::handle rows, bool mutual) {

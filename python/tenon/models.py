@@ -259,7 +259,11 @@ class VisionEncoder(_Encoder):
         encoder = tenon.VisionEncoder("mmproj.gguf")
         rows = encoder.encode(pixels)  # f32 [embeddings, width of the language model], of u8 RGB [height, width, 3]
 
-    Keyword arguments: as of SentenceEncoder. One thread at a time; each further thread takes a fork().
+    Keyword arguments: as of SentenceEncoder, and min_embeddings and max_embeddings of an image for families that read
+    images of any size. One thread at a time; each further thread takes a fork().
     """
 
     _class = _tenon.VisionEncoder
+
+    def __init__(self, path, *, min_embeddings=0, max_embeddings=0, **options):
+        self._encoder = self._class.load_within(path, min_embeddings, max_embeddings, **options)

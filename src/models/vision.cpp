@@ -27,7 +27,7 @@ constexpr std::string_view projector_key = "clip.projector_type";
 constexpr std::int64_t max_image_size = 1 << 14;
 constexpr std::int64_t max_tiles_of_side = 32;
 constexpr std::int64_t max_image_side = 1 << 15;
-constexpr std::int64_t max_image_pixels = std::int64_t{1} << 28;
+constexpr std::int64_t max_image_patches = 1 << 20;
 
 constexpr VisionProjector known_projectors[] = {
     VisionProjector::mlp,     VisionProjector::gemma3,   VisionProjector::idefics3,
@@ -189,9 +189,9 @@ void set_sizes(const io::File& file, const Hyperparameters& values, VisionConfig
   config.merge = values.integer_or("spatial_merge_size", 2, 1, 16);
   const bool is_third = config.projector == VisionProjector::qwen3vl;
   const std::int64_t square = config.patch_size * config.merge;
+  const std::int64_t most = max_image_patches * config.patch_size * config.patch_size;
   config.max_pixels =
-      values.integer_or("image_max_pixels", std::min(4096 * square * square, max_image_pixels),
-                        square * square, max_image_pixels);
+      values.integer_or("image_max_pixels", 4096 * square * square, square * square, most);
   config.min_pixels = values.integer_or(
       "image_min_pixels", std::min<std::int64_t>(is_third ? 65536 : 3136, config.max_pixels), 1,
       config.max_pixels);
@@ -583,12 +583,34 @@ class SquareProgram final : public Compiled<&VisionTransformer<>::forward> {
   }
 };
 
+VisionConfig limited(VisionConfig config, const ImageLimits& limits) {
+  const auto [least, most] = limits;
+  if (least == 0 && most == 0) return config;
+  const std::string name(spelling(config.projector));
+  if (!config.has_axes()) {
+    throw Error(Errc::unsupported, name, "limits of embeddings: its images all have one size");
+  }
+  const std::int64_t merged = config.merge * config.merge;
+  const std::int64_t pixels = config.patch_size * config.patch_size * merged;
+  const std::int64_t allowed = max_image_patches / merged;
+  if (least < 0 || most < 0 || least > allowed || most > allowed || (most > 0 && least > most)) {
+    throw Error(
+        Errc::bad_argument, name,
+        fmt::format("{} to {} embeddings of an image, allowed: up to {}", least, most, allowed));
+  }
+  if (most > 0) config.max_pixels = most * pixels;
+  if (least > 0) config.min_pixels = least * pixels;
+  if (most > 0) config.min_pixels = std::min(config.min_pixels, config.max_pixels);
+  config.max_pixels = std::max(config.min_pixels, config.max_pixels);
+  return config;
+}
+
 /// Plans each size of image when it comes.
 class PatchProgram final : public Compiled<&PatchTransformer<>::forward> {
  public:
   PatchProgram(const io::File& file, const WeightsView& view, const VisionConfig& config,
                const EncoderOptions& options)
-      : Compiled(file, view, config, options, smallest(config)) {}
+      : Compiled(file, view, config, options, small(config)) {}
 
   std::unique_ptr<EncoderProgram> fork() const override {
     return std::make_unique<PatchProgram>(*this);
@@ -608,8 +630,8 @@ class PatchProgram final : public Compiled<&PatchTransformer<>::forward> {
   }
 
  private:
-  static Shapes smallest(const VisionConfig& config) {
-    const ImageGrid grid = config.size_of(1, 1);
+  static Shapes small(const VisionConfig& config) {
+    const ImageGrid grid{2, 2};
     const std::int64_t patches = grid.embeddings() * config.merge * config.merge;
     return {Shape({1, patches, 3 * config.patch_size * config.patch_size}, f32),
             map_fields<Shape>(
@@ -635,10 +657,10 @@ struct VisionEncoder::Impl {
       });
     }
 
-    Model(io::File opened, const EncoderOptions& options)
+    Model(io::File opened, const EncoderOptions& options, const ImageLimits& limits)
         : file(std::move(opened)),
           view(declare(file, options.weights)),
-          config(VisionConfig::from(file)) {
+          config(limited(VisionConfig::from(file), limits)) {
       if (config.has_axes()) {
         program = std::make_unique<PatchProgram>(file, view, config, options);
       } else {
@@ -659,13 +681,13 @@ struct VisionEncoder::Impl {
   std::unique_ptr<EncoderProgram> program;
 };
 
-VisionEncoder VisionEncoder::load(const std::filesystem::path& path,
-                                  const EncoderOptions& options) {
+VisionEncoder VisionEncoder::load(const std::filesystem::path& path, const EncoderOptions& options,
+                                  const ImageLimits& limits) {
   return with_memory_errors(path.native(), [&] {
     const io::File file = io::open(path, {.access = io::Access::guarded});
     return with_page_checks(file, [&] {
       return VisionEncoder(
-          std::make_shared<Impl>(std::make_shared<const Impl::Model>(file, options)));
+          std::make_shared<Impl>(std::make_shared<const Impl::Model>(file, options, limits)));
     });
   });
 }

@@ -340,6 +340,24 @@ TEST_CASE("qwen-vl: prompts with images") {
   }
 }
 
+TEST_CASE("qwen-vl: limits of an image's embeddings") {
+  const auto file = folder / "qwen2vl.gguf";  // whose embeddings have 64 pixels
+  const auto config = [&](const models::ImageLimits& limits) {
+    return VisionEncoder::load(file, exact_encoder(), limits).config();
+  };
+  CHECK(config({}).size_of(37, 23).embeddings() == 15);
+  CHECK(config({.min_embeddings = 100}).size_of(37, 23).embeddings() >= 100);
+  CHECK(config({.max_embeddings = 6}).size_of(37, 23).embeddings() == 3);
+  CHECK(config({.max_embeddings = 6}).size_of(370, 230).embeddings() == 3);
+  CHECK(config({4, 4}).size_of(64, 64).embeddings() == 4);
+  for (const auto& [min, max] : {std::pair{-1, 0}, {0, -1}, {5, 4}, {262145, 0}, {0, 262145}}) {
+    expect_error(Errc::bad_argument, [&] { config({min, max}); });
+  }
+  expect_error(Errc::unsupported, [&] {
+    VisionEncoder::load(folder / "gemma3.gguf", exact_encoder(), {.max_embeddings = 4});
+  });
+}
+
 TEST_CASE("qwen-vl: encoders and models of different families are refused") {
   const auto refuse = [](const LanguageModel& model, const std::string& projector,
                          const std::string& says) {
@@ -379,7 +397,7 @@ TEST_CASE("qwen-vl: files without what is needed are refused by name") {
     } cases[] = {{"qwen3vl", "spatial_merge_size", {0, -1, 17}},
                  {"qwen2vl", "attention.head_count", {0, 3, 16}},
                  {"qwen2vl", "image_min_pixels", {0, 100001}},
-                 {"qwen2vl", "image_max_pixels", {0, 63, std::int64_t{1} << 40}},
+                 {"qwen2vl", "image_max_pixels", {0, 63, std::int64_t{1} << 25}},
                  {"qwen25vl", "n_wa_pattern", {-1, 513}},
                  {"qwen25vl", "patch_size", {57}}};
     for (const auto& [family, key, values] : cases) {

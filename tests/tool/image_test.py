@@ -113,6 +113,20 @@ class Images(Folder):
         self.refused_picture(MALFORMED, "Corrupt", self.write("cut.jpg", whole[:900]), "JPEG that is cut or damaged")
         self.refused_picture(MALFORMED, "Corrupt", self.write("none.jpg", whole[:20]), "libjpeg")
 
+    def test_images_of_any_size(self):
+        qwen = DATA / "tiny_qwen2vl.gguf"
+        images = ("--mmproj", VISION / "qwen2vl.gguf", "--image", PICTURE, "--prompt", "x", "-n", 1)
+        as_file = self.json("generate", qwen, *images)["prompt_tokens"]
+        more = self.json("generate", qwen, *images, "--image-min-tokens", 60)["prompt_tokens"]
+        fewer = self.json("generate", qwen, *images, "--image-max-tokens", 8)["prompt_tokens"]
+        self.assertGreaterEqual(more, as_file - 15 + 60)
+        self.assertLessEqual(fewer, as_file - 15 + 8)
+        self.refused(UNSUPPORTED, "Unsupported", "generate", GEMMA, "--mmproj", VISION / "gemma3.gguf", "--image", PICTURE,
+                     "--prompt", "x", "--image-max-tokens", 8, says="one size")
+        self.refused(WRONG_CALL, "BadArgument", "generate", qwen, "--prompt", "x", "--image-max-tokens", 8, says="--mmproj")
+        self.refused(MALFORMED, "Incompatible", "generate", qwen, "--mmproj", VISION / "gemma3.gguf", "--image", PICTURE,
+                     "--prompt", "x", says="positions of images")
+
     def test_calls(self):
         def wrong(*arguments, says):
             self.refused(WRONG_CALL, "BadArgument", "generate", GEMMA, "--prompt", "x", *arguments, says=says)

@@ -6,6 +6,7 @@
 #include "prompt_cache.hpp"
 #include "terminal.hpp"
 #include "tool.hpp"
+#include "vision_options.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/printable.hpp>
@@ -25,7 +26,7 @@ namespace {
 struct Options {
   std::string system;
   bool raw = false;
-  std::string mmproj;
+  VisionOptions vision;
   GenerationOptions generation{.generate = {.max_tokens = 512}};
   PromptCache cache;
 };
@@ -252,10 +253,8 @@ void run(const Tool& tool, const Options& options) {
   const auto model =
       models::LanguageModel::load(tool.model, tool.language_model(interrupts.begin()));
   std::optional<models::VisionEncoder> encoder;
-  if (!options.mmproj.empty()) {
-    encoder = models::VisionEncoder::load(options.mmproj, {.device = tool.open_device(),
-                                                           .cpu_fallback = tool.cpu_fallback,
-                                                           .backend = tool.backend()});
+  if (options.vision.is_given()) {
+    encoder = options.vision.load(tool);
     models::check_compatible(model, *encoder);
   }
   interrupts.end();
@@ -311,9 +310,9 @@ void add_chat(CLI::App& app, Tool& tool) {
           .flag("--raw", options->raw,
                 "Plain text instead of the file's chat template; each line is continued")
           .excludes(system);
-  command
-      .option(
-          "--mmproj", options->mmproj,
+  options->vision
+      .add_to(
+          command,
           "A GGUF file with the model's vision encoder, as llama.cpp takes it: /image FILE gives "
           "the next message a picture")
       .excludes(raw);

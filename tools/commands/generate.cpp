@@ -3,6 +3,7 @@
 #include "prompt_cache.hpp"
 #include "terminal.hpp"
 #include "tool.hpp"
+#include "vision_options.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/models/vision.hpp>
@@ -18,7 +19,7 @@ struct Options {
   std::string prompt;
   std::string prompt_file;
   bool chat = false;
-  std::string mmproj;
+  VisionOptions vision;
   std::vector<std::string> images;
   double timeout_s = 0;
   std::optional<std::int64_t> logprobs;
@@ -80,9 +81,7 @@ std::vector<models::PromptPart> read_image_prompt(Tool& tool, const Options& opt
   if (prompt.find(models::image_marker) == std::string::npos) {
     for (std::size_t i = 0; i < pictures.size(); ++i) prompt.insert(0, models::image_marker);
   }
-  const auto encoder = models::VisionEncoder::load(
-      options.mmproj,
-      {.device = tool.open_device(), .cpu_fallback = tool.cpu_fallback, .backend = tool.backend()});
+  const auto encoder = options.vision.load(tool);
   auto parts = options.chat
                    ? models::image_prompt(model, encoder,
                                           chat_prompt(chat_format(tool, model, generate), prompt),
@@ -153,7 +152,7 @@ void run(Tool& tool, const Options& options, bool from_file) {
   }
   auto conversation = options.cache.conversation(model);
   std::vector<models::PromptPart> parts;
-  if (options.mmproj.empty()) {
+  if (!options.vision.is_given()) {
     parts.push_back(
         {.tokens = read_prompt(tool, options, from_file, model, conversation, generate)});
   } else {
@@ -213,9 +212,8 @@ void add_generate(CLI::App& app, Tool& tool) {
   command.either(prompt, file);
   command.flag("--chat", options->chat,
                "The prompt is a user's message: format it with the model's chat template");
-  Option mmproj =
-      command.option("--mmproj", options->mmproj,
-                     "A GGUF file with the model's vision encoder, as llama.cpp takes it");
+  Option mmproj = options->vision.add_to(
+      command, "A GGUF file with the model's vision encoder, as llama.cpp takes it");
   Option images =
       command
           .option("--image", options->images,

@@ -179,6 +179,12 @@ template <>
 VisionTransformer<Tensor> VisionTransformer<Tensor>::init(const WeightsView& view,
                                                           const VisionConfig& config);
 
+/// How many embeddings an image has at least and at most, where VisionConfig::has_axes(); 0: as the file or the family has it.
+struct ImageLimits {
+  std::int64_t min_embeddings = 0;
+  std::int64_t max_embeddings = 0;
+};
+
 /// A vision encoder from a GGUF file beside a language model's, as llama.cpp's `--mmproj` takes. A
 /// handle: copies are the same encoder, for one thread at a time (Errc::busy); each further thread
 /// takes a fork(). The file is mapped (io::Access::guarded), see SentenceEncoder.
@@ -186,8 +192,10 @@ class VisionEncoder {
  public:
   /// Errors, which name the path: those of io::open, VisionConfig::from, compile(); bad_reference and
   /// shape_mismatch for weights that are missing or do not fit; bad_argument for
-  /// EncoderOptions::weights that is not a block type.
-  static VisionEncoder load(const std::filesystem::path& path, const EncoderOptions& options = {});
+  /// EncoderOptions::weights that is not a block type, and for limits that are negative, above 262,144 or
+  /// the wrong way round; unsupported for limits of images that all have one size.
+  static VisionEncoder load(const std::filesystem::path& path, const EncoderOptions& options = {},
+                            const ImageLimits& limits = {});
 
   /// Another encoder for another thread, which shares everything except the activations.
   VisionEncoder fork() const;
@@ -218,7 +226,7 @@ class VisionEncoder {
   /// preprocess(); cancelled, timeout by `interrupt`.
   HostBuffer encode(const HostBuffer& pixels, const Interrupt& interrupt = {}) const;
 
-  /// For one square; where images have any size, for the smallest image.
+  /// For one square; where images have any size, for an image of 2 x 2 embeddings.
   const Program& program() const;
   PlanReport plan() const;
 

@@ -303,6 +303,33 @@ class Images(unittest.TestCase):
                 turned = encoder.encode(self.pixels[::-1, ::-1]).numpy()  # a view
                 np.testing.assert_array_equal(turned, encoder.encode(self.pixels[::-1, ::-1].copy()).numpy())
 
+    def test_images_of_any_size(self):
+        for family, text in (("qwen2vl", "qwen2vl"), ("qwen25vl", "qwen2vl")):
+            with self.subTest(family):
+                model = tenon.LanguageModel(TINY / f"tiny_{text}.gguf", context=128, threads=1, exact=True,
+                                            mmproj=self.FOLDER / f"{family}.gguf")
+                rows = model.vision.encode(self.pixels)
+                want = np.load(self.FOLDER / f"{family}_embeddings.npy")
+                np.testing.assert_allclose(rows.numpy(), want, atol=5e-5)
+                height, width = model.vision.size_of(*self.pixels.shape[:2])
+                self.assertEqual(height * width, len(want))
+                conversation = model.conversation()
+                conversation.read([7 * i for i in range(12)])
+                logits = conversation.read_image(rows, height, width)
+                logits = np.stack([logits, conversation.read([84])]).astype(np.float64)
+                want = np.load(self.FOLDER / f"{family}_logits.npy")[11 + len(want) : 13 + len(want)].astype(np.float64)
+                for made in (logits, want):
+                    made -= np.log(np.exp(made).sum(-1, keepdims=True))
+                np.testing.assert_allclose(logits, want, atol=2e-3)
+                prompt = model.image_prompt("a <__media__> b", [self.pixels])
+                self.assertEqual(model.generate(prompt, max_tokens=3, temperature=0).prompt_tokens, len(prompt))
+        small = tenon.VisionEncoder(self.FOLDER / "qwen2vl.gguf", threads=1, max_embeddings=6)
+        self.assertEqual(small.fork().encode(self.pixels).shape, (3, 32))
+        with self.assertRaisesRegex(tenon.Error, "one size"):
+            tenon.VisionEncoder(self.FOLDER / "gemma3.gguf", max_embeddings=6)
+        with self.assertRaises(tenon.Error):
+            self.model.conversation().read_image(np.zeros((4, 32), np.float32), 2, 2)
+
     def test_generates(self):
         model, options = self.model, {"max_tokens": 6, "temperature": 0}
         prompt = model.image_prompt("a <__media__> b", [self.pixels])

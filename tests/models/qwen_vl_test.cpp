@@ -255,6 +255,32 @@ TEST_CASE("qwen-vl: conversations with images go back, are copied and saved") {
   }
 }
 
+TEST_CASE("qwen-vl: models that keep states, too, have images") {
+  // Of Qwen3.5, whose encoder is that of Qwen3-VL without DeepStack.
+  for (const std::int64_t chunk : {512, 4}) {
+    const LanguageModel model = tiny_model("qwen35", chunk);
+    const ImageGrid grid{2, 5}, other{5, 2};
+    Conversation conversation = model.conversation(), turned = model.conversation();
+    after(conversation, ids(3));
+    after(turned, ids(3));
+    const auto rows = image_rows(model, grid);
+    conversation.read_image(rows, grid);
+    turned.read_image(rows, other);
+    Conversation fork = conversation.fork();
+    const TempFolder place;
+    conversation.save(place / "saved");
+    Conversation restored = model.restore(place / "saved");
+    const Logits want = after(conversation, ids(4, 3));
+    CHECK(after(fork, ids(4, 3)) == want);
+    CHECK(after(restored, ids(4, 3)) == want);
+    CHECK(greatest_difference(after(turned, ids(4, 3)), want) > 1e-4);
+    CHECK(conversation.rewindable(16) == 0);
+    conversation.rewind(0);
+    Conversation fresh = model.conversation();
+    CHECK(after(conversation, ids(4)) == after(fresh, ids(4)));
+  }
+}
+
 TEST_CASE("qwen-vl: an image that is read in part has what it was read of") {
   const LanguageModel model = qwen_model("qwen2vl", 4);
   const ImageGrid grid{3, 3};

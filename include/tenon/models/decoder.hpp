@@ -605,8 +605,10 @@ struct Decoder {
     requires std::same_as<T, Tensor>
   {
     const Places places(layers, config);
+    DecoderCache<Tensor> own_cache = cache;
+    own_cache.shift.reset();  // no layer changes it
     Hidden result = repeat(
-        layers, first_hidden(embedded, cache),
+        layers, first_hidden(embedded, own_cache),
         [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
           Hidden next = carry;
           if (layer.rwkv || layer.rwkv6) {
@@ -658,6 +660,7 @@ struct Decoder {
           }
           return next;
         });
+    result.cache.shift = cache.shift;
     if (alt_up) result.x = alt_up->merged(result.x);
     return result;
   }

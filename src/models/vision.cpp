@@ -28,6 +28,7 @@ constexpr std::int64_t max_image_size = 1 << 14;
 constexpr std::int64_t max_tiles_of_side = 32;
 constexpr std::int64_t max_image_side = 1 << 15;
 constexpr std::int64_t max_image_patches = 1 << 20;
+constexpr std::int64_t max_image_pixels = 1 << 28;
 
 constexpr VisionProjector known_projectors[] = {
     VisionProjector::mlp,     VisionProjector::gemma3,   VisionProjector::idefics3,
@@ -182,6 +183,10 @@ void set_feature_layer(const Hyperparameters& values, VisionConfig& config) {
   config.layers = (*chosen)[0];
 }
 
+std::int64_t most_pixels(const VisionConfig& config) {
+  return std::min(max_image_patches * config.patch_size * config.patch_size, max_image_pixels);
+}
+
 /// What a file of Qwen's says of images of any size, and what its family has.
 /// Source    preprocessor_config.json of Qwen2-VL, Qwen2.5-VL and Qwen3-VL for the fewest pixels; as many embeddings as
 ///           llama.cpp's mtmd has at most, where those files allow four times as many
@@ -189,9 +194,14 @@ void set_sizes(const io::File& file, const Hyperparameters& values, VisionConfig
   config.merge = values.integer_or("spatial_merge_size", 2, 1, 16);
   const bool is_third = config.projector == VisionProjector::qwen3vl;
   const std::int64_t square = config.patch_size * config.merge;
-  const std::int64_t most = max_image_patches * config.patch_size * config.patch_size;
-  config.max_pixels =
-      values.integer_or("image_max_pixels", 4096 * square * square, square * square, most);
+  const std::int64_t most = most_pixels(config);
+  if (square * square > most) {
+    values.refuse("patch_size", std::to_string(config.patch_size),
+                  fmt::format("those of which {} x {} are at most {} pixels", config.merge,
+                              config.merge, most));
+  }
+  config.max_pixels = values.integer_or("image_max_pixels", std::min(4096 * square * square, most),
+                                        square * square, most);
   config.min_pixels = values.integer_or(
       "image_min_pixels", std::min<std::int64_t>(is_third ? 65536 : 3136, config.max_pixels), 1,
       config.max_pixels);
@@ -590,9 +600,9 @@ VisionConfig limited(VisionConfig config, const ImageLimits& limits) {
   if (!config.has_axes()) {
     throw Error(Errc::unsupported, name, "limits of embeddings: its images all have one size");
   }
-  const std::int64_t merged = config.merge * config.merge;
-  const std::int64_t pixels = config.patch_size * config.patch_size * merged;
-  const std::int64_t allowed = max_image_patches / merged;
+  const std::int64_t side = config.patch_size * config.merge;
+  const std::int64_t pixels = side * side;
+  const std::int64_t allowed = most_pixels(config) / pixels;
   if (least < 0 || most < 0 || least > allowed || most > allowed || (most > 0 && least > most)) {
     throw Error(
         Errc::bad_argument, name,

@@ -424,6 +424,7 @@ TEST_CASE("qwen-vl: files without what is needed are refused by name") {
                  {"qwen2vl", "attention.head_count", {0, 3, 16}},
                  {"qwen2vl", "image_min_pixels", {0, 100001}},
                  {"qwen2vl", "image_max_pixels", {0, 63, std::int64_t{1} << 25}},
+                 {"qwen2vl", "spatial_merge_size", {0, 17}},
                  {"qwen25vl", "n_wa_pattern", {-1, 513}},
                  {"qwen25vl", "patch_size", {57}}};
     for (const auto& [family, key, values] : cases) {

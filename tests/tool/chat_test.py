@@ -91,6 +91,23 @@ class Pictures(ChatFolder):
                               "-n", 4, "--temp", 0)
             self.assertEqual(alone["text"], first["assistant"])
 
+    def test_a_turn_behind_a_picture_answers_as_if_all_was_read(self):
+        compared = 0
+        for name, projector in (("gemma3", "gemma3"), ("llama", "idefics3")):
+            model, options = self.model_of(name), ("--mmproj", VISION / f"{projector}.gguf", "-n", 3, "--temp", 0)
+            for word in ("what", "x", "hand"):
+                text = f"/image {PICTURE}\n{word}\nand\n"
+                first, second = self.json("chat", model, *options, stdin=text.encode())["turns"]
+                if not (first["assistant"].isascii() and first["assistant"].isprintable()):
+                    continue  # its bytes are not those that a prompt can have
+                compared += 1
+                whole = (f"<|im_start|>user\n<__media__>{word}<|im_end|>\n<|im_start|>assistant\n{first['assistant']}<|im_end|>\n"
+                         "<|im_start|>user\nand<|im_end|>\n<|im_start|>assistant\n")
+                alone = self.json("generate", model, *options, "--image", PICTURE, "--prompt", whole)
+                self.assertEqual(alone["text"], second["assistant"])
+                self.assertGreater(alone["prompt_tokens"], 2 * second["prompt_tokens"])
+        self.assertGreater(compared, 0)
+
     def test_turns_with_pictures_leave_a_full_context(self):
         model, mmproj = self.model_of("qwen2vl"), VISION / "qwen2vl.gguf"
         text = f"/image {PICTURE}\nwhat\n" * 6

@@ -32,7 +32,9 @@ namespace {
 /// The arguments of a call and the graph that it is recorded in.
 class Call {
  public:
-  Call(std::string_view name, const nb::tuple& arguments) : name_(name), arguments_(arguments) {
+  /// `parameters`: the arguments' names, of as many as there are, or none.
+  Call(std::string_view name, const nb::tuple& arguments, const nb::tuple& parameters)
+      : name_(name), arguments_(arguments), parameters_(parameters) {
     for (const nb::handle argument : arguments) look_at(argument);
     if (recorder_ != nullptr) return;
     Recorder* const current = Recorder::current();
@@ -56,9 +58,12 @@ class Call {
     } catch (const std::bad_cast&) {
     } catch (const nb::python_error&) {
     }
-    throw Error(
-        Errc::bad_argument, std::string(name_),
-        fmt::format("argument {} cannot be {}", i + 1, nb::cast<std::string>(nb::repr(argument))));
+    const bool is_named = parameters_.size() == arguments_.size();
+    throw Error(Errc::bad_argument, std::string(name_),
+                fmt::format("{} cannot be {}",
+                            is_named ? nb::cast<std::string>(nb::repr(parameters_[i]))
+                                     : fmt::format("argument {}", i + 1),
+                            nb::cast<std::string>(nb::repr(argument))));
   }
 
   nb::object result(const Tensor& tensor) const { return nb::cast(Traced{tensor, recorder_}); }
@@ -152,6 +157,7 @@ class Call {
 
   std::string_view name_;
   nb::tuple arguments_;
+  nb::tuple parameters_;
   std::shared_ptr<Recorder> recorder_;
   std::optional<DType> type_;
 };
@@ -362,6 +368,11 @@ const std::map<std::string_view, Builder>& builders() {
       {"requantize", builder_of(&requantize)},
 
       {"binary_cross_entropy", builder_of(&binary_cross_entropy)},
+      {"cross_entropy",
+       builder_of(+[](T logits, T labels, double smoothing, Int ignored, Where where) {
+         return cross_entropy(logits, labels,
+                              {.label_smoothing = smoothing, .ignored_label = ignored}, where);
+       })},
       {"huber_loss", builder_of(&huber_loss)},
       {"kl_divergence", builder_of(&kl_divergence)},
       {"l1_loss", builder_of(&l1_loss)},
@@ -420,15 +431,16 @@ const Builder& builder(const std::string& name) {
 void bind_builders(nb::module_& module) {
   module.def(
       "build",
-      [](const std::string& name, const nb::tuple& arguments) {
+      [](const std::string& name, const nb::tuple& arguments, const nb::tuple& parameters) {
         const Builder& wanted = builder(name);
         if (arguments.size() != wanted.arguments) {
           throw Error(Errc::bad_argument, name,
                       fmt::format("{} arguments, takes {}", arguments.size(), wanted.arguments));
         }
-        return wanted.call(Call(name, arguments));
+        return wanted.call(Call(name, arguments, parameters));
       },
-      nb::arg("name"), nb::arg("arguments"), "Records a builder of the library");
+      nb::arg("name"), nb::arg("arguments"), nb::arg("parameters") = nb::tuple(),
+      "Records a builder of the library; errors name the parameters");
   module.def(
       "builder_operands",
       [](const std::string& name) {

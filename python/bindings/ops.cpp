@@ -58,6 +58,16 @@ std::optional<DType> common_type(std::span<const nb::handle> operands) {
   return std::nullopt;
 }
 
+/// Refuses a number that an integer type cannot hold, at `place` as the nearest one that it can: 300 beside u8.
+void require_held(DType dtype, const std::byte* place, std::int64_t number) {
+  const std::int64_t held = load_as_int64(dtype, place);
+  if (held == number) return;
+  throw Error(Errc::bad_type, "ops",
+              fmt::format("{0} beside an array of {1}, which holds numbers {2} {3}: cast the array "
+                          "first, as by astype('i32')",
+                          number, name(dtype), number > held ? "up to" : "from", held));
+}
+
 }  // namespace
 
 std::size_t conditions(const OpDef& def) { return &def == &op_def<Where>() ? 1 : 0; }
@@ -67,6 +77,7 @@ bool store_number(nb::handle number, DType dtype, std::byte* place) {
     std::int64_t whole = 0;
     if (!nb::try_cast(number, whole)) return false;
     store_int64(dtype, place, whole);
+    if (is_integer(dtype)) require_held(dtype, place, whole);
     return true;
   }
   const auto value = nb::cast<double>(number);
@@ -77,6 +88,7 @@ bool store_number(nb::handle number, DType dtype, std::byte* place) {
                             value, name(dtype)));
   }
   store_double(dtype, place, value);
+  if (is_integer(dtype)) require_held(dtype, place, static_cast<std::int64_t>(value));
   return true;
 }
 
@@ -93,15 +105,17 @@ Buffer to_operand(nb::handle object, std::optional<DType> type) {
 
 namespace {
 
-/// An axis that counts from the end, as Python's axes may, as one that ops know.
+/// An axis that counts from the end, as Python's axes may, as one that ops know; one that is out of range stays, so that
+/// the op names it as it was given.
 void count_from_front(AttributeValue& value, std::string_view field, std::int64_t rank) {
+  const auto from_front = [rank](std::int64_t axis) {
+    return axis < 0 && axis >= -rank ? axis + rank : axis;
+  };
   if (field == "axis" || field.ends_with("_axis")) {
-    if (auto* axis = std::get_if<std::int64_t>(&value); axis != nullptr && *axis < 0) *axis += rank;
+    if (auto* axis = std::get_if<std::int64_t>(&value); axis != nullptr) *axis = from_front(*axis);
   } else if (field == "axes" || field == "order") {
     if (auto* axes = std::get_if<IntList>(&value)) {
-      for (std::size_t i = 0; i < axes->size(); ++i) {
-        if ((*axes)[i] < 0) (*axes)[i] += rank;
-      }
+      for (std::size_t i = 0; i < axes->size(); ++i) (*axes)[i] = from_front((*axes)[i]);
     }
   }
 }
@@ -269,10 +283,18 @@ struct OpFunction {
     const auto required = static_cast<std::size_t>(
         names_flags || may_have.empty() ? def->max_inputs : def->min_inputs);
     Arguments given;
-    std::size_t position = 0, attribute = 0;
+    std::size_t position = 0, attribute = 0, left_out = 0;
     for (const nb::handle argument : positional) {
       if (position < required) {
-        if (!argument.is_none()) given.operands.push_back(argument);
+        if (argument.is_none()) {
+          left_out = position + 1;
+        } else if (left_out != 0) {
+          throw Error(Errc::bad_argument, std::string(def->name),
+                      fmt::format("operand {} is None, and operand {} after it is given", left_out,
+                                  position + 1));
+        } else {
+          given.operands.push_back(argument);
+        }
       } else if (!names_flags && position - required < may_have.size()) {
         auto& [flag, operand] = may_have[position - required];
         if (!operand.is_none()) {

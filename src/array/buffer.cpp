@@ -146,7 +146,9 @@ Buffer& Buffer::malloc_on(MemRegion& region) {
 
 MemPtr Buffer::data() const {
   if (!has_data()) {
-    throw Error(Errc::call_order, "Buffer", fmt::format("{} has no data yet", to_string(shape_)));
+    throw Error(Errc::call_order, "Buffer",
+                fmt::format("{} has no data: it was not made yet, or was donated or moved from",
+                            to_string(shape_)));
   }
   if (chunk_.is_freed()) {
     throw Error(Errc::stale_handle, "Buffer",

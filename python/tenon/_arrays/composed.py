@@ -7,24 +7,27 @@ from collections import OrderedDict
 from functools import wraps
 
 from .. import _tenon
-from .operands import Buffer, Tensor, _complex, _like, _operand, _ops, _public
+from .operands import Buffer, Tensor, _axis_of, _complex, _like, _operand, _ops, _public
+from .shaping import flatten, reshape
 
 _sessions = OrderedDict()  # of calls on arrays, by what was recorded; the last ones
 _KEPT = 256
 
 
 def _composed(function):
-    name = function.__name__
+    name, code = function.__name__, function.__code__
+    parameters = code.co_varnames[:code.co_argcount]
 
     @wraps(function)
     def call(*args, **kwargs):
-        return _run(name, function(*args, **kwargs))
+        return _run(name, function(*args, **kwargs), parameters)
 
     return _public(call)
 
 
-def _run(name, given):
-    """Recorded beside tensors; of arrays at once, in a session that is kept for their types and the other arguments."""
+def _run(name, given, parameters=()):
+    """Recorded beside tensors; of arrays at once, in a session that is kept for their types and the other arguments.
+    Errors have the names of parameters, where `given` has as many."""
     is_operand = _tenon.builder_operands(name)
     arrays = []
 
@@ -46,13 +49,13 @@ def _run(name, given):
 
     form = [held(value) if operand else ("as it is", value) for value, operand in zip(given, is_operand)]
     if any(isinstance(array, Tensor) for array in arrays) or (not arrays and _tenon.is_recording()):
-        return _tenon.build(name, tuple(filled(one, arrays.__getitem__) for one in form))
+        return _tenon.build(name, tuple(filled(one, arrays.__getitem__) for one in form), parameters)
     key = (name, repr(form), tuple(str(array.type) for array in arrays))
     session = _sessions.pop(key, None)  # no other thread's for the time of the call
     if session is None:
         with _tenon.Graph() as graph:
             tensors = [graph.input("", array.type) for array in arrays]
-            made = _tenon.build(name, tuple(filled(one, tensors.__getitem__) for one in form))
+            made = _tenon.build(name, tuple(filled(one, tensors.__getitem__) for one in form), parameters)
             session = _tenon.Session(graph.program(made)), isinstance(made, tuple)
     results = session[0].forward(*arrays)
     _sessions[key] = session
@@ -215,10 +218,11 @@ def broadcast_like(x, like):
     return x, like
 
 
-@_composed
-def repeat_interleave(x, count, axis):
-    """Each slice along an axis `count` times: torch.repeat_interleave."""
-    return x, count, axis
+@_public
+def repeat_interleave(x, count, axis=None):
+    """Each slice along an axis `count` times, or each element of all (None): torch.repeat_interleave, numpy.repeat."""
+    x, axis = (flatten(x), 0) if axis is None else (x, axis)
+    return _run("repeat_interleave", (x, count, axis), ("x", "count", "axis"))
 
 
 @_composed
@@ -227,10 +231,20 @@ def reshape_like(x, like):
     return x, like
 
 
-@_composed
-def roll(x, shift, axis):
-    """Moved along an axis by `shift`, what leaves at its end comes in at its beginning."""
-    return x, shift, axis
+@_public
+def roll(x, shift, axis=None):
+    """Moved along an axis by `shift`, what leaves at its end comes in at its beginning; along several, by as many shifts;
+    all elements in order (None): numpy.roll."""
+    x = _like(x)
+    if axis is None:
+        return reshape(roll(flatten(x), shift, 0), x.shape)
+    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    shifts = tuple(shift) if isinstance(shift, (tuple, list)) else (shift,) * len(axes)
+    if len(shifts) != len(axes):
+        raise ValueError(f"roll: shifts {shift} along axes {axis}")
+    for one, along in zip(shifts, axes):
+        x = _run("roll", (x, one, along), ("x", "shift", "axis"))
+    return x
 
 
 @_composed
@@ -238,7 +252,7 @@ def split(x, sizes, axis=0):
     """Parts of these sizes along an axis, as a tuple; one number: parts of that size, as torch.split makes them."""
     x = _like(x)
     if isinstance(sizes, int):
-        total = x.shape[axis]
+        total = x.shape[_axis_of(x, axis, "split")]
         if not isinstance(total, int) or sizes < 1:
             raise ValueError(f"split: parts of {sizes} of {x.type!r} along axis {axis}")
         sizes = [min(sizes, total - at) for at in range(0, total, sizes)] or [0]
@@ -252,10 +266,18 @@ def sum_to(x, shape):
     return x, _type(shape, x.dtype.name)
 
 
-@_composed
-def tile(x, count, axis):
-    """x `count` times, one after the other along an axis."""
-    return x, count, axis
+@_public
+def tile(x, count, axis=None):
+    """x `count` times, one after the other along an axis; without one, a count for each of the last axes: numpy.tile."""
+    if axis is not None:
+        return _run("tile", (x, count, axis), ("x", "count", "axis"))
+    x = _like(x)
+    counts = tuple(count) if hasattr(count, "__len__") else (count,)
+    if len(counts) > x.ndim:
+        x = reshape(x, (1,) * (len(counts) - x.ndim) + x.shape)
+    for place, one in enumerate(counts, x.ndim - len(counts)):
+        x = _run("tile", (x, one, place), ("x", "count", "axis")) if one != 1 else x
+    return x
 
 
 # Products
@@ -469,6 +491,9 @@ def stft(x, window, hop, center=True, dtype=None):
 @_composed
 def instance_norm(x, weight=None, bias=None, eps=1e-5):
     """Each channel of each image in its own mean and variance."""
+    if weight is None and bias is not None:
+        bias = _like(bias)
+        weight = _ops["broadcast_to"](_ops["full"](value=1.0, dims=(), dtype=bias.dtype), bias)
     return x, weight, bias, eps
 
 
@@ -548,8 +573,8 @@ def requantize(sums, multiplier, zero_point, axis=1):
 
 @_composed
 def random_key(seed):
-    """u32[2]: a key of this seed."""
-    return (seed,)
+    """u32[2]: a key of this seed, an integer."""
+    return (seed % 2**64 if isinstance(seed, int) else seed,)
 
 
 @_composed

@@ -3,12 +3,15 @@
 from math import ceil as _ceil
 
 from .operands import Buffer, _cast, _like, _ops, _public
+from .shaping import _sizes
 
 
 @_public
 def full(dims, value, dtype="f32"):
     """An array of one value."""
-    dims = (dims,) if isinstance(dims, int) else tuple(dims)
+    if isinstance(dtype, int):
+        raise TypeError(f"{dtype} is no type: sizes are a tuple, such as ({dims}, {dtype})")
+    dims = _sizes(dims, ())
     if isinstance(value, int) and abs(value) > 2**53:  # the op has it as a real number
         return _ops["broadcast_to"](Buffer(value).astype(dtype), dims=dims)
     return _ops["full"](value=float(value), dims=dims, dtype=dtype)

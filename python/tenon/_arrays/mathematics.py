@@ -2,6 +2,7 @@
 
 from math import log10 as _math_log10
 
+from .composed import _run
 from .operands import _like, _ops, _public, functions
 from .reductions import _no_out
 from .shaping import unsqueeze
@@ -14,8 +15,12 @@ def mse_loss(x, target):
 
 
 @_public
-def cross_entropy(logits, labels):
-    """The mean of -log softmax(logits)[label], of logits [.., classes] and labels [..], integers in [0, classes)."""
+def cross_entropy(logits, labels, label_smoothing=0.0, ignore_index=None):
+    """The mean of -log softmax(logits)[label], of logits [.., classes] and labels [..], integers in [0, classes). Rows with
+    the label `ignore_index` do not count, if it is given; `label_smoothing` is the weight that goes to all classes."""
+    if label_smoothing or ignore_index is not None:
+        ignored = -100 if ignore_index is None else ignore_index
+        return _run("cross_entropy", (logits, labels, float(label_smoothing), ignored))
     chosen = _ops["take_along"](functions["log_softmax"](logits), unsqueeze(labels, -1), axis=-1)
     return -functions["mean"](chosen)
 
@@ -24,6 +29,37 @@ def cross_entropy(logits, labels):
 def linear(x, w, bias=None, residual=None):
     """x times the transpose of w, of [N, K]: y[..., n] = sum_k x[..., k] * w[n, k] + bias[n] + residual[..., n]."""
     return _ops["linear"](_like(x), _like(w), bias=bias, residual=residual)
+
+
+def _scales(weight, bias):
+    """The operands of a norm that are given: with ones in the place of a weight where there is a bias alone."""
+    if bias is None:
+        return () if weight is None else (weight,)
+    return functions["ones_like"](bias) if weight is None else weight, bias
+
+
+@_public
+def layer_norm(x, weight=None, bias=None, eps=1e-5):
+    """Each slice along the last axis with mean 0 and variance 1, times weight, plus bias."""
+    return _ops["layer_norm"](x, *_scales(weight, bias), eps=eps)
+
+
+@_public
+def rms_norm(x, weight=None, eps=1e-5):
+    """Each slice along the last axis with a root mean square of 1, times weight."""
+    return _ops["rms_norm"](x, *_scales(weight, None), eps=eps)
+
+
+@_public
+def group_norm(x, weight=None, bias=None, groups=1, eps=1e-5):
+    """Groups of the channels (axis 1) of each image with mean 0 and variance 1, channels times weight, plus bias."""
+    return _ops["group_norm"](x, *_scales(weight, bias), groups=groups, eps=eps)
+
+
+@_public
+def batch_norm(x, mean, variance, weight=None, bias=None, eps=1e-5):
+    """(x - mean) / sqrt(variance + eps) * weight + bias, each of them one number a channel (axis 1)."""
+    return _ops["batch_norm"](x, mean, variance, *_scales(weight, bias), eps=eps)
 
 
 @_public
@@ -38,10 +74,10 @@ def swiglu(x, y):
 
 
 @_public
-def clip(x, low=None, high=None, *, min=None, max=None, out=None):
-    """x within [low, high], which `min` and `max` spell, too; None is no limit. Limits may be arrays."""
+def clip(x, low=None, high=None, out=None):
+    """x within [low, high]; None is no limit. Limits may be arrays."""
     _no_out("clip", out)
-    x, low, high = _like(x), low if min is None else min, high if max is None else max
+    x = _like(x)
     if all(isinstance(one, float) or isinstance(one, int) and abs(one) <= 2**53 for one in (low, high)):
         return _ops["clamp"](x, min=float(low), max=float(high))
     if low is not None:
@@ -68,7 +104,8 @@ def log10(x):
 @_public
 def pad(x, before=(), after=(), value=0.0, mode=""):
     """Elements around x: how many before and after each axis, as two tuples or as numpy has them, one pair for each
-    axis, one for all, or a number for all."""
+    axis, one for all, or a number for all. mode: "constant", "edge", "reflect" or "circular", which numpy and PyTorch
+    call "wrap", and "edge" "replicate"."""
     x = _like(x)
     if isinstance(before, int) and after == ():
         before = ((before, before),) * x.ndim
@@ -76,4 +113,8 @@ def pad(x, before=(), after=(), value=0.0, mode=""):
         before = (tuple(before),) * x.ndim
     if after == () and before and all(isinstance(one, (tuple, list)) and len(one) == 2 for one in before):
         before, after = tuple(zip(*before))
-    return _ops["pad"](x, before=tuple(before), after=tuple(after), value=float(value), mode=mode)
+    return _ops["pad"](x, before=tuple(before), after=tuple(after), value=float(value),
+                       mode=_PAD_MODES.get(mode, mode))
+
+
+_PAD_MODES = {"wrap": "circular", "replicate": "edge"}

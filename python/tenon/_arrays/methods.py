@@ -5,9 +5,8 @@ from math import prod as _prod
 from .. import _tenon
 from .complex_numbers import imag, real
 from .indexing import index
-from .mathematics import clip
 from .operands import Buffer, HostBuffer, Tensor, _as_real, _cast, _like, _operand, _ops, common, functions
-from .shaping import flatten, swapaxes, transpose
+from .shaping import swapaxes, transpose
 
 _PLAIN = ("exp exp2 expm1 log log2 log1p sqrt sin cos tan sinh cosh tanh floor ceil trunc reciprocal").split()
 _UFUNCS = {
@@ -110,7 +109,7 @@ def install():
         kind.itemsize = property(lambda self: self.dtype.block_bytes)
         for name in methods:
             setattr(kind, name, functions[name])
-        kind.clamp, kind.ravel = clip, flatten
+        kind.clamp, kind.ravel = functions["clip"], functions["flatten"]
         kind.matmul = lambda self, other: self @ other
         for name in plain:
             setattr(kind, name, (lambda op: lambda self, **attributes: op(_like(self), **attributes))(_ops[name]))

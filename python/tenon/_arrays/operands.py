@@ -1,6 +1,7 @@
 """What operators and functions of arrays take, and of which type they compute."""
 
 from builtins import complex as _complex
+from functools import wraps as _wraps
 
 from .. import _tenon
 
@@ -11,6 +12,40 @@ functions = {}
 def _public(function):
     functions[function.__name__] = function
     return function
+
+
+# What the ops, numpy and PyTorch call one argument.
+_SPELLINGS = (
+    ("axis", "axes", "dim"), ("order", "axes", "dims"), ("keep_dims", "keepdims", "keepdim"), ("dims", "shape", "size"),
+    ("value", "fill_value"), ("low", "min", "a_min"), ("high", "max", "a_max"), ("w", "weight"), ("ddof", "correction"),
+    ("groups", "num_groups"), ("kernel", "kernel_size"),
+)
+
+
+def _spelled(function):
+    """The function, which takes its arguments by their other names, too."""
+    code = getattr(function, "__wrapped__", function).__code__
+    known = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    meant = {other: name for group in _SPELLINGS for name in group if name in known
+             for other in group if other not in known}
+    if not meant:
+        return function
+
+    @_wraps(function)
+    def call(*args, **words):
+        for word in words.keys() & meant.keys() if words else ():
+            if meant[word] in words:
+                raise TypeError(f"{function.__name__}: {meant[word]} and {word} are the same argument")
+            words[meant[word]] = words.pop(word)
+        return function(*args, **words)
+
+    return call
+
+
+def take_other_spellings():
+    """Once all functions are known."""
+    for name, function in functions.items():
+        functions[name] = _spelled(function)
 
 
 Tensor = _tenon.Tensor
@@ -96,4 +131,14 @@ def _axes(x, axis):
     """The axes of a reduction as ops take them: all for None."""
     if axis is None:
         return tuple(range(x.ndim))
-    return tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
+    return tuple(axis) if hasattr(axis, "__len__") or isinstance(axis, range) else (axis,)
+
+
+def _axis_of(x, axis, name, rank=None):
+    """An axis counted from the front, of x or of what has `rank` axes."""
+    rank = x.ndim if rank is None else rank
+    if not hasattr(axis, "__index__"):
+        raise TypeError(f"{name}: {axis!r} is no axis")
+    if not -rank <= axis < rank:
+        raise IndexError(f"{name}: axis {axis} out of range for {x.type!r}")
+    return axis % rank

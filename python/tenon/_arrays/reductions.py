@@ -6,10 +6,6 @@ from .operands import _as_real, _axes, _cast, _like, _ops, _public, functions
 from .shaping import flatten, reshape, squeeze
 
 
-def _keeps(keep_dims, keepdims):
-    return keep_dims if keepdims is None else keepdims
-
-
 def _no_out(name, out):
     if out is not None:
         raise TypeError(f"{name}: results are new arrays: no out=")
@@ -18,12 +14,8 @@ def _no_out(name, out):
 def _reduction(name):
     op = _ops[name]
 
-    def reduce(x, axis=None, keep_dims=False, *, axes=None, keepdims=None, dtype=None, out=None):
+    def reduce(x, axis=None, keep_dims=False, *, dtype=None, out=None):
         _no_out(name, out)
-        if axes is not None:
-            if axis is not None:
-                raise TypeError(f"{name}: axis and axes are the same argument")
-            axis = axes
         x = _like(x)
         if dtype is not None:
             x = _cast(x, dtype)
@@ -31,11 +23,10 @@ def _reduction(name):
             x = _as_real(x)
         elif name in ("any", "all") and x.dtype != "bool":
             x = x != 0
-        return op(x, axes=_axes(x, axis), keep_dims=_keeps(keep_dims, keepdims))
+        return op(x, axes=_axes(x, axis), keep_dims=keep_dims)
 
     reduce.__name__ = reduce.__qualname__ = name
-    reduce.__doc__ = (f"`{name}` over one axis, several, or all (None), of x as `dtype` where that is given. "
-                      "`axes` is axis, as the op spells it, `keepdims` is keep_dims, as numpy does.")
+    reduce.__doc__ = f"`{name}` over one axis, several, or all (None), of x as `dtype` where that is given."
     return reduce
 
 
@@ -53,12 +44,12 @@ def _refuse_numpys(name, given, known):
 def _along(name):
     op = _ops[name]
 
-    def along(x, axis=-1, **attributes):
+    def along(x, axis=-1, *more, **attributes):
         _refuse_numpys(name, attributes, op.attributes)
         x = _like(x)
         if axis is None:  # all elements, in order
             x, axis = flatten(x), 0
-        return op(x, axis=axis, **attributes)
+        return op(x, axis, *more, **attributes) if more else op(x, axis=axis, **attributes)
 
     along.__name__ = along.__qualname__ = name
     along.__doc__ = f"`{name}` along an axis, the last one by default, or of all elements in order (None): {op!r}."
@@ -72,13 +63,13 @@ for _name in ("softmax", "log_softmax", "cumsum", "cumprod", "cummax", "cummin",
 def _place(name):
     op = _ops[name]
 
-    def place(x, axis=None, keep_dims=False, *, keepdims=None, dtype="i32", out=None):
+    def place(x, axis=None, keep_dims=False, *, dtype="i32", out=None):
         _no_out(name, out)
-        x, keep = _like(x), _keeps(keep_dims, keepdims)
+        x = _like(x)
         if axis is not None:
-            return op(x, axis=axis, keep_dims=keep, dtype=dtype)
+            return op(x, axis=axis, keep_dims=keep_dims, dtype=dtype)
         made = op(flatten(x), axis=0, dtype=dtype)
-        return reshape(made, (1,) * x.ndim) if keep else made
+        return reshape(made, (1,) * x.ndim) if keep_dims else made
 
     place.__name__ = place.__qualname__ = name
     place.__doc__ = f"`{name}` along an axis, or of all elements in order (None), as numpy has it: {op!r}."
@@ -90,14 +81,14 @@ for _name in ("argmax", "argmin"):
 
 
 @_public
-def logsumexp(x, axis=None, keep_dims=False, *, keepdims=None):
+def logsumexp(x, axis=None, keep_dims=False):
     """log(sum(exp(x))) without overflow."""
     x = _as_real(_like(x))
     axes = _axes(x, axis)
     high = functions["max"](x, axes, True)
     high = _ops["where"](_ops["is_finite"](high), high, 0.0)
     made = _ops["log"](functions["sum"](_ops["exp"](x - high), axes, True)) + high
-    return made if _keeps(keep_dims, keepdims) else squeeze(made, axes)
+    return made if keep_dims else squeeze(made, axes)
 
 
 @_public
@@ -117,14 +108,14 @@ def variance(x, axis=None, correction=1, keep_dims=False):
 
 
 @_public
-def var(x, axis=None, ddof=0, keep_dims=False, *, keepdims=None, dtype=None, out=None):
+def var(x, axis=None, ddof=0, keep_dims=False, *, dtype=None, out=None):
     """The variance, as numpy has it: the squared distances from the mean by n - ddof. PyTorch's default is ddof=1."""
     _no_out("var", out)
     x = _as_real(_like(x)) if dtype is None else _cast(_like(x), dtype)
-    return variance(x, axis, ddof, _keeps(keep_dims, keepdims))
+    return variance(x, axis, ddof, keep_dims)
 
 
 @_public
-def std(x, axis=None, ddof=0, keep_dims=False, *, keepdims=None, dtype=None, out=None):
+def std(x, axis=None, ddof=0, keep_dims=False, *, dtype=None, out=None):
     """The square root of var."""
-    return _ops["sqrt"](var(x, axis, ddof, keep_dims, keepdims=keepdims, dtype=dtype, out=out))
+    return _ops["sqrt"](var(x, axis, ddof, keep_dims, dtype=dtype, out=out))

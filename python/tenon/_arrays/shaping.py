@@ -2,12 +2,19 @@
 
 from math import prod as _prod
 
-from .operands import Buffer, Tensor, _axes, _like, _ops, _public
+from .operands import Buffer, Tensor, _axes, _axis_of, _like, _ops, _public
+
+
+def _is_number(x):
+    """Whether x is an integer, Python's or numpy's, and no array of them."""
+    return hasattr(x, "__index__") and not getattr(x, "shape", ())
 
 
 def _sizes(dims, more):
     """Sizes that are given as a tuple or one after the other: numbers, and names of those that are not known."""
-    given = (dims, *more) if more or isinstance(dims, (int, str)) else dims
+    given = (dims, *more) if more or _is_number(dims) or isinstance(dims, str) else dims
+    if not hasattr(given, "__iter__"):
+        raise TypeError(f"{given!r} where sizes are needed, numbers or names, as a tuple")
     return tuple(int(size) if hasattr(size, "__index__") else size for size in given)
 
 
@@ -112,9 +119,9 @@ def permute(x, order, *more):
 
 
 @_public
-def transpose(x, *axes):
+def transpose(x, *order, axes=None):
     """All axes in reverse, two of them swapped, or an order of all of them, as a tuple or one after the other."""
-    x = _like(x)
+    x, axes = _like(x), order if axes is None else (axes,)
     if len(axes) == 1 and axes[0] is not None:
         axes = tuple(axes[0])
         return _ops["permute"](x, order=axes)
@@ -128,8 +135,7 @@ def swapaxes(x, a, b):
     """Two axes swapped."""
     x = _like(x)
     order = list(range(x.ndim))
-    if not (-x.ndim <= a < x.ndim and -x.ndim <= b < x.ndim):
-        raise IndexError(f"axes {a} and {b} of {x.type!r}")
+    a, b = _axis_of(x, a, "swapaxes"), _axis_of(x, b, "swapaxes")
     order[a], order[b] = order[b], order[a]
     return _ops["permute"](x, order=tuple(order))
 
@@ -140,7 +146,7 @@ def flatten(x, first=0, last=-1):
     x = _like(x)
     if x.ndim == 0:
         return _ops["unsqueeze"](x, axis=0)
-    first, last = first % x.ndim, last % x.ndim
+    first, last = _axis_of(x, first, "flatten"), _axis_of(x, last, "flatten")
     return _ops["merge_axes"](x, axis=first, count=last - first + 1)
 
 
@@ -160,7 +166,7 @@ def squeeze(x, axis=None):
 def chunk(x, count, axis=0):
     """As many parts of an axis, of one size but for the last one."""
     x = _like(x)
-    size = x.shape[axis]
+    size = x.shape[_axis_of(x, axis, "chunk")]
     if not isinstance(size, int):
         raise ValueError(f"chunk: axis {axis} of {x.type!r} has a size that is not known")
     if count < 1:
@@ -170,7 +176,12 @@ def chunk(x, count, axis=0):
 
 
 @_public
-def concat(arrays, axis=0):
+def concat(arrays, *more, axis=0):
+    """Arrays one after the other along an axis: concat([a, b], 1), or concat(a, b, axis=1)."""
+    if len(more) == 1 and _is_number(more[0]):
+        axis = more[0]
+    elif more:
+        arrays = (arrays, *more)
     arrays = [_like(one) for one in arrays]
     return _ops["concat"](*arrays, axis=axis)
 
@@ -179,7 +190,9 @@ def concat(arrays, axis=0):
 def stack(arrays, axis=0):
     """Arrays of one shape side by side along a new axis."""
     arrays = [_like(one) for one in arrays]
-    axis = axis % (arrays[0].ndim + 1)
+    if not arrays:
+        raise ValueError("stack: no arrays")
+    axis = _axis_of(arrays[0], axis, "stack", arrays[0].ndim + 1)
     return concat([unsqueeze(one, axis) for one in arrays], axis)
 
 
@@ -187,14 +200,14 @@ def stack(arrays, axis=0):
 def unsqueeze(x, axis):
     """A new axis of size 1 before `axis`; negative ones count from the end of the result."""
     x = _like(x)
-    return _ops["unsqueeze"](x, axis=axis % (x.ndim + 1))
+    return _ops["unsqueeze"](x, axis=_axis_of(x, axis, "unsqueeze", x.ndim + 1))
 
 
 @_public
 def slice_axis(x, axis, begin, end=None, step=1):
     """Elements begin, begin + step, ... before `end` of one axis, as Python's slices count them."""
     x = _like(x)
-    size = x.shape[axis]
+    size = x.shape[_axis_of(x, axis, "slice_axis")]
     if isinstance(size, int):
         begin, end, step = slice(begin, end, step).indices(size)
         if begin == end or (begin > end) == (step > 0):

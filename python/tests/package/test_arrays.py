@@ -226,7 +226,7 @@ class Habits(unittest.TestCase):
         with self.assertRaisesRegex(tenon.InputError, "astype\\('complex64'\\)"):
             tenon.array(np.array([1j]))
         with self.assertRaisesRegex(TypeError, r"^mean\(\) got"):
-            tenon.array([1.0]).mean(dim=0)
+            tenon.array([1.0]).mean(sideways=0)
 
 
 if __name__ == "__main__":

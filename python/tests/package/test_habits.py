@@ -235,9 +235,10 @@ class Habits(unittest.TestCase):
         self.same(tenon.array([1, 2, 4]).mean(), 7 / 3, tolerance=1e-6)
         self.same(x.any(), True)
         self.same(x.sum(1, keepdims=True), a.sum(1, keepdims=True))
-        self.same(x.sum(axes=[0, 2], keep_dims=True), a.sum((0, 2), keepdims=True), tolerance=1e-6)
         with self.assertRaisesRegex(TypeError, "axis and axes are the same"):
-            x.sum(0, axes=[1])
+            x.sum(axis=0, axes=[1])
+        with self.assertRaisesRegex(TypeError, "multiple values for argument 'axis'"):
+            x.sum(0, dim=1)
         self.same(x.argmax(0, keepdims=True), a.argmax(0, keepdims=True))
         self.same(x.clamp(min=0.0), np.maximum(a, 0))
         self.same(x.clip(tenon.array([0.0, 0.1, 0.2, 0.3])), np.maximum(a, np.array([0, 0.1, 0.2, 0.3], "f4")))
@@ -252,6 +253,95 @@ class Habits(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "known"):
                 tenon.export(lambda x: wrong(x), "f32[N, 2]")
         self.assertEqual(str(tenon.export(lambda x: tuple(x), "f32[2, 3]")).count("= slice("), 2)
+
+    def test_other_names_of_arguments(self):
+        """Axes and sizes are called as the op, numpy and PyTorch call them."""
+        a = self.array(3, 4, 5)
+        x = tenon.array(a)
+        for name in ("sum", "mean", "prod", "max", "min", "var", "std"):
+            for axis in (1, (0, 2), [0, -1], range(2), np.array([0, 1]), np.int64(-1)):
+                want = getattr(np, name)(a, axis=tuple(axis) if hasattr(axis, "__len__") else axis, keepdims=True)
+                for words in ({"axis": axis, "keepdims": True}, {"axes": axis, "keep_dims": True},
+                              {"dim": axis, "keepdim": True}):
+                    self.same(getattr(ops, name)(a, **words), want, (name, words), 1e-5)
+                    self.same(getattr(x, name)(**words), want, (name, words), 1e-5)
+        for axis in ("axis", "dim", "axes"):
+            at = {axis: 1}
+            self.same(ops.norm(x, **at), np.linalg.norm(a, axis=1), axis, 1e-5)
+            self.same(ops.logsumexp(x, **at), np.log(np.exp(a).sum(1)), axis, 1e-5)
+            self.same(ops.count_nonzero(x, keepdims=True, **at), np.full((3, 1, 5), 4))
+            self.same(ops.sort(x, **at), np.sort(a, 1))
+            self.same(ops.argmax(x, **at), a.argmax(1))
+            self.same(ops.flip(x, **at), np.flip(a, 1))
+            self.same(ops.concat([x, a], **at), np.concatenate([a, a], 1))
+            self.same(ops.stack([x, a], **at), np.stack([a, a], 1))
+            self.same(ops.unsqueeze(x, **at), a[:, None])
+        self.same(ops.sort(x, 1, True), -np.sort(-a, 1))
+        self.same(ops.concat(x, a, axis=-1), np.concatenate([a, a], -1))
+        for order in ("order", "axes", "dims"):
+            self.same(ops.permute(x, **{order: (2, 0, 1)}), a.transpose(2, 0, 1))
+        self.same(ops.transpose(x, axes=(2, 0, 1)), a.transpose(2, 0, 1))
+        for shape in ("dims", "shape", "size"):
+            self.same(ops.full(value=2.0, **{shape: (2, 3)}), np.full((2, 3), 2.0))
+            self.same(ops.full(fill_value=2.0, **{shape: np.int64(2)}), np.full(2, 2.0))
+            self.same(ops.reshape(x, **{shape: (12, 5)}), a.reshape(12, 5))
+            self.same(ops.broadcast_to(x, **{shape: (2, 3, 4, 5)}), np.broadcast_to(a, (2, 3, 4, 5)))
+        self.same(ops.clip(x, a_min=-1, a_max=1), a.clip(-1, 1))
+        for count, axis in ((1, None), (-7, None), ((1, -2), (0, 1)), (3, (0, 2)), (1, 1)):
+            self.same(ops.roll(x, count, axis), np.roll(a, count, axis), (count, axis))
+        for count in (2, (2, 1, 3), (2, 3), (2, 1, 1, 2)):
+            self.same(ops.tile(x, count), np.tile(a, count), count)
+        self.same(ops.repeat_interleave(x, 2), np.repeat(a, 2))
+        for mode in ("wrap", "edge", "reflect", "constant"):
+            self.same(ops.pad(x, ((0, 0), (1, 1), (2, 0)), mode=mode), np.pad(a, ((0, 0), (1, 1), (2, 0)), mode=mode))
+
+    def test_cross_entropy(self):
+        logits, labels = self.array(5, 4), np.array([0, 3, -100, 1, 9])
+        shares = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        rows = np.array([0, 1, 3])
+        want = -(0.9 * shares[rows, labels[rows]] + 0.1 * shares[rows].mean(-1)).mean()
+        got = ops.cross_entropy(logits, np.where(labels == 9, -100, labels), label_smoothing=0.1)
+        self.same(got, want, tolerance=1e-5)
+        self.same(ops.cross_entropy(logits[:4], labels[:4], ignore_index=-100), -shares[rows, labels[rows]].mean(),
+                  tolerance=1e-5)
+        with self.assertRaises(tenon.ArgumentError):
+            ops.cross_entropy(logits, labels, ignore_index=-100)
+
+    def test_norms_with_a_bias_alone(self):
+        x, bias = self.array(2, 4, 3, 4), self.array(4)
+        mean, deviation = x.mean((2, 3), keepdims=True), np.sqrt(x.var((2, 3), keepdims=True) + 1e-5)
+        want = (x - mean) / deviation + bias[:, None, None]
+        self.same(ops.group_norm(x, None, bias, groups=4), want, tolerance=1e-4)
+        self.same(ops.group_norm(x, bias=bias, num_groups=4), want, tolerance=1e-4)
+        self.same(ops.instance_norm(x, None, bias), want, tolerance=1e-4)
+        want = (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + 1e-5) + bias
+        self.same(ops.layer_norm(x, None, bias), want, tolerance=1e-4)
+        [got] = tenon.Session(tenon.export(lambda x: ops.layer_norm(x, bias=bias), "f32[N, 4, 3, 4]")).forward(x)
+        self.same(got, want, tolerance=1e-4)
+        zero = np.zeros(4, "f4")
+        self.same(ops.batch_norm(x, zero, zero + 1, None, bias, eps=0.0), x + bias[:, None, None], tolerance=1e-6)
+        codes = self.whole("u1", 2, 3)
+        with self.assertRaisesRegex(tenon.ArgumentError, "operand 3 is None, and operand 4 after it is given"):
+            ops.matmul_integer(codes, codes.T, None, np.uint8(1))
+
+    def test_axes_out_of_range(self):
+        x = tenon.array(self.array(3, 4))
+        for call in (lambda: ops.unsqueeze(x, 4), lambda: ops.stack([x, x], -4), lambda: ops.flatten(x, 2),
+                     lambda: ops.split(x, 2, 2), lambda: ops.chunk(x, 2, -3), lambda: ops.swapaxes(x, 0, 2)):
+            with self.assertRaisesRegex(IndexError, r": axis -?[234] out of range for f32\[3, 4\]"):
+                call()
+        with self.assertRaisesRegex(tenon.ArgumentError, "softmax: axis -5 out of range"):
+            ops.softmax(x, -5)
+
+    def test_numbers_that_a_type_does_not_hold(self):
+        x = tenon.array(np.array([250, 5], "u1"))
+        self.same(x + 5, [255, 10])
+        for call, words in ((lambda: x + 300, "300 beside an array of u8, which holds numbers up to 255"),
+                            (lambda: x * -1, "-1 beside an array of u8, which holds numbers from 0"),
+                            (lambda: x < 256, "up to 255"), (lambda: ops.maximum(x.astype("i32"), 1e10), "i32"),
+                            (lambda: tenon.export(lambda x: x - 300, x.type), "up to 255")):
+            with self.assertRaisesRegex(tenon.Error, words):
+                call()
 
     def test_numbers(self):
         self.assertEqual(tenon.array(np.array(2**64 - 3, "u8")).item(), 2**64 - 3)

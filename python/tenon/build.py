@@ -5,6 +5,7 @@ import itertools
 import pathlib
 
 from . import _tenon, errors, ops
+from .structures import filled, form_of, is_nested, leaves_like
 
 
 _MOST_STEPS = 2**20  # of a scan over an axis whose size is a word
@@ -24,6 +25,12 @@ def _tuple(values):
     if isinstance(values, (dict, str)) or not hasattr(values, "__iter__"):
         raise TypeError(f"{type(values).__name__} where a tensor, an array or a number is needed, or a tuple of them")
     return tuple(values)
+
+
+def _spread(structure):
+    """The arguments that a body gets for what a loop carries: the parts of a tuple or list, or the whole."""
+    is_several = isinstance(structure, (tuple, list)) and not hasattr(structure, "_fields")
+    return tuple(structure) if is_several else (structure,)
 
 
 def _arrays(values):
@@ -104,9 +111,18 @@ def repeat(layers, carry, body):
     `layers` are structures of weights (dicts, lists, objects with attributes): their weights are those with numbers
     in their names ("blk.0.up.weight"). Layers that record the same become one function; others get their own.
     A number in the place of layers are as many without weights. `carry` is a tensor or a tuple of them, and what `body`
-    returns likewise. On arrays the layers run at once.
+    returns likewise, or a structure of them (dicts, tuples, dataclasses). On arrays the layers run at once.
     """
     layers = range(layers) if isinstance(layers, int) else layers
+    if is_nested(carry):
+        leaves = []
+        form = form_of(carry, leaves)
+
+        def flat(layer, index, *values):
+            made = body(layer, index, *_spread(filled(form, values.__getitem__)))
+            return leaves_like(form, made, "repeat: the body's carry")
+
+        return filled(form, repeat(layers, tuple(leaves), flat).__getitem__)
     single, tensors = _is_single(carry), _tuple(carry)
     if _are_arrays(tensors) and _are_arrays(leaf for layer in layers for leaf in _leaves(layer)):
         tensors = _arrays(tensors)
@@ -139,10 +155,19 @@ def _loop(carry, body, times, condition=-1):
 def while_loop(condition, body, carry, limit=2**20):
     """carry = body(*carry) while condition(*carry), a bool[], is true; at most `limit` times.
 
-    `carry` is a tensor or a tuple of them, whose types stay, and what `body` returns likewise; numbers and arrays among
-    them become tensors. Both functions are run once, on tensors, and may use outer ones. On arrays the loop runs at
-    once.
+    `carry` is a tensor or a tuple of them, whose types stay, and what `body` returns likewise, or a structure of them
+    (dicts, tuples, dataclasses); numbers and arrays among them become tensors. Both functions are run once, on tensors,
+    and may use outer ones. On arrays the loop runs at once.
     """
+    if is_nested(carry):
+        leaves = []
+        form = form_of(carry, leaves)
+        last = while_loop(
+            lambda *values: condition(*_spread(filled(form, values.__getitem__))),
+            lambda *values: leaves_like(form, body(*_spread(filled(form, values.__getitem__))),
+                                         "while_loop: the body's carry"),
+            tuple(leaves), limit)
+        return filled(form, last.__getitem__)
     single, first = _is_single(carry), _tuple(carry)
     if _are_arrays(first):
         first = _arrays(first)
@@ -169,14 +194,20 @@ def while_loop(condition, body, carry, limit=2**20):
 def cond(predicate, yes, no, empty=None):
     """yes() where the predicate, a bool[], is true, else no(): only that one is computed in a run.
 
-    Both return a tensor, or a tuple of them, of the same types; `empty` may be a tuple of tensors of these types to
-    begin with. Where a size has no symbol, what `yes` makes is always computed, for its size. Of a predicate that is
-    known, True or an array, one is called. Neither may update a value from outside of it (`cache_update`,
-    `update_slice`): a `while_loop` with the limit 1 that carries the value may.
+    Both return a tensor, a tuple of them or another structure, of the same types; `empty` may be a tuple of tensors of
+    these types to begin with. Where a size has no symbol, what `yes` makes is always computed, for its size. Of a
+    predicate that is known, True or an array, one is called. Neither may update a value from outside of it
+    (`cache_update`, `update_slice`): a `while_loop` with the limit 1 that carries the value may.
     """
     if _are_arrays([predicate]):
         return yes() if predicate else no()
     example = yes()
+    if is_nested(example):
+        leaves = []
+        form = form_of(example, leaves)
+        made = cond(predicate, lambda: leaves_like(form, yes(), "cond: what a branch returns"),
+                    lambda: leaves_like(form, no(), "cond: what a branch returns"), empty)
+        return filled(form, made.__getitem__)
     single = _is_single(example)
     if empty is None:
         empty = tuple(_tenon._zeros_of_type(one) for one in _recorded(_tuple(example)))
@@ -189,23 +220,47 @@ def cond(predicate, yes, no, empty=None):
 def scan(body, carry, inputs):
     """carry, outputs = body(carry, *slices) for each slice of the inputs' first axis.
 
-    Returns the last carry and the outputs of all steps, stacked. `carry`, `inputs` and the outputs are a tensor or a
-    tuple of them each; numbers and arrays among them become tensors. `body` gets a carry in the form that it has. On
-    arrays the steps run at once. An axis whose size is a word may have 2^20 elements; a run with more fails.
+    Returns the last carry and the outputs of all steps, stacked. `carry`, `inputs` and the outputs are a tensor, a
+    tuple or another structure of them each (dicts, dataclasses), the outputs may be None; numbers and arrays among them
+    become tensors. `body` gets a carry in the form that it has. On arrays the steps run at once. An axis whose size is
+    a word may have 2^20 elements; a run with more fails.
     """
-    single, carry, stacks = _is_single(carry), _tuple(carry), _arrays(_tuple(inputs))
+    single, carry_form, input_form, output_form, is_one_output = _is_single(carry), None, None, None, False
+    if is_nested(carry):
+        leaves = []
+        carry_form, carry = form_of(carry, leaves), tuple(leaves)
+    if is_nested(inputs):
+        leaves = []
+        input_form, inputs = form_of(inputs, leaves), tuple(leaves)
+    carry, stacks = _tuple(carry), _arrays(_tuple(inputs))
     steps = stacks[0].shape[0] if stacks and stacks[0].ndim else None
     if not stacks or any(not one.ndim or one.shape[0] != steps for one in stacks) or steps is None and len(stacks) > 1:
         raise ValueError(f"scan: the first axes of {[one.type for one in stacks]} are not of one size")
     held = len(carry)
 
     def of_slices(slices, values):
-        made = body(values[0] if single else tuple(values), *slices)
+        nonlocal output_form, is_one_output
+        whole = filled(carry_form, values.__getitem__) if carry_form else values[0] if single else tuple(values)
+        made = body(whole, *(_spread(filled(input_form, slices.__getitem__)) if input_form else slices))
         if not isinstance(made, (tuple, list)) or len(made) != 2:
             raise TypeError(f"scan: the body returns {type(made).__name__}, not (carry, outputs)")
+        if output_form or is_nested(made[1]):
+            leaves = []
+            output_form = output_form or form_of(made[1], leaves)
+            made = made[0], leaves_like(output_form, made[1], "scan: the body's outputs")
+        is_one_output = _is_single(made[1])
+        if carry_form:
+            return leaves_like(carry_form, made[0], "scan: the body's carry"), made[1]
         if len(_tuple(made[0])) != held:
             raise TypeError(f"scan: the body returns a carry of {len(_tuple(made[0]))} values, not {held}")
         return _tuple(made[0]), made[1]
+
+    def results(now, outputs):
+        """In the forms that carry and outputs have."""
+        now = filled(carry_form, now.__getitem__) if carry_form else now[0] if single else now
+        if output_form:
+            return now, filled(output_form, outputs.__getitem__)
+        return now, outputs[0] if is_one_output else outputs
 
     def step(index, values):
         return of_slices([ops.select(one, index) for one in stacks], values)
@@ -216,7 +271,7 @@ def scan(body, carry, inputs):
         else:
             first = of_slices([ops.zeros(one.shape[1:], one.dtype) for one in stacks], _arrays(carry))
         if _are_arrays(_tuple(first[1])):
-            return _scanned(step, _arrays(carry), first, steps, single)
+            return results(*_scanned(step, _arrays(carry), first, steps))
     carry, stacks = _recorded(carry, stacks), _recorded(stacks, carry)
     example = step(ops.full((), 0, "i64"), carry)[1]
     rows = [_recorded((one,), carry)[0] for one in _tuple(example)]
@@ -236,8 +291,7 @@ def scan(body, carry, inputs):
                      _MOST_STEPS, 0)[1:]
     else:
         last = _loop((*carry, *empty), whole, steps)
-    now, outputs = last[:held], last[held:]
-    return now[0] if single else now, outputs[0] if _is_single(example) else outputs
+    return results(last[:held], last[held:])
 
 
 def _open_zeros(stack, row):
@@ -249,7 +303,7 @@ def _open_zeros(stack, row):
     return ops.where(along != 0, zeros, zeros)
 
 
-def _scanned(step, carry, first, steps, single):
+def _scanned(step, carry, first, steps):
     """`first`: what the first step made; of no steps, what one would make."""
     rows, example = [], first[1]
     if steps:
@@ -260,7 +314,7 @@ def _scanned(step, carry, first, steps, single):
         rows.append(_tuple(outputs))
     stacked = tuple(ops.stack(list(column)) for column in zip(*rows)) if steps else tuple(
         ops.zeros((0, *one.shape), one.dtype) for one in _arrays(_tuple(example)))
-    return carry[0] if single else carry, stacked[0] if _is_single(example) else stacked
+    return carry, stacked
 
 
 def compile_to(program, path):

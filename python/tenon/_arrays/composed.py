@@ -233,8 +233,8 @@ def reshape_like(x, like):
 
 @_public
 def roll(x, shift, axis=None):
-    """Moved along an axis by `shift`, what leaves at its end comes in at its beginning; along several, by as many shifts;
-    all elements in order (None): numpy.roll."""
+    """Moved along an axis by `shift`, what leaves at its end comes in at its beginning; along several, by as many
+    shifts; all elements in order (None): numpy.roll."""
     x = _like(x)
     if axis is None:
         return reshape(roll(flatten(x), shift, 0), x.shape)
@@ -268,7 +268,8 @@ def sum_to(x, shape):
 
 @_public
 def tile(x, count, axis=None):
-    """x `count` times, one after the other along an axis; without one, a count for each of the last axes: numpy.tile."""
+    """x `count` times, one after the other along an axis; without one, a count for each of the last axes, as
+    numpy.tile has it."""
     if axis is not None:
         return _run("tile", (x, count, axis), ("x", "count", "axis"))
     x = _like(x)

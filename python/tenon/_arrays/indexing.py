@@ -1,6 +1,7 @@
 """Subscripts: x[1, ..., ::2], x[mask], x[rows, columns]."""
 
 from builtins import complex as _complex
+from typing import NamedTuple
 
 from ..errors import Error
 from .operands import Buffer, Tensor, _cast, _is_whole, _like, _ops, _public, functions
@@ -27,6 +28,10 @@ def index(x, at):
             x = _picked(x, axis, one)
             places.append((place, axis))
         else:
+            if isinstance(one, _Mask):
+                if one.size != x.shape[axis]:
+                    raise IndexError(f"a mask of {one.size} elements for axis {axis} of {x.type!r}")
+                one = one.places
             arrays.append((axis, one))
             places.append((place, axis))
             axis += 1
@@ -71,8 +76,14 @@ def _subscripts(x, at):
     return [*found[:position], *[slice(None)] * (x.ndim - taken), *found[position + 1:]]
 
 
+class _Mask(NamedTuple):
+    """One axis of a mask: the places where it is true, and its size."""
+    places: Buffer
+    size: int
+
+
 def _indices(one):
-    """An array of integers as it is, a mask as the indices where it is true, one array for each of its axes."""
+    """An array of integers as it is, a mask as one _Mask for each of its axes."""
     if isinstance(one, (str, float, _complex, bool)):
         raise IndexError(f"{one!r} is no subscript: integers, slices, None, Ellipsis and arrays of integers are")
     is_empty_list = isinstance(one, (list, tuple)) and len(one) == 0
@@ -83,7 +94,7 @@ def _indices(one):
         if isinstance(one, Tensor):
             raise IndexError("a mask decides the result's size by its values, which are not known while a program is "
                              "recorded: use where(), or arrays of numpy's")
-        return [Buffer(indices) for indices in one.numpy().nonzero()]
+        return [_Mask(Buffer(places), size) for places, size in zip(one.numpy().nonzero(), one.shape)]
     if not _is_whole(one):
         raise IndexError(f"{one.type!r} is no array of integers")
     return [one if one.dtype in ("i32", "i64") else _cast(one, "i64")]

@@ -16,8 +16,9 @@ def mse_loss(x, target):
 
 @_public
 def cross_entropy(logits, labels, label_smoothing=0.0, ignore_index=None):
-    """The mean of -log softmax(logits)[label], of logits [.., classes] and labels [..], integers in [0, classes). Rows with
-    the label `ignore_index` do not count, if it is given; `label_smoothing` is the weight that goes to all classes."""
+    """The mean of -log softmax(logits)[label], of logits [.., classes] and labels [..], integers in [0, classes). Rows
+    with the label `ignore_index` do not count, if it is given; `label_smoothing` is the share that goes to all
+    classes."""
     if label_smoothing or ignore_index is not None:
         ignored = -100 if ignore_index is None else ignore_index
         return _run("cross_entropy", (logits, labels, float(label_smoothing), ignored))

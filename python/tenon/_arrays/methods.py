@@ -43,9 +43,62 @@ def _array_ufunc(self, ufunc, method, *inputs, **options):
                                   **options)
 
 
+def _of_numpy(name, ours=None):
+    """Our function for one of numpy's, without those arguments that say where and how numpy computes."""
+    function = functions[ours or name] if (ours or name) in functions else _ops[ours or name]
+    return lambda *args, order=None, out=None, copy=None, **words: function(*args, **words)
+
+
+def _where(condition, a, b):
+    condition = _like(condition)
+    return _ops["where"](condition if condition.dtype == "bool" else condition != 0, *common(a, b))
+
+
+def _dot(a, b):
+    a, b = _like(a), _like(b)
+    if not a.ndim or not b.ndim:
+        return a * b
+    if b.ndim > 2:
+        raise TypeError(f"numpy.dot of {b.type!r}: ops.tensordot() and ops.einsum() say which axes are meant")
+    return a @ b
+
+
+def _norm(x, ord=None, axis=None, keepdims=False):
+    x = _like(x)
+    if ord is not None and (isinstance(axis, tuple) or axis is None and x.ndim > 1):
+        raise TypeError(f"numpy.linalg.norm: norm {ord!r} of matrices: ops.svd() has their singular values")
+    return functions["norm"](x, 2.0 if ord is None else float(ord), axis, keepdims)
+
+
+_FUNCTIONS = {
+    **{name: _of_numpy(name) for name in (
+        "reshape stack swapaxes squeeze flip roll tile tril triu broadcast_to outer inner kron einsum tensordot sort "
+        "argsort count_nonzero isclose nan_to_num solve cholesky det slogdet zeros_like ones_like full_like").split()},
+    **{name: _of_numpy(name, ours) for name, ours in (
+        ("concatenate", "concat"), ("expand_dims", "unsqueeze"), ("repeat", "repeat_interleave"), ("ravel", "flatten"),
+        ("take_along_axis", "take_along"), ("inv", "inverse"))},
+    "where": _where, "dot": _dot, "norm": _norm,
+    "cumsum": lambda x, axis=None: functions["cumsum"](x, axis),
+    "cumprod": lambda x, axis=None: functions["cumprod"](x, axis),
+    "pad": lambda x, width, mode="constant", constant_values=0: functions["pad"](x, width, (), constant_values, mode),
+    "diagonal": lambda x, offset=0, axis1=0, axis2=1: functions["diagonal"](x, offset, axis1, axis2),
+    "trace": lambda x, offset=0, axis1=0, axis2=1: functions["trace"](x, offset, axis1, axis2),
+}
+
+
+def _array_function(self, function, types, args, words):
+    """numpy.concatenate([x, y]) and such of tensors of a graph: ours, or what numpy does by methods alone."""
+    ours = _FUNCTIONS.get(function.__name__)
+    if ours:
+        return ours(*args, **words)
+    return function._implementation(*args, **words)
+
+
 def _no_value(what):
+    instead = ": tenon.ops has functions of tensors" if what == "numpy.asarray" else ""
+
     def refuse(self, *_, **__):
-        raise TypeError(f"{what}: {self.type!r} of a graph has no value while it is recorded")
+        raise TypeError(f"{what}: {self.type!r} of a graph has no value while it is recorded{instead}")
     return refuse
 
 
@@ -121,6 +174,7 @@ def install():
         kind.tolist = lambda self: self.numpy().tolist()
         kind.copy = lambda self: self.astype(self.dtype)
         kind._repr_html_ = _array_html
+    Tensor.__array_function__ = _array_function
     Tensor.cast = lambda self, dtype: _cast(self, dtype)
     Tensor.astype = Tensor.cast
     Tensor.__len__ = _length

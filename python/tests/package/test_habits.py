@@ -295,6 +295,24 @@ class Habits(unittest.TestCase):
         for mode in ("wrap", "edge", "reflect", "constant"):
             self.same(ops.pad(x, ((0, 0), (1, 1), (2, 0)), mode=mode), np.pad(a, ((0, 0), (1, 1), (2, 0)), mode=mode))
 
+    def test_functions_of_numpy_that_are_recorded(self):
+        a, ones = self.array(3, 3, 4), np.ones((4, 2), "f4")
+        for call in (
+                lambda x: np.concatenate([x, x], axis=1), lambda x: np.stack((x, x), -1), lambda x: np.where(x > 0, x, 0),
+                lambda x: np.where(x, x, -1.0), lambda x: np.reshape(x, (4, -1)), lambda x: np.dot(x, ones),
+                lambda x: np.einsum("abc,dbc->ad", x, x), lambda x: np.linalg.norm(x, axis=-1, keepdims=True),
+                np.linalg.norm, lambda x: np.linalg.norm(x, 1, -1), lambda x: np.pad(x, ((0, 0), (1, 1), (0, 2)), "wrap"),
+                lambda x: np.pad(x, 1, constant_values=2), np.trace, np.diagonal, lambda x: np.repeat(x, 2, axis=1),
+                lambda x: np.tile(x, (2, 1, 1)), lambda x: np.roll(x, 1), lambda x: np.expand_dims(x, 0), np.cumsum,
+                lambda x: np.sort(x, axis=0), lambda x: np.sum(x, axis=(0, 1)), lambda x: np.std(x, axis=0, ddof=1),
+                lambda x: np.clip(x, -1, 1), np.transpose, np.ravel, lambda x: np.full_like(x, 3) * x,
+                lambda x: np.moveaxis(x, 0, -1), lambda x: np.split(x, 2, axis=2)[1]):
+            [got] = tenon.Session(tenon.export(call, "f32[3, 3, 4]")).forward(a)
+            self.same(got, call(a), call, 1e-5)
+        for wrong in (np.median, np.cross, lambda x: np.dot(x, x), lambda x: np.linalg.norm(x, 2, (0, 1))):
+            with self.assertRaisesRegex(TypeError, "ops"):
+                tenon.export(lambda x: wrong(x, x) if wrong is np.cross else wrong(x), "f32[3, 3, 4]")
+
     def test_cross_entropy(self):
         logits, labels = self.array(5, 4), np.array([0, 3, -100, 1, 9])
         shares = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
@@ -323,6 +341,13 @@ class Habits(unittest.TestCase):
         codes = self.whole("u1", 2, 3)
         with self.assertRaisesRegex(tenon.ArgumentError, "operand 3 is None, and operand 4 after it is given"):
             ops.matmul_integer(codes, codes.T, None, np.uint8(1))
+
+    def test_masks_have_the_sizes_of_their_axes(self):
+        a = self.array(3, 4)
+        self.same(tenon.array(a)[:, a[0] > 0], a[:, a[0] > 0])
+        for mask in (np.array([True, False]), np.ones((3, 3), bool), np.ones((4, 3), bool)):
+            with self.assertRaisesRegex(IndexError, "a mask of [234] elements for axis [01] of f32"):
+                tenon.array(a)[mask]
 
     def test_axes_out_of_range(self):
         x = tenon.array(self.array(3, 4))

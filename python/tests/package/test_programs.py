@@ -1,5 +1,7 @@
 """Programs from Python, sessions, snapshots, gradients, files."""
 
+import collections
+import dataclasses
 import pathlib
 import pickle
 import subprocess
@@ -278,9 +280,10 @@ class Programs(unittest.TestCase):
 
     def test_numbers_and_arrays_among_what_loops_carry(self):
         x, start = np.array([1, 2, 3], "f4"), np.zeros(3, "f4")
-        for carry, returned, kind in ((x, None, "NoneType"), ({"a": x}, x, "dict")):
+        for carry, returned, words in ((x, None, "NoneType where a tensor, an array or a number is needed"),
+                                       ({"a": x}, x, "the body's carry is '...', and {'a': '...'} before")):
             for run in (lambda f: f(tenon.array(x)), lambda f: tenon.export(f, x="f32[3]")):
-                with self.assertRaisesRegex(TypeError, f"{kind} where a tensor, an array or a number is needed"):
+                with self.assertRaisesRegex(TypeError, words):
                     run(lambda x: tenon.while_loop(lambda y: True, lambda y: returned, carry))
         for function, want in (
                 (lambda x: tenon.while_loop(lambda i, y, z: i < 5, lambda i, y, z: (i + 1, y * z, z),
@@ -655,6 +658,78 @@ class Programs(unittest.TestCase):
                     arguments = (moved, w) if array is x else (x, moved)
                     ends.append(float(tenon.value_and_grad(rolled)(*arguments)[0]))
                 self.assertAlmostEqual(np.asarray(gradient)[place], (ends[1] - ends[0]) / 2e-2, delta=2e-3)
+
+    def test_structures_in_loops(self):
+        """Carries, inputs and outputs of loops are structures, at once and recorded."""
+        @dataclasses.dataclass
+        class State:
+            h: object
+            count: object
+
+        start, rows, one = np.zeros(3, "f4"), self.array(4, 3), np.ones(3, "f4")
+
+        def scanned(h, xs):
+            last, made = tenon.scan(lambda c, x, y: ({"n": c["n"] + 1, "h": c["h"] + x}, {"a": y, "b": [c["h"]]}),
+                                    {"h": h, "n": 0}, [xs, xs * 2.0])
+            return last["h"], last["n"], made["a"], made["b"][0]
+
+        sums = np.concatenate([start[None], rows.cumsum(0)])
+        cases = [
+            (scanned, (start, rows), [sums[-1], 4, rows * 2, sums[:-1]]),
+            (lambda h, xs: tenon.scan(lambda c, x: (c + x["a"], None), h, {"a": xs})[0], (start, rows), [sums[-1]]),
+            (lambda h, xs: tenon.scan(lambda s, x: ((s[0] + x, (s[1][0] + 1,)), x), (h, (0,)), xs)[0][1][0],
+             (start, rows), [4]),
+            (lambda x: tenon.while_loop(lambda s: s.count < 5, lambda s: State(s.h * 2.0, s.count + 1), State(x, 0)).h,
+             (one,), [one * 32]),
+            (lambda x: tenon.while_loop(lambda i, s: i < 5, lambda i, s: (i + 1, [s[0] * 2.0, s[1]]), (0, [x, x]))[1][0],
+             (one,), [one * 32]),
+            (lambda x: tenon.repeat([{"w": np.eye(3, dtype="f4") * k} for k in (1, 2, 3)], {"x": x},
+                                    lambda layer, i, s: {"x": s["x"] @ layer["w"]})["x"], (one,), [one * 6]),
+            (lambda x: tenon.cond(x.sum() > 0, lambda: {"x": x, "y": (x + 1,)}, lambda: {"y": (x,), "x": -x})["y"][0],
+             (-one,), [-one]),
+        ]
+        for number, (function, arguments, want) in enumerate(cases):
+            at_once = function(*map(tenon.array, arguments))
+            types = [tenon.array(one).type for one in arguments]
+            recorded = tenon.Session(tenon.export(function, *types)).forward(*arguments)
+            for results in (at_once if isinstance(at_once, tuple) else [at_once], recorded):
+                for got, one in zip(results, want, strict=True):
+                    np.testing.assert_allclose(np.asarray(got), one, rtol=1e-5, atol=1e-6, err_msg=str(number))
+        for wrong in (lambda x: tenon.scan(lambda c, y: ({"g": c["h"]}, None), {"h": x}, x),
+                      lambda x: tenon.repeat(2, {"h": x}, lambda layer, i, s: s["h"]),
+                      lambda x: tenon.cond(x.sum() > 0, lambda: {"h": x}, lambda: {"h": (x,)})):
+            with self.assertRaisesRegex(TypeError, "'h': '...'} before|and {'h'"):
+                tenon.export(wrong, "f32[3]")
+
+    def test_arguments_of_gradients(self):
+        @dataclasses.dataclass(frozen=True)
+        class Layer:
+            w: object
+            scale: object
+
+        pair = collections.namedtuple("Pair", "w scale")
+        x = self.array(3, 4)
+        for kind in (Layer, pair):
+            found = tenon.value_and_grad(lambda p: (p.w * 2.0).sum() + p.scale.sum())(kind(x, x))[1]
+            self.assertIs(type(found), kind)
+            np.testing.assert_array_equal(found.w.numpy(), np.full((3, 4), 2))
+            np.testing.assert_array_equal(found.scale.numpy(), np.ones((3, 4)))
+        step = tenon.value_and_grad(lambda w, f, scale, name: (f(w) * scale).sum() if name == "a" else w.sum())
+        for scale in (2.0, 3.0):
+            found = step(x, lambda w: w * w, scale=scale, name="a")[1]
+            np.testing.assert_allclose(found.numpy(), 2 * x * scale, rtol=1e-6)
+        (value, aux), found = tenon.value_and_grad(lambda w: ((w * w).sum(), {"y": w * 2.0, "n": 3, "no": None}),
+                                                   has_aux=True)(x)
+        np.testing.assert_allclose(value.item(), (x * x).sum(), rtol=1e-5)
+        np.testing.assert_array_equal(aux["y"].numpy(), x * 2)
+        self.assertEqual((aux["n"].item(), aux["no"]), (3, None))
+        found, y = tenon.grad(lambda w: ((w * w).sum(), w), has_aux=True)(x)
+        np.testing.assert_array_equal(y.numpy(), x)
+        for wrong, words in ((lambda w: (w.sum(), w), "has_aux=True takes"), (3, "int is no function")):
+            with self.assertRaisesRegex(TypeError, words):
+                tenon.value_and_grad(wrong)(x)
+        with self.assertRaisesRegex(TypeError, "has_aux the function returns"):
+            tenon.value_and_grad(lambda w: w.sum(), has_aux=True)(x)
 
     def test_gradients(self):
         program = tenon.export(lambda x, w: ((x @ w) ** 2.0).sum(), x="f32[3, 4]", w="f32[4, 2]")

@@ -39,12 +39,19 @@ def op_docs():
     return {name: text for name, text in sorted(found.items()) if text}
 
 
+class Dots:
+    def __repr__(self):
+        return "..."
+
+
 def parameters(function):
-    """The parameters of a function of Python's, each of any type."""
-    words = []
-    for one in inspect.signature(function).parameters.values():
-        words.append(str(one.replace(default=one.empty)) + ("" if one.default is one.empty else "=..."))
-    return ", ".join(words)
+    """The parameters of a function of Python's, each of any type, and the other names that it takes them by."""
+    known = [one if one.default is one.empty else one.replace(default=Dots())
+             for one in inspect.signature(function).parameters.values()]
+    end = len(known) - any(one.kind == one.VAR_KEYWORD for one in known)
+    known[end:end] = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=Dots())
+                      for name in getattr(function, "other_names", ())]
+    return str(inspect.Signature(known))[1:-1]
 
 
 def extension_stub():

@@ -76,7 +76,8 @@ def export(function, *types, name=None, budget_bytes=None, **named):
             raise TypeError(f"export: {called} is given {type(one).__name__}: types are texts or tenon.Shape{example}")
     with Graph() if budget_bytes is None else Graph(budget_bytes) as graph:
         try:
-            names = [p for p in inspect.signature(function).parameters]
+            known = inspect.signature(function).parameters
+            names = [name for name, one in known.items() if one.kind != one.VAR_POSITIONAL]
         except (TypeError, ValueError):
             names = []
         arguments = [graph.input(names[i] if i < len(names) and names[i].isidentifier() else "", one)

@@ -53,6 +53,7 @@ def imag(x):
 
 @_public
 def conj(x):
+    """Complex numbers with the sign of their imaginary part changed; real ones as they are."""
     x = _like(x)
     return complex(real(x), -imag(x)) if x.dtype == "c64" else x
 
@@ -78,6 +79,7 @@ def fft(x, axis=None, inverse=False):
 
 @_public
 def ifft(x, axis=None):
+    """The inverse of fft."""
     return fft(x, axis, True)
 
 

@@ -19,11 +19,13 @@ def full(dims, value, dtype="f32"):
 
 @_public
 def zeros(dims, dtype="f32"):
+    """An array of zeros."""
     return full(dims, 0, dtype)
 
 
 @_public
 def ones(dims, dtype="f32"):
+    """An array of ones."""
     return full(dims, 1, dtype)
 
 
@@ -39,11 +41,13 @@ def full_like(x, value, dtype=None):
 
 @_public
 def zeros_like(x, dtype=None):
+    """Zeros with the sizes of x, and its type where none is given."""
     return full_like(x, 0, dtype)
 
 
 @_public
 def ones_like(x, dtype=None):
+    """Ones with the sizes of x, and its type where none is given."""
     return full_like(x, 1, dtype)
 
 

@@ -65,6 +65,7 @@ def batch_norm(x, mean, variance, weight=None, bias=None, eps=1e-5):
 
 @_public
 def gelu(x, approximate=False):
+    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh."""
     return _ops["gelu_tanh" if approximate else "gelu"](_like(x))
 
 

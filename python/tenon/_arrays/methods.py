@@ -165,8 +165,9 @@ def install():
         kind.clamp, kind.ravel = functions["clip"], functions["flatten"]
         kind.matmul = lambda self, other: self @ other
         for name in plain:
-            setattr(kind, name, (lambda op: lambda self, **attributes: op(_like(self), **attributes))(_ops[name]))
+            setattr(kind, name, _method(name))
     _tenon.Op.__doc__ = property(_op_doc)
+    _tenon.Op.__signature__ = property(_op_signature)
     for kind in (Buffer, HostBuffer):
         kind.__contains__ = lambda self, value: (self == value).any().item()
         kind.__index__ = _as_index
@@ -180,6 +181,25 @@ def install():
     Tensor.__len__ = _length
     for name in ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__"):
         setattr(Tensor, name, _no_value({"__array__": "numpy.asarray"}.get(name, name.strip("_"))))
+
+
+def _method(name):
+    op = _ops[name]
+
+    def method(self, **attributes):
+        return op(_like(self), **attributes)
+
+    method.__name__, method.__doc__ = name, f"tenon.ops.{name} of these elements."
+    return method
+
+
+def _op_signature(op):
+    """For inspect.signature and what shows it: operands, then those that an op may have and attributes, by name."""
+    from inspect import Parameter, Signature
+
+    words = [Parameter(name.removeprefix("has_"), Parameter.KEYWORD_ONLY, default=None if name.startswith("has_") else value)
+             for name, value in op.attributes.items()]
+    return Signature([Parameter("operands", Parameter.VAR_POSITIONAL), *words])
 
 
 def _op_doc(op):

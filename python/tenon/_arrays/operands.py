@@ -14,20 +14,20 @@ def _public(function):
     return function
 
 
-# What the ops, numpy and PyTorch call one argument.
-_SPELLINGS = (
-    ("axis", "axes", "dim"), ("order", "axes", "dims"), ("keep_dims", "keepdims", "keepdim"), ("dims", "shape", "size"),
-    ("value", "fill_value"), ("low", "min", "a_min"), ("high", "max", "a_max"), ("w", "weight"), ("ddof", "correction"),
-    ("groups", "num_groups"), ("kernel", "kernel_size"),
-)
+# Arguments, and what the ops, numpy or PyTorch call them.
+_OTHER_NAMES = {
+    "axis": ("axes", "dim"), "axes": ("axis", "dim"), "order": ("axes", "dims"), "keep_dims": ("keepdims", "keepdim"),
+    "dims": ("shape", "size"), "shape": ("dims", "size"), "value": ("fill_value",), "low": ("min", "a_min"),
+    "high": ("max", "a_max"), "w": ("weight",), "ddof": ("correction",), "correction": ("ddof",),
+    "groups": ("num_groups",), "kernel": ("kernel_size",),
+}
 
 
 def _spelled(function):
     """The function, which takes its arguments by their other names, too."""
     code = getattr(function, "__wrapped__", function).__code__
     known = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
-    meant = {other: name for group in _SPELLINGS for name in group if name in known
-             for other in group if other not in known}
+    meant = {other: name for name in known for other in _OTHER_NAMES.get(name, ()) if other not in known}
     if not meant:
         return function
 
@@ -39,6 +39,7 @@ def _spelled(function):
             words[meant[word]] = words.pop(word)
         return function(*args, **words)
 
+    call.other_names = tuple(meant)  # for type stubs
     return call
 
 

@@ -1,5 +1,6 @@
 """tenon.ops: every committed op case, at once and recorded; operators, indices and reductions against numpy."""
 
+import inspect
 import json
 import pathlib
 import threading
@@ -50,6 +51,12 @@ class Cases(unittest.TestCase):
                 count += 1
         print(f"{count} cases")
         self.assertGreater(count, 500)
+
+    def test_signatures(self):
+        self.assertEqual(str(inspect.signature(ops.leaky_relu)), "(*operands, alpha=0.01)")
+        self.assertEqual(str(inspect.signature(ops.grouped_linear)), "(*operands, bias=None)")
+        self.assertEqual(str(inspect.signature(ops.logsumexp)), "(x, axis=None, keep_dims=False)")
+        self.assertEqual([name for name in dir(ops) if not getattr(ops, name).__doc__], [])
 
     def test_names_that_are_none_are_answered_with_those_that_are(self):
         with self.assertRaisesRegex(tenon.ArgumentError, "softmax: no attribute 'sideways'; it has axis$"):

@@ -197,8 +197,9 @@ def _op_signature(op):
     """For inspect.signature and what shows it: operands, then those that an op may have and attributes, by name."""
     from inspect import Parameter, Signature
 
-    words = [Parameter(name.removeprefix("has_"), Parameter.KEYWORD_ONLY, default=None if name.startswith("has_") else value)
-             for name, value in op.attributes.items()]
+    defaults = {name.removeprefix("has_"): None if name.startswith("has_") else value
+                for name, value in op.attributes.items()}
+    words = [Parameter(name, Parameter.KEYWORD_ONLY, default=value) for name, value in defaults.items()]
     return Signature([Parameter("operands", Parameter.VAR_POSITIONAL), *words])
 
 

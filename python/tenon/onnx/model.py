@@ -111,8 +111,9 @@ class Model:
         self.options = options
         held = {one.name for one in self.proto.graph.initializer}
         self.inputs = [one.name for one in self.proto.graph.input if one.name not in held]
-        self.ranks = {one.name: len(one.type.tensor_type.shape.dim) for one in self.proto.graph.input
-                      if one.type.tensor_type.HasField("shape")}
+        self.declared = {one.name: [size.dim_value if size.HasField("dim_value") else size.dim_param or "?"
+                                    for size in one.type.tensor_type.shape.dim]
+                         for one in self.proto.graph.input if one.type.tensor_type.HasField("shape")}
         self.outputs = [one.name for one in self.proto.graph.output]
         self.fixed = set()     # names of inputs whose values are part of the programs
         self._programs = Programs()
@@ -142,9 +143,13 @@ class Model:
         for name, one in arrays.items():
             if type_of_or_none(one) is None:
                 raise wrong_call("Model.run", f"input '{name}': {one.dtype} is no type of Tenon")
-            if self.ranks.get(name, one.ndim) != one.ndim:
+            declared = self.declared.get(name, one.shape)
+            if len(declared) != one.ndim:
                 raise wrong_call("Model.run", f"input '{name}' has {one.ndim} axes, {one.shape}, where the model "
-                                 f"declares {self.ranks[name]}")
+                                 f"declares {len(declared)}")
+            if any(isinstance(size, int) and size != given for size, given in zip(declared, one.shape)):
+                raise wrong_call("Model.run", f"input '{name}' has the sizes {list(one.shape)}, where the model declares "
+                                 f"[{', '.join(map(str, declared))}]; load(shapes=...) reads it for others")
         return arrays
 
     def session(self, arrays):

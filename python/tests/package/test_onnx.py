@@ -278,12 +278,14 @@ class Calls(unittest.TestCase):
         model, _ = networks.unet()
         read = tenon.onnx.Model(model)
         [name] = read.inputs
-        x = np.ones((1, 2, 8, 8), "f")
+        x = np.ones((1, 2, 8, 32), "f")
         [want] = read.run({name: x})
         for got in (read.run(x), read.run([x]), read(x), read(**{name: x})):
             np.testing.assert_array_equal(got[0], want)
         with self.assertRaisesRegex(tenon.ArgumentError, f"'{name}' has 3 axes, .*declares 4"):
             read.run(x[0])
+        with self.assertRaisesRegex(tenon.ArgumentError, r"the sizes \[1, 2, 8, 8\], where .* \[N, 2, H, 32\]"):
+            read.run(x[..., :8])
 
     def test_without_the_package(self):
         code = "import sys; sys.modules['onnx'] = None; import tenon; tenon.onnx"

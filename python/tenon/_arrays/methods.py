@@ -164,6 +164,8 @@ def install():
             setattr(kind, name, functions[name])
         kind.clamp, kind.ravel = functions["clip"], functions["flatten"]
         kind.matmul = lambda self, other: self @ other
+        kind.dot, kind.conjugate = _dot, functions["conj"]
+        kind.cast = lambda self, dtype: _cast(_like(self), dtype)
         for name in plain:
             setattr(kind, name, _method(name))
     _tenon.Op.__doc__ = property(_op_doc)
@@ -176,8 +178,8 @@ def install():
         kind.copy = lambda self: self.astype(self.dtype)
         kind._repr_html_ = _array_html
     Tensor.__array_function__ = _array_function
-    Tensor.cast = lambda self, dtype: _cast(self, dtype)
     Tensor.astype = Tensor.cast
+    Tensor.copy = lambda self: self  # tensors do not change
     Tensor.__len__ = _length
     for name in ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__"):
         setattr(Tensor, name, _no_value({"__array__": "numpy.asarray"}.get(name, name.strip("_"))))

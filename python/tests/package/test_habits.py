@@ -232,6 +232,11 @@ class Habits(unittest.TestCase):
         for name in ("T", "mT", "size", "ndim", "itemsize", "nbytes", "shape", "real", "imag"):
             self.same(getattr(x, name), getattr(a, name), name)
         self.same((x > 0).mean(), (a > 0).mean(), tolerance=1e-6)
+        for given in (x, x.to_host()):
+            self.assertEqual(given.cast("i32").dtype, "i32")
+            self.same(given.dot(np.ones((4, 2), "f4")), a.dot(np.ones((4, 2), "f4")), tolerance=1e-6)
+        recorded = set(dir(tenon.Tensor)) - set(dir(tenon.Buffer))  # what runs recorded runs at once
+        self.assertEqual(recorded, {"graph", "name", "op", "__array_function__"})
         self.same(tenon.array([1, 2, 4]).mean(), 7 / 3, tolerance=1e-6)
         self.same(x.any(), True)
         self.same(x.sum(1, keepdims=True), a.sum(1, keepdims=True))

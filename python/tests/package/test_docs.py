@@ -18,6 +18,12 @@ FOLDERS = {"SmolLM2-135M": "llama", "bert-base-uncased": "bert", "vit-base-patch
 
 
 class Page(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+
     def run_page(self, name, least=4):
         """What the page prints."""
         page = DOCS / name
@@ -33,10 +39,6 @@ class Page(unittest.TestCase):
         return printed.getvalue()
 
     def test_hf(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(folder.name)
         for name, kind in FOLDERS.items():
             pathlib.Path(name).symlink_to(TINY / kind)
         printed = self.run_page("hf.md")
@@ -44,10 +46,6 @@ class Page(unittest.TestCase):
             self.assertIn(want, printed)
 
     def test_conversations(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(folder.name)
         pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")
         self.assertRegex(self.run_page("conversations.md", 1), r"(\d+) of (\d+) tokens are known")
 
@@ -61,10 +59,6 @@ class Page(unittest.TestCase):
             self.skipTest("no package onnx")
         sys.path.insert(0, str(ROOT / "python/tests/onnx_suite"))
         from networks import bert
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(folder.name)
         onnx.save(bert()[0], "model.onnx")
         printed = self.run_page("onnx.md")
         self.assertTrue(onnx.load("softmax.onnx").graph.node)
@@ -72,10 +66,6 @@ class Page(unittest.TestCase):
             self.assertIn(want, printed)
 
     def test_torch(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.addCleanup(os.chdir, os.getcwd())
-        os.chdir(folder.name)
         for name, archive in (("model", "convolutions"), ("decoder", "decoder")):
             pathlib.Path(f"{name}.pt2").symlink_to(TORCH / f"{archive}.pt2")
         printed = self.run_page("torch.md")

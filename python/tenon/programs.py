@@ -1,0 +1,69 @@
+"""Functions of arrays that run as one program."""
+
+import functools
+
+from . import _tenon
+from .build import Graph, _recorded
+from .structures import filled, form_of
+
+_KEPT = 16  # programs of one function: types of arguments
+
+
+def compiled(function, donate=()):
+    """A function that runs as one program, recorded at the first call with arguments of these types.
+
+        @tenon.compiled
+        def step(parameters, x, rate):
+            loss, gradients = tenon.value_and_grad(loss_of)(parameters, x)
+            return tenon.train.map_arrays(lambda p, g: p - rate * g, parameters, gradients), loss
+
+    Arguments and results are arrays, numbers, and dicts, lists, tuples and dataclasses of them. Numbers are arrays,
+    which may have another value at each call; words, booleans, functions and None are parts of the program, and so is
+    what the function reads besides its arguments. `donate` is the number of an argument, or a tuple of them, whose
+    arrays are given up, so that the program may write its results there (Buffer.donate). Arrays are on the CPU.
+
+    Of tensors, as in a function that is itself recorded, it is recorded with the rest.
+    """
+    if not callable(function):
+        raise TypeError(f"compiled: {type(function).__name__} is no function")
+    return programs_of(function, (donate,) if isinstance(donate, int) else tuple(donate))
+
+
+def programs_of(function, donated=(), words=(str, bool)):
+    """The same; objects of the classes `words` are parts of the program."""
+    sessions = {}
+
+    def recorded(forms, named, types):
+        with Graph() as graph:
+            tensors = [graph.input("", one) for one in types]
+            made = function(*[filled(one, tensors.__getitem__) for one in forms],
+                            **{word: filled(one, tensors.__getitem__) for word, one in named})
+            leaves = []
+            after = form_of(made, leaves, words)
+            if not leaves:
+                raise TypeError(f"compiled: {getattr(function, '__name__', 'the function')} returns no array")
+            results = _recorded(leaves)
+        return _tenon.Session(graph.program(results)), after
+
+    @functools.wraps(function)
+    def run(*arguments, **by_name):
+        leaves, forms, given_up = [], [], []
+        for number, argument in enumerate(arguments):
+            forms.append(form_of(argument, leaves, words))
+            given_up += [number in donated] * (len(leaves) - len(given_up))
+        named = tuple((word, form_of(one, leaves, words)) for word, one in by_name.items())
+        given_up += [False] * (len(leaves) - len(given_up))
+        if any(isinstance(one, _tenon.Tensor) for one in leaves):
+            return function(*arguments, **by_name)
+        arrays = [one if isinstance(one, _tenon.Buffer) else _tenon.Buffer(one) for one in leaves]
+        key = (tuple(forms), named, tuple(repr(one.type) for one in arrays))
+        if key not in sessions:
+            if len(sessions) == _KEPT:
+                del sessions[next(iter(sessions))]
+            sessions[key] = recorded(forms, named, [one.type for one in arrays])
+        session, after = sessions[key]
+        results = session.forward(*(array.donate() if is_given and array is one else array
+                                    for array, one, is_given in zip(arrays, leaves, given_up)))
+        return filled(after, results.__getitem__)
+
+    return run

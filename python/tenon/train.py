@@ -1,0 +1,253 @@
+"""Optimisers of structures of arrays, rates and checkpoints, with the names and formulas of tenon/train.hpp.
+
+    optimizer = tenon.train.adamw(weight_decay=0.01)
+    state = optimizer.start(parameters)
+    for i, (x, y) in enumerate(batches):
+        loss, gradients = loss_and_gradients(parameters, x, y)      # tenon.value_and_grad(loss)
+        gradients, norm = tenon.train.clip_norm(gradients, 1.0)
+        parameters, state = optimizer.update(parameters, gradients, state, rate.at(i))
+    tenon.train.save("net.safetensors", parameters)
+
+Parameters are an array, or dicts, lists, tuples and dataclasses of arrays. Nothing is changed in place: what comes next
+is returned. Each function runs as one program; within tenon.compiled they are recorded with the rest of the step.
+"""
+
+import dataclasses
+import math
+import os
+
+from . import _tenon, ops
+from .programs import programs_of
+from .importing.errors import wrong_call
+from .structures import filled, form_of, leaves_like
+
+
+def map_arrays(function, structure, *others):
+    """function(x, ...) of the arrays of structures that are alike, in the first one's structure."""
+    leaves = []
+    form = form_of(structure, leaves)
+    columns = [leaves_like(form, one, "map_arrays: a structure") for one in others]
+    made = [function(*row) for row in zip(leaves, *columns)]
+    return filled(form, made.__getitem__)
+
+
+def _arrays_of(structure):
+    leaves = []
+    form_of(structure, leaves)
+    return leaves
+
+
+def _scaled(x, scalar):
+    """x times a scalar of any floating type."""
+    return x * scalar.cast(x.dtype)
+
+
+def _scalar(number):
+    return number.cast("f32") if isinstance(number, _tenon.Tensor) else ops.full((), number, "f32")
+
+
+def _next_two(function, *structures):
+    """Two structures of what the function returns for each array."""
+    leaves = []
+    form = form_of(structures[0], leaves)
+    columns = [leaves_like(form, one, "update: gradients or state") for one in structures[1:]]
+    rows = [function(*row) for row in zip(leaves, *columns)]
+    return tuple(filled(form, [row[i] for row in rows].__getitem__) for i in range(len(rows[0]) if rows else 0))
+
+
+class _Optimizer:
+    def update(self, parameters, gradients, state, rate):
+        """(parameters, state) after a step at this rate."""
+        return _update(self, parameters, gradients, state, rate)
+
+
+@dataclasses.dataclass(frozen=True)
+class Sgd(_Optimizer):
+    """g += weight_decay p; m = momentum m + g; p -= rate m, or with nesterov p -= rate (g + momentum m)."""
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    nesterov: bool = False
+
+    def start(self, parameters):
+        """The state before the first step."""
+        return {"momentum": map_arrays(ops.zeros_like, parameters)}
+
+    def _next(self, parameters, gradients, state, rate):
+        def step(p, g, m):
+            g = g + self.weight_decay * p if self.weight_decay else g
+            m = self.momentum * m + g
+            return p - _scaled(g + self.momentum * m if self.nesterov else m, rate), m
+
+        after, momentum = _next_two(step, parameters, gradients, state["momentum"])
+        return after, {"momentum": momentum}
+
+
+@dataclasses.dataclass(frozen=True)
+class Adam(_Optimizer):
+    """m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Adam
+    adds weight_decay p to g (arXiv:1412.6980); with `decoupled`, as adamw() makes it, p is multiplied by
+    1 - rate weight_decay first (arXiv:1711.05101)."""
+    beta1: float = 0.9
+    beta2: float = 0.999
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    decoupled: bool = False
+
+    def start(self, parameters):
+        """The state before the first step."""
+        return {"mean": map_arrays(ops.zeros_like, parameters), "square": map_arrays(ops.zeros_like, parameters),
+                "number": ops.zeros(())}
+
+    def _next(self, parameters, gradients, state, rate):
+        number = state["number"] + 1.0
+        of_mean = rate / (1.0 - ops.exp2(number * math.log2(self.beta1)))
+        of_square = ops.rsqrt(1.0 - ops.exp2(number * math.log2(self.beta2)))
+
+        def step(p, g, m, v):
+            if self.weight_decay and not self.decoupled:
+                g = g + self.weight_decay * p
+            m = self.beta1 * m + (1 - self.beta1) * g
+            v = self.beta2 * v + (1 - self.beta2) * (g * g)
+            kept = _scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay and self.decoupled else p
+            return kept - _scaled(m, of_mean) / (_scaled(ops.sqrt(v), of_square) + self.eps), m, v
+
+        after, mean, square = _next_two(step, parameters, gradients, state["mean"], state["square"])
+        return after, {"mean": mean, "square": square, "number": number}
+
+
+def adamw(weight_decay=0.01, **options):
+    """Adam with decoupled weight decay."""
+    return Adam(weight_decay=weight_decay, decoupled=True, **options)
+
+
+@dataclasses.dataclass(frozen=True)
+class Lion(_Optimizer):
+    """p = p (1 - rate weight_decay) - rate sign(b1 m + (1 - b1) g); m = b2 m + (1 - b2) g (arXiv:2302.06675)."""
+    beta1: float = 0.9
+    beta2: float = 0.99
+    weight_decay: float = 0.0
+
+    def start(self, parameters):
+        """The state before the first step."""
+        return {"mean": map_arrays(ops.zeros_like, parameters)}
+
+    def _next(self, parameters, gradients, state, rate):
+        def step(p, g, m):
+            kept = _scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay else p
+            return (kept - _scaled(ops.sign(self.beta1 * m + (1 - self.beta1) * g), rate),
+                    self.beta2 * m + (1 - self.beta2) * g)
+
+        after, mean = _next_two(step, parameters, gradients, state["mean"])
+        return after, {"mean": mean}
+
+
+def _updated(optimizer, parameters, gradients, state, rate):
+    return optimizer._next(parameters, gradients, state, _scalar(rate))
+
+
+def _norm(gradients):
+    squares = [ops.sum(ops.square(g)).cast("f32") for g in _arrays_of(gradients)]
+    if not squares:
+        raise wrong_call("global_norm", "there is no array")
+    return ops.sqrt(sum(squares[1:], squares[0]))
+
+
+def _clipped(gradients, max_norm):
+    norm = _norm(gradients)
+    factor = ops.minimum(_scalar(max_norm) / (norm + 1e-6), 1.0)
+    return map_arrays(lambda g: _scaled(g, factor), gradients), norm
+
+
+_update = programs_of(_updated, words=(str, bool, _Optimizer))
+_norm_at_once = programs_of(_norm)
+_clip_at_once = programs_of(_clipped)
+
+
+def global_norm(gradients):
+    """The root of the sum of all squares, an f32 scalar."""
+    return _norm_at_once(gradients)
+
+
+def clip_norm(gradients, max_norm):
+    """(The gradients times min(1, max_norm / (their norm + 1e-6)), the norm before.)"""
+    return _clip_at_once(gradients, max_norm)
+
+
+def accumulate(a, b):
+    """a + b: gradients of several batches before one update."""
+    return map_arrays(lambda x, y: x + y, a, b)
+
+
+def cast(structure, dtype):
+    """Copies of another type, through which gradients pass: bf16 ones of f32 parameters."""
+    return map_arrays(lambda x: x.cast(dtype), structure)
+
+
+@dataclasses.dataclass(frozen=True)
+class WarmupCosine:
+    """Rates that grow linearly for `warmup` steps up to `peak`, then fall as half a cosine to `floor` at `total`."""
+    peak: float = 1e-3
+    floor: float = 0.0
+    warmup: int = 0
+    total: int = 1
+
+    def at(self, step):
+        """The rate of a step, counted from 0."""
+        if step < self.warmup:
+            return self.peak * (step + 1) / self.warmup
+        if step >= self.total:
+            return self.floor
+        done = (step - self.warmup) / (self.total - self.warmup)
+        return self.floor + (self.peak - self.floor) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+@dataclasses.dataclass(frozen=True)
+class StepDecay:
+    """start * factor^(step / every, rounded down)."""
+    start: float = 1e-3
+    factor: float = 0.1
+    every: int = 1
+
+    def at(self, step):
+        """The rate of a step, counted from 0."""
+        return self.start * self.factor ** (step // self.every)
+
+
+def save(path, structure):
+    """Writes the arrays of a structure to a safetensors file, under their paths: "layers.0.w"."""
+    _tenon.save_safetensors(os.fspath(path), _named(structure))
+
+
+def load(path, like):
+    """The arrays of a file that save() wrote, in the structure of `like`, whose types they must have."""
+    file, named = _tenon.open(os.fspath(path)), _named(like)
+    found = []
+    for name, one in named.items():
+        array = _tenon.Buffer(file[name]).copy()
+        wanted = (one if isinstance(one, _tenon.Buffer) else _tenon.Buffer(one)).type
+        if repr(array.type) != repr(wanted):
+            raise wrong_call("train.load", f"'{name}' is {array.type!r}, the structure has {wanted!r}")
+        found.append(array)
+    return filled(form_of(like, []), found.__getitem__)
+
+
+def _named(structure):
+    """The arrays by their paths, in order."""
+    form, arrays, found = form_of(structure, leaves := []), leaves, {}
+
+    def add(form, path):
+        kind, held, *parts = form
+        if kind == "leaf":
+            name = ".".join(path) or "array"
+            if name in found:
+                raise wrong_call("train.save", f"two arrays have the path '{name}'")
+            found[name] = arrays[held]
+        elif kind == "sequence":
+            for i, one in enumerate(parts[0]):
+                add(one, [*path, held._fields[i] if hasattr(held, "_fields") else str(i)])
+        elif kind in ("dict", "fields"):
+            for key, one in parts[0]:
+                add(one, [*path, str(key)])
+
+    add(form, [])
+    return found

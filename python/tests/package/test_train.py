@@ -1,0 +1,176 @@
+"""tenon.train and tenon.compiled: optimisers against PyTorch's, recorded in tests/train/data, and what else a training needs."""
+
+import collections
+import dataclasses
+import pathlib
+import tempfile
+import unittest
+
+import numpy as np
+
+import tenon
+from tenon import ops, train
+
+DATA = pathlib.Path(__file__).parents[3] / "tests/train/data/optimizers.safetensors"
+RATE, STEPS = 0.05, 12
+OPTIMIZERS = {"sgd": train.Sgd(), "momentum": train.Sgd(momentum=0.9, weight_decay=0.01),
+              "nesterov": train.Sgd(momentum=0.9, nesterov=True), "adam": train.Adam(weight_decay=0.01),
+              "adamw": train.adamw(0.1), "lion": train.Lion(weight_decay=0.1), "clipped": train.Sgd()}
+
+
+def loss_of(net, x, labels):
+    hidden = ops.linear(x, net["up"]["weight"], net["up"]["bias"]).tanh()
+    return ops.cross_entropy(ops.linear(hidden, net["down"]["weight"], net["down"]["bias"]), labels)
+
+
+class Train(unittest.TestCase):
+    def setUp(self):
+        self.data = {name: np.asarray(one) for name, one in tenon.open(DATA).items()}
+        self.net = {layer: {kind: self.data[f"start.{layer}.{kind}"].astype("f4") for kind in ("weight", "bias")}
+                    for layer in ("up", "down")}
+        self.batch = self.data["x"].astype("f4"), self.data["labels"].astype("i8")
+
+    def check(self, name, losses, net):
+        np.testing.assert_allclose(losses, self.data[f"{name}.losses"], rtol=1e-5, atol=1e-5, err_msg=name)
+        for layer, held in net.items():
+            for kind, one in held.items():
+                np.testing.assert_allclose(one.numpy(), self.data[f"{name}.{layer}.{kind}"], rtol=1e-5, atol=1e-5)
+
+    def test_optimisers_are_pytorchs(self):
+        evaluate = tenon.value_and_grad(loss_of)
+        for name, optimizer in OPTIMIZERS.items():
+            net, losses = self.net, []
+            state = optimizer.start(net)
+            for _ in range(STEPS):
+                loss, gradients = evaluate(net, *self.batch)
+                if name == "clipped":
+                    norm = train.global_norm(gradients).item()
+                    gradients, before = train.clip_norm(gradients, 0.1)
+                    self.assertEqual(before.item(), norm)
+                net, state = optimizer.update(net, gradients, state, RATE)
+                losses.append(loss.item())
+            self.check(name, losses, net)
+
+    def test_a_step_as_one_program(self):
+        for name, optimizer in OPTIMIZERS.items():
+            @tenon.compiled
+            def step(net, state, x, labels, rate):
+                loss, gradients = tenon.value_and_grad(loss_of)(net, x, labels)
+                if name == "clipped":
+                    gradients, _ = train.clip_norm(gradients, 0.1)
+                return (*optimizer.update(net, gradients, state, rate), loss)
+
+            net, state, losses = self.net, optimizer.start(self.net), []
+            for _ in range(STEPS):
+                net, state, loss = step(net, state, *self.batch, RATE)
+                losses.append(loss.item())
+            self.check(name, losses, net)
+
+    def test_donated_steps(self):
+        optimizer = train.adamw(0.1)
+
+        def step(net, state, x, labels):
+            loss, gradients = tenon.value_and_grad(loss_of)(net, x, labels)
+            return (*optimizer.update(net, gradients, state, RATE), loss)
+
+        run = tenon.compiled(step, donate=(0, 1))
+        net = train.map_arrays(lambda one: tenon.array(one.copy()), self.net)
+        state, losses = optimizer.start(net), []
+        for _ in range(STEPS):
+            before = net
+            net, state, loss = run(net, state, *self.batch)
+            losses.append(loss.item())
+        self.check("adamw", losses, net)
+        with self.assertRaisesRegex(tenon.Error, "donated"):
+            before["up"]["weight"].numpy()
+        kept = {layer: {kind: one.copy() for kind, one in held.items()} for layer, held in self.net.items()}
+        run(self.net, optimizer.start(self.net), *self.batch)  # numpy's arrays are the caller's
+        for layer, held in kept.items():
+            for kind, one in held.items():
+                np.testing.assert_array_equal(self.net[layer][kind], one)
+
+    def test_mixed_precision_and_accumulated(self):
+        def loss(net, x, labels):
+            return loss_of(train.cast(net, "f64"), x.cast("f64"), labels)
+
+        value, gradients = tenon.value_and_grad(loss)(self.net, *self.batch)
+        self.assertEqual((value.dtype, gradients["up"]["bias"].dtype), ("f64", "f32"))
+        self.assertAlmostEqual(value.item(), self.data["sgd.losses"][0], places=6)
+        doubled = train.accumulate(gradients, gradients)
+        np.testing.assert_allclose(doubled["up"]["bias"].numpy(), 2 * gradients["up"]["bias"].numpy())
+
+    def test_rates(self):
+        rate = train.WarmupCosine(peak=0.1, floor=0.01, warmup=4, total=12)
+        np.testing.assert_allclose([rate.at(i) for i in (0, 3, 4, 8, 12, 99)], [0.025, 0.1, 0.1, 0.055, 0.01, 0.01])
+        rate = train.StepDecay(start=1.0, factor=0.5, every=3)
+        np.testing.assert_allclose([rate.at(i) for i in (0, 2, 3, 8)], [1, 1, 0.5, 0.25])
+
+    def test_checkpoints(self):
+        pair = collections.namedtuple("Pair", "a b")
+        saved = {"layers": [self.net["up"], self.net["down"]], "pair": pair(np.arange(3), tenon.array([1.5])), "none": None}
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "net.safetensors"
+            train.save(path, saved)
+            self.assertEqual(sorted(tenon.open(path).keys()),
+                             ["layers.0.bias", "layers.0.weight", "layers.1.bias", "layers.1.weight", "pair.a", "pair.b"])
+            again = train.load(path, saved)
+            self.assertIs(type(again["pair"]), pair)
+            self.assertIsNone(again["none"])
+            np.testing.assert_array_equal(again["layers"][1]["weight"].numpy(), self.net["down"]["weight"])
+            with self.assertRaisesRegex(tenon.ArgumentError, r"'pair.a' is i64\[3\], the structure has f32\[3\]"):
+                train.load(path, saved | {"pair": pair(np.zeros(3, "f4"), np.zeros(1, "f4"))})
+            with self.assertRaisesRegex(tenon.InputError, "no tensor 'other'"):
+                train.load(path, {"other": np.zeros(1)})
+            with self.assertRaisesRegex(tenon.ArgumentError, "two arrays have the path 'a.b'"):
+                train.save(path, {"a.b": np.zeros(1), "a": {"b": np.zeros(1)}})
+
+    def test_structures_that_differ(self):
+        state = train.Sgd().start(self.net)
+        with self.assertRaisesRegex(TypeError, "update: gradients or state is"):
+            train.Sgd().update(self.net, {"up": self.net["up"]}, state, RATE)
+        with self.assertRaisesRegex(tenon.ArgumentError, "there is no array"):
+            train.global_norm({})
+
+
+class Compiled(unittest.TestCase):
+    def test_structures_words_and_numbers(self):
+        runs = []
+
+        @dataclasses.dataclass
+        class Point:
+            x: object
+            y: object
+
+        @tenon.compiled
+        def move(point, by, how, *, scale=None):
+            runs.append(how)
+            x = point.x + by if how == "right" else point.x - by
+            return Point(x if scale is None else x * scale, {"y": [point.y]}), 7, how
+
+        for by in (1.0, 2.0):  # another number is no other program
+            made, number, how = move(Point(np.zeros(3, "f4"), 2), by, "right")
+            np.testing.assert_array_equal(made.x.numpy(), [by] * 3)
+            self.assertEqual((made.y["y"][0].item(), number.item(), how), (2, 7, "right"))
+        self.assertEqual(runs, ["right"])
+        made, _, how = move(Point(np.zeros(3, "f4"), 2), 1.0, "left", scale=3.0)
+        np.testing.assert_array_equal(made.x.numpy(), [-3] * 3)
+        self.assertEqual((runs, move.__name__), (["right", "left"], "move"))
+
+    def test_within_programs_and_gradients(self):
+        square = tenon.compiled(lambda x: x * x)
+        program = tenon.export(lambda x: square(x) + 1, "f32[N]")
+        np.testing.assert_array_equal(tenon.Session(program).forward(np.ones(2, "f4"))[0].numpy(), [2, 2])
+        value, found = tenon.value_and_grad(lambda x: square(x).sum())(np.array([1, 2], "f4"))
+        self.assertEqual((value.item(), found.tolist()), (5, [2, 4]))
+        noise = tenon.compiled(lambda seed: ops.random_normal(ops.fold_in(ops.random_key(0), seed), (4,)))
+        self.assertNotEqual(noise(1).tolist(), noise(2).tolist())
+
+    def test_what_is_no_function_or_no_array(self):
+        with self.assertRaisesRegex(TypeError, "int is no function"):
+            tenon.compiled(3)
+        with self.assertRaisesRegex(TypeError, "returns no array"):
+            tenon.compiled(lambda x: None)(np.ones(2, "f4"))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -92,6 +92,10 @@ class Importer:
     def _input_sizes(self, proto, where):
         given = self.shapes.get(proto.name)
         if given is not None and not isinstance(given, int):
+            declared = proto.type.tensor_type
+            if declared.HasField("shape") and len(declared.shape.dim) != len(given):
+                raise wrong_call("load", f"shapes: {tuple(given)} for '{proto.name}', which has "
+                                 f"{len(declared.shape.dim)} axes")
             return tuple(given)
         if not proto.type.tensor_type.HasField("shape"):
             raise NotKnown(where, f"no shape: give shapes={{{proto.name!r}: (...)}}")

@@ -435,7 +435,8 @@ def pad(n, self, pad=None, padding=None, value=None, mode="constant"):
     mode = {"refl": "reflect", "repl": "edge", "circ": "circular"}.get(name[:4], mode)
     mode = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "edge": "edge",
             "circular": "wrap"}.get(mode) or n.words(mode, "mode", ("constant", "reflect", "replicate", "circular"))
-    if len(widths) % 2 or len(widths) > 2 * self.rank or any(not isinstance(one, int) for one in widths):
+    widths = [n.integer(one, "pad") for one in widths]
+    if len(widths) % 2 or len(widths) > 2 * self.rank:
         raise n.malformed(f"argument 'pad': {widths} of {self!r}")
     before, after = [0] * self.rank, [0] * self.rank
     for i in range(len(widths) // 2):

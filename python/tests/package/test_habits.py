@@ -303,11 +303,11 @@ class Habits(unittest.TestCase):
     def test_functions_of_numpy_that_are_recorded(self):
         a, ones = self.array(3, 3, 4), np.ones((4, 2), "f4")
         for call in (
-                lambda x: np.concatenate([x, x], axis=1), lambda x: np.stack((x, x), -1), lambda x: np.where(x > 0, x, 0),
-                lambda x: np.where(x, x, -1.0), lambda x: np.reshape(x, (4, -1)), lambda x: np.dot(x, ones),
+                lambda x: np.concatenate([x, x], axis=1), lambda x: np.stack((x, x), -1),
+                lambda x: np.where(x > 0, x, 0), lambda x: np.where(x, x, -1.0), lambda x: np.reshape(x, (4, -1)), lambda x: np.dot(x, ones),
                 lambda x: np.einsum("abc,dbc->ad", x, x), lambda x: np.linalg.norm(x, axis=-1, keepdims=True),
-                np.linalg.norm, lambda x: np.linalg.norm(x, 1, -1), lambda x: np.pad(x, ((0, 0), (1, 1), (0, 2)), "wrap"),
-                lambda x: np.pad(x, 1, constant_values=2), np.trace, np.diagonal, lambda x: np.repeat(x, 2, axis=1),
+                np.linalg.norm, lambda x: np.linalg.norm(x, 1, -1),
+                lambda x: np.pad(x, ((0, 0), (1, 1), (0, 2)), "wrap"), lambda x: np.pad(x, 1, constant_values=2), np.trace, np.diagonal, lambda x: np.repeat(x, 2, axis=1),
                 lambda x: np.tile(x, (2, 1, 1)), lambda x: np.roll(x, 1), lambda x: np.expand_dims(x, 0), np.cumsum,
                 lambda x: np.sort(x, axis=0), lambda x: np.sum(x, axis=(0, 1)), lambda x: np.std(x, axis=0, ddof=1),
                 lambda x: np.clip(x, -1, 1), np.transpose, np.ravel, lambda x: np.full_like(x, 3) * x,

@@ -267,7 +267,22 @@ class Calls(unittest.TestCase):
         with self.assertRaisesRegex(tenon.ArgumentError, "'M' is neither"):
             tenon.onnx.load(model, shapes={"M": 2})
 
+    def test_products_of_narrow_constants(self):
+        """bf16 arrays of Tenon's are views of integers to numpy, which a transpose must not bring back."""
+        random = np.random.default_rng(1)
+        x, w = (random.standard_normal(sizes).astype("f") for sizes in ((2, 4), (3, 4)))
+        nodes = [helper.make_node("Cast", ["w"], ["v"], to=TensorProto.BFLOAT16),
+                 helper.make_node("Transpose", ["v"], ["t"], perm=[1, 0]),
+                 helper.make_node("Cast", ["x"], ["n"], to=TensorProto.BFLOAT16),
+                 helper.make_node("MatMul", ["n", "t"], ["m"]),
+                 helper.make_node("Cast", ["m"], ["y"], to=TensorProto.FLOAT)]
+        model = graph_model(nodes, [info("x", ["N", 4])], [info("y", ["N", 3])], [numpy_helper.from_array(w, "w")])
+        [got] = tenon.onnx.Model(model).run(x)
+        np.testing.assert_allclose(got, x @ w.T, rtol=3e-2, atol=3e-2)
+
     def test_wrong_calls(self):
+        with self.assertRaisesRegex(tenon.ArgumentError, r"shapes: \(2, 3\) for 'x', which has 4 axes"):
+            tenon.onnx.load(networks.unet()[0], shapes={"x": (2, 3)})
         read = tenon.onnx.Model(self.reshape())
         with self.assertRaises(tenon.ArgumentError):
             read.run({"x": np.zeros((3, 4), "f")})

@@ -1,4 +1,4 @@
-"""tenon.train and tenon.compiled: optimisers against PyTorch's, recorded in tests/train/data, and what else a training needs."""
+"""tenon.train and tenon.compiled: optimisers against PyTorch's, recorded in tests/train/data; rates, checkpoints, errors."""
 
 import collections
 import dataclasses
@@ -107,12 +107,14 @@ class Train(unittest.TestCase):
 
     def test_checkpoints(self):
         pair = collections.namedtuple("Pair", "a b")
-        saved = {"layers": [self.net["up"], self.net["down"]], "pair": pair(np.arange(3), tenon.array([1.5])), "none": None}
+        saved = {"layers": [self.net["up"], self.net["down"]], "pair": pair(np.arange(3), tenon.array([1.5])),
+                 "none": None}
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "net.safetensors"
             train.save(path, saved)
             self.assertEqual(sorted(tenon.open(path).keys()),
-                             ["layers.0.bias", "layers.0.weight", "layers.1.bias", "layers.1.weight", "pair.a", "pair.b"])
+                             ["layers.0.bias", "layers.0.weight", "layers.1.bias", "layers.1.weight", "pair.a",
+                              "pair.b"])
             again = train.load(path, saved)
             self.assertIs(type(again["pair"]), pair)
             self.assertIsNone(again["none"])

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from .errors import malformed
+from .errors import malformed, wrong_call
 
 try:
     import ml_dtypes
@@ -32,6 +32,24 @@ def type_of(array):
 
 def type_of_or_none(array):
     return _OF_NUMPY.get(array.dtype)
+
+
+def as_array(where, name, value, dtype=None):
+    """What a caller gives for an input, as a numpy array; numbers and lists of Python's become the type that is declared
+    where that loses no integer."""
+    is_plain = not hasattr(value, "dtype") and not hasattr(value, "__array__")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:  # lists of several lengths
+        raise wrong_call(where, f"input '{name}': {error}") from None
+    if is_plain and dtype in NUMPY and array.dtype.kind in "iuf":
+        made = array.astype(NUMPY[dtype]) if NUMPY[dtype].kind in "iuf" else array
+        if array.dtype.kind == "f" and made.dtype.kind == "f" or (array == made).all():
+            array = made
+    if type_of_or_none(array) is None:
+        what = type(value).__name__ if is_plain else array.dtype
+        raise wrong_call(where, f"input '{name}': {what} is no {'array of numbers' if is_plain else 'type of Tenon'}")
+    return array
 
 
 def limits(dtype):

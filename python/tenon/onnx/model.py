@@ -12,8 +12,9 @@ from .. import _tenon
 from . import families  # noqa: F401: fills the table of handlers
 from ..importing.errors import NotKnown, malformed, wrong_call
 from ..importing.kept import Programs
-from ..importing.types import type_of_or_none
+from ..importing.types import as_array
 from .importer import Importer
+from .types import NAMES
 
 MIN_OPSET, MAX_OPSET = 7, onnx.defs.onnx_opset_version()
 _MOST_FIXED = 1024         # elements of an input whose values a Model fixes
@@ -114,6 +115,7 @@ class Model:
         self.declared = {one.name: [size.dim_value if size.HasField("dim_value") else size.dim_param or "?"
                                     for size in one.type.tensor_type.shape.dim]
                          for one in self.proto.graph.input if one.type.tensor_type.HasField("shape")}
+        self.types = {one.name: NAMES.get(one.type.tensor_type.elem_type) for one in self.proto.graph.input}
         self.outputs = [one.name for one in self.proto.graph.output]
         self.fixed = set()     # names of inputs whose values are part of the programs
         self._programs = Programs()
@@ -139,10 +141,8 @@ class Model:
             inputs = dict(zip(self.inputs, inputs))
         if set(inputs) != set(self.inputs):
             raise wrong_call("Model.run", f"inputs {sorted(inputs)} for {sorted(self.inputs)}")
-        arrays = {name: np.asarray(one) for name, one in inputs.items()}
+        arrays = {name: as_array("Model.run", name, one, self.types.get(name)) for name, one in inputs.items()}
         for name, one in arrays.items():
-            if type_of_or_none(one) is None:
-                raise wrong_call("Model.run", f"input '{name}': {one.dtype} is no type of Tenon")
             declared = self.declared.get(name, one.shape)
             if len(declared) != one.ndim:
                 raise wrong_call("Model.run", f"input '{name}' has {one.ndim} axes, {one.shape}, where the model "

@@ -9,7 +9,7 @@ import numpy as np
 from .. import _tenon, errors
 from ..importing.errors import NotKnown, malformed, unsupported, wrong_call
 from ..importing.kept import Programs
-from ..importing.types import type_of_or_none
+from ..importing.types import as_array
 from . import expressions, families  # noqa: F401: fills the table of handlers
 from .archive import Archive
 from .importer import Importer
@@ -163,9 +163,7 @@ class Model:
                 raise wrong_call("Model", f"{value!r} where the module was exported with {one.held!r}")
             if one.kind != "user":
                 continue
-            array = arrays[one.name] = np.asarray(value)
-            if type_of_or_none(array) is None:
-                raise wrong_call("Model", f"input '{one.name}': {array.dtype} is no type of Tenon")
+            array = arrays[one.name] = as_array("Model", one.name, value, one.dtype)
             if len(one.sizes) != array.ndim:
                 raise wrong_call("Model", f"input '{one.name}' has {array.ndim} axes, not {len(one.sizes)}")
             for axis, (entry, size) in enumerate(zip(one.sizes, array.shape)):
@@ -241,11 +239,11 @@ class _Tree:
             return [value]
         if self.keys or self.kind in ("dict", "OrderedDict"):
             if not isinstance(value, dict) or set(value) != set(self.keys):
-                raise wrong_call("Model", f"{_named(value)} for {{{', '.join(map(str, self.keys))}}}")
+                raise wrong_call("Model", f"{_named(value)} where the module has {{{', '.join(map(str, self.keys))}}}")
             items = [value[key] for key in self.keys]
         else:
             if not isinstance(value, (tuple, list)) or len(value) != len(self.parts):
-                raise wrong_call("Model", f"{_named(value)} for {len(self.parts)} values")
+                raise wrong_call("Model", f"{_named(value)} where the module has {len(self.parts)}")
             items = value
         return [leaf for part, one in zip(self.parts, items) for leaf in part.flatten(one)]
 

@@ -28,6 +28,7 @@ class Input:
     held: object = None  # of state: the buffer's name; of a constant: its value
     origin: str = ""     # its name in the graph
     sizes: tuple = ()    # of a tensor: records of its sizes
+    dtype: str = ""      # of a tensor
 
 
 class Signature:
@@ -133,11 +134,11 @@ class Signature:
                 raise malformed(where, "no sizes")
             value = self._open_input(name, dtype, sizes, where)
         elif form == "as_sym_int":
-            value = self._size_input(name, scope, where)
+            dtype, value = "i64", self._size_input(name, scope, where)
         else:
             raise unsupported(where, f"{form.removeprefix('as_')} is no tensor")
         entries = self.entries(name) if form == "as_tensor" else ()
-        self.inputs.append(Input("user", self._last, origin=name, sizes=entries))
+        self.inputs.append(Input("user", self._last, origin=name, sizes=entries, dtype=dtype))
         return value
 
     def _fixed_input(self, name, form, scope, where):

@@ -295,6 +295,11 @@ class Calls(unittest.TestCase):
         [name] = read.inputs
         x = np.ones((1, 2, 8, 32), "f")
         [want] = read.run({name: x})
+        np.testing.assert_array_equal(read.run({name: x.tolist()})[0], want)
+        for wrong, words in ((None, "NoneType is no array of numbers"), ([[1.0], [2.0, 3.0]], "inhomogeneous"),
+                             ("x", "str is no array of numbers"), (np.array(["x"]), "<U1 is no type of Tenon")):
+            with self.assertRaisesRegex(tenon.ArgumentError, f"input '{name}': .*{words}"):
+                read.run({name: wrong})
         for got in (read.run(x), read.run([x]), read(x), read(**{name: x})):
             np.testing.assert_array_equal(got[0], want)
         with self.assertRaisesRegex(tenon.ArgumentError, f"'{name}' has 3 axes, .*declares 4"):

@@ -207,6 +207,15 @@ class Refused(unittest.TestCase):
         for word in words:
             self.assertIn(word, str(caught.exception))
 
+    def test_lists_are_arrays_of_the_type_that_was_exported(self):
+        image = np.random.default_rng(1).standard_normal((2, 3, 16, 16)).astype("f4")
+        model = tenon.torch.Model(FOLDER / "convolutions.pt2")
+        np.testing.assert_array_equal(model(image.tolist()), model(image))
+        for wrong, words in ((None, "NoneType is no array of numbers"), ("x", "str is no array of numbers"),
+                             (image > 0, "is bool"), ((image > 0).tolist(), "is bool")):
+            with self.assertRaisesRegex(tenon.ArgumentError, words):
+                model(wrong)
+
     def test_sizes_that_were_not_exported(self):
         model = tenon.torch.Model(FOLDER / "convolutions.pt2")
         with self.assertRaisesRegex(tenon.ArgumentError, "9 elements along axis 0, not 1 to 8"):

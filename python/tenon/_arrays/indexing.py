@@ -29,7 +29,7 @@ def index(x, at):
             places.append((place, axis))
         else:
             if isinstance(one, _Mask):
-                if one.size != x.shape[axis]:
+                if isinstance(x.shape[axis], int) and one.size != x.shape[axis]:
                     raise IndexError(f"a mask of {one.size} elements for axis {axis} of {x.type!r}")
                 one = one.places
             arrays.append((axis, one))

@@ -350,6 +350,7 @@ class Habits(unittest.TestCase):
     def test_masks_have_the_sizes_of_their_axes(self):
         a = self.array(3, 4)
         self.same(tenon.array(a)[:, a[0] > 0], a[:, a[0] > 0])
+        self.same(tenon.Session(tenon.export(lambda x: x[:, a[0] > 0], "f32[N, M]")).forward(a)[0], a[:, a[0] > 0])
         for mask in (np.array([True, False]), np.ones((3, 3), bool), np.ones((4, 3), bool)):
             with self.assertRaisesRegex(IndexError, "a mask of [234] elements for axis [01] of f32"):
                 tenon.array(a)[mask]

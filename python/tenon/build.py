@@ -72,7 +72,8 @@ def export(function, *types, name=None, budget_bytes=None, **named):
     called = getattr(function, "__name__", repr(function))
     for one in (*types, *named.values()):
         if not isinstance(one, (str, _tenon.Shape)):
-            example = f", such as {_tenon.Buffer(one).type!r}" if hasattr(one, "shape") else ""
+            example = f", such as {_tenon.Buffer(one).type!r}" if hasattr(one, "shape") else \
+                "; tenon.compiled() takes structures of arrays" if isinstance(one, (dict, list, tuple)) else ""
             raise TypeError(f"export: {called} is given {type(one).__name__}: types are texts or tenon.Shape{example}")
     with Graph() if budget_bytes is None else Graph(budget_bytes) as graph:
         try:

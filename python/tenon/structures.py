@@ -5,11 +5,17 @@ import sys
 from . import _tenon
 
 
+_LEAVES = (_tenon.Buffer, _tenon.Tensor)
+
+
 def form_of(value, leaves, keeps=()):
     """The structure of a value, whose leaves are appended to a list: what is none of the classes above.
 
     It is hashable. None and functions are parts of it, and so are values of the classes `keeps`.
     """
+    if isinstance(value, _LEAVES):
+        leaves.append(value)
+        return ("leaf", len(leaves) - 1)
     if value is None or isinstance(value, keeps):
         return ("as it is", value)
     if isinstance(value, dict):
@@ -20,7 +26,7 @@ def form_of(value, leaves, keeps=()):
     if dataclasses and dataclasses.is_dataclass(value) and not isinstance(value, type):
         return ("fields", type(value), tuple((field.name, form_of(getattr(value, field.name), leaves, keeps))
                                              for field in dataclasses.fields(value)))
-    if callable(value) and not isinstance(value, (_tenon.Tensor, _tenon.Buffer)):
+    if callable(value):
         return ("as it is", value)
     leaves.append(value)
     return ("leaf", len(leaves) - 1)
@@ -34,7 +40,8 @@ def filled(form, leaf):
     if kind == "as it is":
         return held
     if kind == "dict":
-        return _made(held, {key: filled(one, leaf) for key, one in parts[0]})
+        values = {key: filled(one, leaf) for key, one in parts[0]}
+        return values if held is dict else _made(held, values)
     if kind == "fields":
         made = object.__new__(held)
         for name, one in parts[0]:

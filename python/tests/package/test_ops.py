@@ -65,6 +65,11 @@ class Cases(unittest.TestCase):
             ops.elu(np.ones((2, 3), "f4"), slope=1e-3)
         with self.assertRaisesRegex(AttributeError, "tenon.ops has no 'isnan'; did you mean 'is_nan'"):
             ops.isnan
+        for name, ours in (("expand_dims", "unsqueeze"), ("cat", "concat"), ("interpolate", "resize")):
+            with self.assertRaisesRegex(AttributeError, f"tenon.ops has no '{name}'; did you mean '{ours}'"):
+                getattr(ops, name)
+        self.assertEqual([one for one in ops._CALLED_HERE.values() if not hasattr(ops, one)], [])
+        self.assertEqual([one for one in ops._CALLED_HERE if one in dir(ops)], [])
         with self.assertRaisesRegex(AttributeError, "no 'householder'; dir"):
             ops.householder
         self.assertFalse(hasattr(ops, "__wrapped__"))

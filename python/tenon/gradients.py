@@ -1,10 +1,11 @@
 """Values and gradients of functions of arrays."""
 
 import functools
+from collections import OrderedDict
 
 from . import _tenon, ops
 from .build import Graph, _recorded as _of_graph
-from .structures import filled, form_of
+from .structures import filled, form_of, keep
 
 _kept = 16  # programs of one function: types of arguments
 _WORDS = (str, bool)  # arguments that are parts of the program
@@ -33,7 +34,7 @@ def value_and_grad(function, argnums=0, has_aux=False):
     if not callable(function):
         raise TypeError(f"value_and_grad: {type(function).__name__} is no function")
     numbers = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    sessions = {}
+    sessions = OrderedDict()
 
     def result(form, value, gradients, second):
         left = iter(gradients)
@@ -54,12 +55,13 @@ def value_and_grad(function, argnums=0, has_aux=False):
             value, gradients, after, others = _differentiated(function, form, named, leaves, numbers, has_aux)
             return result(form, value, gradients, filled(after, others.__getitem__))
         key = (form, named, tuple(repr(array.type) for array in arrays))
-        if key not in sessions:
-            if len(sessions) == _kept:
-                del sessions[next(iter(sessions))]
-            sessions[key] = _recorded(function, form, named, [array.type for array in arrays], numbers, has_aux)
-        session, after, count = sessions[key]
-        value, *rest = session.forward(*arrays)
+        held = sessions.pop(key, None)  # no other thread's for the time of the call
+        held = held or _recorded(function, form, named, [array.type for array in arrays], numbers, has_aux)
+        session, after, count = held
+        try:
+            value, *rest = session.forward(*arrays)
+        finally:
+            keep(sessions, key, held, _kept)
         return result(form, value, rest[:count], filled(after, rest[count:].__getitem__))
 
     return evaluated

@@ -1,10 +1,11 @@
 """Functions of arrays that run as one program."""
 
 import functools
+from collections import OrderedDict
 
 from . import _tenon
 from .build import Graph, _recorded
-from .structures import filled, form_of
+from .structures import filled, form_of, keep
 
 _KEPT = 16  # programs of one function: types of arguments
 
@@ -31,7 +32,7 @@ def compiled(function, donate=()):
 
 def programs_of(function, donated=(), words=(str, bool)):
     """The same; objects of the classes `words` are parts of the program."""
-    sessions = {}
+    sessions = OrderedDict()
 
     def recorded(forms, named, types):
         with Graph() as graph:
@@ -57,13 +58,13 @@ def programs_of(function, donated=(), words=(str, bool)):
             return function(*arguments, **by_name)
         arrays = [one if isinstance(one, _tenon.Buffer) else _tenon.Buffer(one) for one in leaves]
         key = (tuple(forms), named, tuple(repr(one.type) for one in arrays))
-        if key not in sessions:
-            if len(sessions) == _KEPT:
-                del sessions[next(iter(sessions))]
-            sessions[key] = recorded(forms, named, [one.type for one in arrays])
-        session, after = sessions[key]
-        results = session.forward(*(array.donate() if is_given and array is one else array
-                                    for array, one, is_given in zip(arrays, leaves, given_up)))
+        held = sessions.pop(key, None)  # no other thread's for the time of the call
+        session, after = held = held or recorded(forms, named, [one.type for one in arrays])
+        try:
+            results = session.forward(*(array.donate() if is_given and array is one else array
+                                        for array, one, is_given in zip(arrays, leaves, given_up)))
+        finally:
+            keep(sessions, key, held, _KEPT)
         return filled(after, results.__getitem__)
 
     return run

@@ -86,6 +86,13 @@ def leaves_like(form, value, what):
     return tuple(leaves)
 
 
+def keep(sessions, key, session, most):
+    """Puts a session back, in an OrderedDict, that was taken out for a call; those used longest ago are left out."""
+    sessions[key] = session
+    while len(sessions) > most:
+        sessions.popitem(last=False)
+
+
 def is_nested(values):
     """Whether a value is more than a leaf or a tuple or list of leaves."""
     if isinstance(values, (list, tuple)) and not hasattr(values, "_fields"):

@@ -4,6 +4,7 @@ import collections
 import dataclasses
 import pathlib
 import tempfile
+import threading
 import unittest
 
 import numpy as np
@@ -157,6 +158,28 @@ class Compiled(unittest.TestCase):
         made, _, how = move(Point(np.zeros(3, "f4"), 2), 1.0, "left", scale=3.0)
         np.testing.assert_array_equal(made.x.numpy(), [-3] * 3)
         self.assertEqual((runs, move.__name__), (["right", "left"], "move"))
+
+    def test_threads(self):
+        square = tenon.compiled(lambda x: ops.sort(x) * 2.0)
+        evaluate = tenon.value_and_grad(lambda x: (ops.sort(x) ** 2.0).sum())
+        failures = []
+
+        def work(number):
+            try:
+                x = np.random.default_rng(number).standard_normal(20000).astype("f4")
+                for _ in range(20):
+                    np.testing.assert_array_equal(square(x).numpy(), np.sort(x) * 2)
+                    np.testing.assert_allclose(evaluate(x)[1].numpy(), 2 * x, rtol=1e-6)
+                    train.Sgd().update(x, x, train.Sgd().start(x), 0.1)
+            except Exception as error:  # a thread's own would be lost
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+        self.assertEqual(failures, [])
 
     def test_within_programs_and_gradients(self):
         square = tenon.compiled(lambda x: x * x)

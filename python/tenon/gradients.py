@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 from . import _tenon, ops
 from .build import Graph, _recorded as _of_graph
-from .structures import filled, form_of, keep
+from .structures import array_of, filled, form_of, keep
 
 _kept = 16  # programs of one function: types of arguments
 _WORDS = (str, bool)  # arguments that are parts of the program
@@ -92,8 +92,7 @@ def _form(argument, arrays):
     """The structure of an argument, whose arrays are appended to a list."""
     first = len(arrays)
     form = form_of(argument, arrays, _WORDS)
-    arrays[first:] = [one if isinstance(one, (_tenon.Buffer, _tenon.Tensor)) else _tenon.Buffer(one)
-                      for one in arrays[first:]]
+    arrays[first:] = [array_of(one, "value_and_grad") for one in arrays[first:]]
     return form
 
 

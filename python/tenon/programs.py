@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 from . import _tenon
 from .build import Graph, _recorded
-from .structures import filled, form_of, keep
+from .structures import array_of, filled, form_of, keep
 
 _KEPT = 16  # programs of one function: types of arguments
 
@@ -56,7 +56,7 @@ def programs_of(function, donated=(), words=(str, bool)):
         given_up += [False] * (len(leaves) - len(given_up))
         if any(isinstance(one, _tenon.Tensor) for one in leaves):
             return function(*arguments, **by_name)
-        arrays = [one if isinstance(one, _tenon.Buffer) else _tenon.Buffer(one) for one in leaves]
+        arrays = [array_of(one, "compiled") for one in leaves]
         key = (tuple(forms), named, tuple(repr(one.type) for one in arrays))
         held = sessions.pop(key, None)  # no other thread's for the time of the call
         session, after = held = held or recorded(forms, named, [one.type for one in arrays])

@@ -3,6 +3,7 @@
 import sys
 
 from . import _tenon
+from .errors import Error
 
 
 _LEAVES = (_tenon.Buffer, _tenon.Tensor)
@@ -84,6 +85,16 @@ def leaves_like(form, value, what):
         is_as, made = (filled(one, lambda _: "...") for one in (form, form_of(value, [])))
         raise TypeError(f"{what} is {made!r}, and {is_as!r} before")
     return tuple(leaves)
+
+
+def array_of(value, where):
+    """A leaf as an array; errors name the function that was given it."""
+    if isinstance(value, _LEAVES):
+        return value
+    try:
+        return _tenon.Buffer(value)
+    except Error as error:
+        raise type(error)(error.code, error.number, where, error.message) from None
 
 
 def keep(sessions, key, session, most):

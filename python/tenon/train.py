@@ -51,8 +51,13 @@ def _next_two(function, *structures):
     leaves = []
     form = form_of(structures[0], leaves)
     columns = [leaves_like(form, one, "update: gradients or state") for one in structures[1:]]
+    if not leaves:
+        raise wrong_call("update", "there is no array")
+    for one in leaves:
+        if not one.dtype.is_floating:
+            raise wrong_call("update", f"a parameter is {one.type!r}, which cannot be moved along a gradient")
     rows = [function(*row) for row in zip(leaves, *columns)]
-    return tuple(filled(form, [row[i] for row in rows].__getitem__) for i in range(len(rows[0]) if rows else 0))
+    return tuple(filled(form, [row[i] for row in rows].__getitem__) for i in range(len(rows[0])))
 
 
 class _Optimizer:
@@ -67,6 +72,7 @@ class Sgd(_Optimizer):
     momentum: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
+    _parts = {"momentum"}
 
     def start(self, parameters):
         """The state before the first step."""
@@ -92,6 +98,7 @@ class Adam(_Optimizer):
     eps: float = 1e-8
     weight_decay: float = 0.0
     decoupled: bool = False
+    _parts = {"mean", "square", "number"}
 
     def start(self, parameters):
         """The state before the first step."""
@@ -126,6 +133,7 @@ class Lion(_Optimizer):
     beta1: float = 0.9
     beta2: float = 0.99
     weight_decay: float = 0.0
+    _parts = {"mean"}
 
     def start(self, parameters):
         """The state before the first step."""
@@ -142,6 +150,9 @@ class Lion(_Optimizer):
 
 
 def _updated(optimizer, parameters, gradients, state, rate):
+    if not isinstance(state, dict) or set(state) != optimizer._parts:
+        raise wrong_call("update", f"the state of {type(optimizer).__name__} is a dict of {sorted(optimizer._parts)}, as "
+                         "start() makes it: update(parameters, gradients, state, rate)")
     return optimizer._next(parameters, gradients, state, _scalar(rate))
 
 

@@ -131,8 +131,16 @@ class Train(unittest.TestCase):
         state = train.Sgd().start(self.net)
         with self.assertRaisesRegex(TypeError, "update: gradients or state is"):
             train.Sgd().update(self.net, {"up": self.net["up"]}, state, RATE)
-        with self.assertRaisesRegex(tenon.ArgumentError, "there is no array"):
-            train.global_norm({})
+        for call, words in ((lambda: train.global_norm({}), "there is no array"),
+                            (lambda: train.Sgd().update({}, {}, train.Sgd().start({}), RATE), "there is no array"),
+                            (lambda: train.Adam().update(self.net, self.net, state, RATE),
+                             r"state of Adam is a dict of \['mean', 'number', 'square'\]"),
+                            (lambda: train.Sgd().update(self.net, state, self.net, RATE), "gradients, state, rate"),
+                            (lambda: train.Sgd().update([1], [1], train.Sgd().start([1]), RATE), "a parameter is i64"),
+                            (lambda: tenon.compiled(lambda x: x)(threading), "compiled: an object of type module"),
+                            (lambda: tenon.value_and_grad(lambda x: x)("a", threading), "value_and_grad: an object")):
+            with self.assertRaisesRegex(tenon.Error, words):
+                call()
 
 
 class Compiled(unittest.TestCase):

@@ -42,18 +42,19 @@ def branch(n, condition):
         return tuple(n.b.tensor(one) for one in made)
 
     predicate = n.b.tensor(n.b.reshape_to(condition, ()))
-    _same_types(n, tensors(yes), tensors(no))
+    _same_types(n, condition, tensors(yes), tensors(no))
     with n.b.body():
         made = build.cond(predicate, lambda: tensors(yes), lambda: tensors(no))
     inputs = inputs_of([condition, *used])
     return tuple(Value(n.b, tensor=one, inputs=inputs) for one in made)
 
 
-def _same_types(n, yes, no):
+def _same_types(n, condition, yes, no):
     for one, other in zip(yes, no):
         if one.type != other.type or not one.type.is_static:
-            raise n.error(f"results of {one.type} and {other.type}: they need one type with sizes that are known; "
-                          "give `shapes`")
+            raise n.not_known(f"results of {one.type} and {other.type}: where the condition is computed, they need one "
+                              "type with sizes that are known; give `shapes`, or `values` of the condition's inputs",
+                              condition.inputs)
 
 
 @op("Loop")

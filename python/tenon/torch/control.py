@@ -32,7 +32,8 @@ def cond(n, predicate, yes, no, operands):
     examples = values(yes)
     for one, other in zip(examples, values(no)):
         if one.dtype != other.dtype or one.shape != other.shape:
-            raise n.error(f"results {one!r} and {other!r}: they need one type and the same sizes; give `shapes`")
+            raise n.not_known(f"results {one!r} and {other!r}: where the predicate is computed, they need one type and "
+                              "the same sizes; give `shapes`, or `values` of the predicate's inputs", predicate.inputs)
     empty = tuple(n.b.tensor(n.b.full(one.shape, 0, one.dtype)) for one in examples)
     with n.b.body():
         try:

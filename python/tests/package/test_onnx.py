@@ -267,6 +267,19 @@ class Calls(unittest.TestCase):
         with self.assertRaisesRegex(tenon.ArgumentError, "'M' is neither"):
             tenon.onnx.load(model, shapes={"M": 2})
 
+    def test_branches_of_other_sizes(self):
+        """A Model fixes the inputs that decide which one is taken."""
+        yes = helper.make_graph([helper.make_node("Concat", ["x", "x"], ["t"], axis=0)], "yes", [], [info("t", None)])
+        no = helper.make_graph([helper.make_node("Neg", ["x"], ["e"])], "no", [], [info("e", None)])
+        nodes = [helper.make_node("If", ["c"], ["y"], then_branch=yes, else_branch=no)]
+        model = graph_model(nodes, [info("c", [], TensorProto.BOOL), info("x", [3])], [info("y", None)])
+        read, x = tenon.onnx.Model(model), np.array([1, 2, 3], "f")
+        for chosen, want in ((True, [1, 2, 3, 1, 2, 3]), (False, [-1, -2, -3]), (True, [1, 2, 3, 1, 2, 3])):
+            np.testing.assert_array_equal(read.run({"c": np.array(chosen), "x": x})[0], want)
+        self.assertEqual(read.fixed, {"c"})
+        with self.assertRaisesRegex(tenon.UnsupportedError, "f32\\[6\\] and f32\\[3\\].*`values` of the condition"):
+            tenon.onnx.load(model)
+
     def test_products_of_narrow_constants(self):
         """bf16 arrays of Tenon's are views of integers to numpy, which a transpose must not bring back."""
         random = np.random.default_rng(1)

@@ -8,7 +8,7 @@ from functools import wraps
 
 from .. import _tenon
 from .operands import Buffer, Tensor, _axis_of, _complex, _like, _operand, _ops, _public
-from .shaping import flatten, reshape
+from .shaping import concat, flatten, reshape, slice_axis
 
 _sessions = OrderedDict()  # of calls on arrays, by what was recorded; the last ones
 _KEPT = 256
@@ -243,7 +243,10 @@ def roll(x, shift, axis=None):
     if len(shifts) != len(axes):
         raise ValueError(f"roll: shifts {shift} along axes {axis}")
     for one, along in zip(shifts, axes):
-        x = _run("roll", (x, one, along), ("x", "shift", "axis"))
+        if isinstance(x.shape[_axis_of(x, along, "roll")], int) or not isinstance(one, int):
+            x = _run("roll", (x, one, along), ("x", "shift", "axis"))
+        elif one:  # of a size that is not known, which has to be as large as the shift
+            x = concat([slice_axis(x, along, -one), slice_axis(x, along, 0, -one)], along)
     return x
 
 

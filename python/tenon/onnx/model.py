@@ -148,8 +148,8 @@ class Model:
                 raise wrong_call("Model.run", f"input '{name}' has {one.ndim} axes, {one.shape}, where the model "
                                  f"declares {len(declared)}")
             if any(isinstance(size, int) and size != given for size, given in zip(declared, one.shape)):
-                raise wrong_call("Model.run", f"input '{name}' has the sizes {list(one.shape)}, where the model declares "
-                                 f"[{', '.join(map(str, declared))}]; load(shapes=...) reads it for others")
+                raise wrong_call("Model.run", f"input '{name}' has the sizes {list(one.shape)}, where the model "
+                                 f"declares [{', '.join(map(str, declared))}]; load(shapes=...) reads it for others")
         return arrays
 
     def session(self, arrays):

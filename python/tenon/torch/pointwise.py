@@ -274,6 +274,18 @@ def leaky_relu(n, self, negative_slope=0.01):
     return shaped(n.b.leaky_relu(self, alpha=float(negative_slope)), self.shape)
 
 
+@op("rrelu.default")
+def rrelu(n, self, lower=1 / 8, upper=1 / 3, training=False, generator=None):
+    if training:
+        raise n.error("draws random numbers", "training")
+    return leaky_relu(n, self, (lower + upper) / 2)
+
+
+@op("rrelu_with_noise_functional.default")
+def rrelu_with_noise(n, self, noise, lower=1 / 8, upper=1 / 3, training=False, generator=None):
+    return [rrelu(n, self, lower, upper, training), noise]
+
+
 @op("elu.default", "celu.default", "selu.default")
 def elu(n, self, alpha=1.0, scale=1.0, input_scale=1.0):
     name = n.op.split(".")[1].rstrip("_")

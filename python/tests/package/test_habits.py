@@ -294,6 +294,9 @@ class Habits(unittest.TestCase):
         self.same(ops.clip(x, a_min=-1, a_max=1), a.clip(-1, 1))
         for count, axis in ((1, None), (-7, None), ((1, -2), (0, 1)), (3, (0, 2)), (1, 1)):
             self.same(ops.roll(x, count, axis), np.roll(a, count, axis), (count, axis))
+        for count, axis in ((1, 1), (-2, 0), (0, 1), ((1, -2), (0, 1))):
+            program = tenon.export(lambda x: ops.roll(x, count, axis), "f32[N, M, 5]")
+            self.same(tenon.Session(program).forward(a)[0], np.roll(a, count, axis), (count, axis))
         for count in (2, (2, 1, 3), (2, 3), (2, 1, 1, 2)):
             self.same(ops.tile(x, count), np.tile(a, count), count)
         self.same(ops.repeat_interleave(x, 2), np.repeat(a, 2))

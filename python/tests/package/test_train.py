@@ -1,4 +1,4 @@
-"""tenon.train and tenon.compiled: optimisers against PyTorch's, recorded in tests/train/data; rates, checkpoints, errors."""
+"""tenon.train, whose optimisers do what PyTorch's did in tests/train/data, and tenon.compiled."""
 
 import collections
 import dataclasses

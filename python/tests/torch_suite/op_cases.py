@@ -206,6 +206,7 @@ case("rolls", lambda x: (x.roll(1, 1), x.roll(-5, 1), x.roll((1, 2), (1, 2))), T
 case("pads", lambda x: (F.pad(x, (1, 2)), F.pad(x, (1, 0, 0, 2), value=1.5), F.pad(x, (-1, 1)),
                         F.pad(x, (2, 1), mode="reflect"), F.pad(x, (1, 3), mode="replicate"),
                         F.pad(x, (2, 2), mode="circular")), T("B 3 6"))
+case("rrelu", lambda x: (F.rrelu(x), F.rrelu(x, 0.1, 0.5)), T())
 case("pads_to_multiples", lambda x: F.pad(x, (0, 8 - x.shape[1] % 8)), T("2 B"), empty=False)
 _MATRIX = torch.linspace(-1, 1, 12).reshape(3, 4)
 case("narrow_constants", lambda x: (x.bfloat16() @ _MATRIX.bfloat16().T).float() + F.linear(x, _MATRIX), T())

@@ -65,8 +65,10 @@ def batch_norm(x, mean, variance, weight=None, bias=None, eps=1e-5):
 
 @_public
 def gelu(x, approximate=False):
-    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh."""
-    return _ops["gelu_tanh" if approximate else "gelu"](_like(x))
+    """x * (1 + erf(x / sqrt(2))) / 2, or its approximation by tanh: True, or PyTorch's words "tanh" and "none"."""
+    if approximate not in (False, True, "none", "tanh"):
+        raise ValueError(f"gelu: approximate={approximate!r} is none of False, True, 'none' and 'tanh'")
+    return _ops["gelu_tanh" if approximate in (True, "tanh") else "gelu"](_like(x))
 
 
 @_public

@@ -333,6 +333,13 @@ class Habits(unittest.TestCase):
         with self.assertRaises(tenon.ArgumentError):
             ops.cross_entropy(logits, labels, ignore_index=-100)
 
+    def test_words_for_gelu(self):
+        x = self.array(20)
+        for word, want in (("none", ops.gelu(x)), ("tanh", ops.gelu_tanh(x)), (True, ops.gelu_tanh(x))):
+            self.same(ops.gelu(x, approximate=word), want)
+        with self.assertRaisesRegex(ValueError, "approximate='sigmoid'"):
+            ops.gelu(x, "sigmoid")
+
     def test_norms_with_a_bias_alone(self):
         x, bias = self.array(2, 4, 3, 4), self.array(4)
         mean, deviation = x.mean((2, 3), keepdims=True), np.sqrt(x.var((2, 3), keepdims=True) + 1e-5)

@@ -179,6 +179,17 @@ std::shared_ptr<const DeviceNetwork> on_device(Shared& shared, DeviceCode code,
   return network;
 }
 
+/// Of a network that makes `value`.
+std::vector<std::string> notes_of(const std::vector<OverwrittenInput>& inputs,
+                                  std::string_view value) {
+  std::int64_t bytes = 0;
+  for (const OverwrittenInput& input : inputs) bytes += input.bytes;
+  if (bytes == 0) return {};
+  return {fmt::format(
+      "{}: {} bytes of inputs are copied before each run, as results are written over them", value,
+      bytes)};
+}
+
 /// What was saved of a partition: constants and programs for a device, which nothing is left to do
 /// for.
 class RestoredPartition final : public Partition {
@@ -193,6 +204,9 @@ class RestoredPartition final : public Partition {
         shared_, on_device(*shared_, network_.code, std::nullopt), network_.form, calibration_);
   }
   std::optional<ConstantUse> constant_use() const override { return ConstantUse(); }
+  std::vector<std::string> notes() const override {
+    return notes_of(network_.code.overwritten, network_.code.layers.back().values.back());
+  }
 
  private:
   std::shared_ptr<Shared> shared_;
@@ -211,6 +225,12 @@ class NpuPartition final : public Partition {
         graph_(build_graph(program, steps,
                            graph_options(*shared_, required(calibration_), /*show=*/false))) {
     if (steps.size() == 1) output_ = steps.front().output;
+    if (shared_->options.mode == Mode::device) {
+      overwritten_ = overwritten_inputs(program, steps, /*is_stepped=*/false);
+    }
+  }
+  std::vector<std::string> notes() const override {
+    return notes_of(overwritten_, steps_.back().value);
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
@@ -271,6 +291,7 @@ class NpuPartition final : public Partition {
                         shared_->runtime->caps(), {options.placement, options.merge});
     auto form = output_ ? stored_form_of(compiled.bound.graph, *output_) : std::nullopt;
     DeviceCode code = take_code(compiled);
+    code.overwritten = overwritten_;
     std::optional<BoundGraph> fallback;
     if (options.host_fallback) fallback = std::move(compiled.bound);
     return std::make_unique<BoundOnDevice>(
@@ -284,6 +305,7 @@ class NpuPartition final : public Partition {
   std::span<const Step> steps_;
   Graph graph_;
   std::optional<Operand> output_;  // of the one step there is
+  std::vector<OverwrittenInput> overwritten_;
 };
 
 /// Steps that would be one partition, run one at a time: one graph with the layers and quantisation
@@ -300,6 +322,7 @@ class SteppedGraph {
   SteppedGraph(std::shared_ptr<Shared> shared, const Lowered& program, std::span<const Step> steps)
       : shared_(std::move(shared)),
         program_(program),
+        steps_(steps),
         graph_(build_graph(
             program, steps,
             graph_options(*shared_, required(shared_->options.calibration), /*show=*/true))) {}
@@ -319,7 +342,9 @@ class SteppedGraph {
     } else {
       CompiledNetwork compiled = compile_network(
           std::move(graph), program_, shared_->runtime->caps(), {Placement::none, /*merge=*/false});
-      made->on_device = on_device(*shared_, take_code(compiled), std::nullopt);
+      DeviceCode code = take_code(compiled);
+      code.overwritten = overwritten_inputs(program_, steps_, /*is_stepped=*/true);
+      made->on_device = on_device(*shared_, std::move(code), std::nullopt);
     }
     known = made;
     return made;
@@ -328,6 +353,7 @@ class SteppedGraph {
  private:
   std::shared_ptr<Shared> shared_;
   const Lowered& program_;
+  std::span<const Step> steps_;
   Graph graph_;
   ForkAwareMutex mutex_{"npu"};
   std::map<const Buffer*, std::weak_ptr<const Bound>> bound_;

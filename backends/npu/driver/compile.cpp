@@ -247,6 +247,32 @@ CompiledNetwork compile_network(BoundGraph bound, const Lowered& program, const 
   return network;
 }
 
+std::vector<OverwrittenInput> overwritten_inputs(const Lowered& program,
+                                                 std::span<const Step> steps, bool is_stepped) {
+  std::vector<OverwrittenInput> found;
+  const auto look_at = [&](std::span<const Step> together, int number) {
+    const StepEdges edge = edges(program, together);
+    for (const Operand& read : edge.reads) {
+      const ByteRange range = byte_range(read);
+      const auto writes_over = [&](const Operand& written) {
+        return tenon::same_storage(read.place, written.place) &&
+               (read.place.byte_step != written.place.byte_step ||
+                byte_range(written).overlaps(range));
+      };
+      if (!std::ranges::any_of(edge.writes, writes_over)) continue;
+      Place place = read.place;
+      place.offset = range.begin;
+      found.push_back({place, range.size(), number});
+    }
+  };
+  if (!is_stepped) {
+    look_at(steps, 0);
+    return found;
+  }
+  for (std::size_t i = 0; i < steps.size(); ++i) look_at(steps.subspan(i, 1), static_cast<int>(i));
+  return found;
+}
+
 DeviceCode take_code(CompiledNetwork& network) {
   DeviceCode code;
   code.text = describe(network);

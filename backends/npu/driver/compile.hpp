@@ -64,6 +64,18 @@ struct DeviceLayer {
   int step = -1;                    ///< Layer::step
 };
 
+/// Bytes that steps read and write results over, as results in place are: a run that did not end may
+/// have changed them, so that it is not repeated without what they were.
+struct OverwrittenInput {
+  Place place;
+  std::int64_t bytes = 0;
+  int step = 0;  ///< of a network that runs step by step, the one that does it (Layer::step)
+};
+
+/// Of all steps together, or of each by itself.
+std::vector<OverwrittenInput> overwritten_inputs(const Lowered& program,
+                                                 std::span<const Step> steps, bool is_stepped);
+
 /// What a device needs of a network, and what people are told about it.
 struct DeviceCode {
   std::vector<DeviceLayer> layers;  ///< by number
@@ -75,6 +87,7 @@ struct DeviceCode {
   Prediction predicted;  ///< of a restored network without its layers
   /// It runs step by step: what lies between layers is memory of each session.
   bool is_stepped = false;
+  std::vector<OverwrittenInput> overwritten;
   std::string text;  ///< layers, places, bytes, predicted cycles
 };
 

@@ -127,7 +127,27 @@ void DeviceNetwork::note_failure(const Error& error) const {
   }
 }
 
+std::vector<DeviceNetwork::KeptInput> DeviceNetwork::keep_inputs(const DeviceFrame& frame,
+                                                                 int step) const {
+  std::vector<KeptInput> kept;
+  for (const OverwrittenInput& input : code_.overwritten) {
+    if (input.step != step) continue;
+    KeptInput& one = kept.emplace_back();
+    one.at = frame.address(input.place);
+    one.bytes.resize(static_cast<std::size_t>(input.bytes));
+    runtime_->memory().read(one.bytes.data(), one.at, one.bytes.size());
+  }
+  return kept;
+}
+
+void DeviceNetwork::put_back(const std::vector<KeptInput>& inputs) const {
+  for (const KeptInput& input : inputs) {
+    runtime_->memory().write(input.at, input.bytes.data(), input.bytes.size());
+  }
+}
+
 void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) const {
+  const std::vector<KeptInput> kept = keep_inputs(frame, step);
   auto lock = runtime_->lock();
   Stages stages;
   for (std::size_t i = 0; i < code_.stages.size(); ++i) {
@@ -138,7 +158,7 @@ void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) co
   if (!ftmp) ftmp = new_ftmp();
   const std::vector<isa::Descriptor> list = commands(frame, stages, ftmp);
   try {
-    attempt(lock, list, stages, frame, report);
+    attempt(lock, list, stages, kept, frame, report);
   } catch (const Error& error) {
     note_failure(error);
     throw;
@@ -146,12 +166,13 @@ void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) co
 }
 
 void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
+  const std::vector<KeptInput> kept = keep_inputs(frame, 0);
   auto lock = runtime_->lock();
   Stages stages(code_.stages.size());
   std::iota(stages.begin(), stages.end(), std::size_t{0});
   const std::vector<isa::Descriptor> list = commands(frame, stages, ftmp_);
   try {
-    attempt(lock, list, stages, frame, report);
+    attempt(lock, list, stages, kept, frame, report);
   } catch (const Error& error) {
     note_failure(error);
     const bool device = error.code() == Errc::device_error ||
@@ -161,12 +182,14 @@ void DeviceNetwork::run(DeviceFrame& frame, RunReport& report) const {
         fmt::format("npu: {} layers run on the CPU after {}", code_.layers.size(), error.what()));
     ++counters_->host_fallbacks;
     lock.unlock();
+    put_back(kept);
     run_on_cpu(frame);
   }
 }
 
 void DeviceNetwork::attempt(Runtime::Lock& lock, const std::vector<isa::Descriptor>& commands,
-                            const Stages& stages, DeviceFrame& frame, RunReport& report) const {
+                            const Stages& stages, const std::vector<KeptInput>& kept,
+                            DeviceFrame& frame, RunReport& report) const {
   Runtime& runtime = *runtime_;
   // All attempts together end within twice the deadline.
   std::chrono::nanoseconds deadline = options_.deadline;
@@ -175,7 +198,7 @@ void DeviceNetwork::attempt(Runtime::Lock& lock, const std::vector<isa::Descript
   const std::size_t length = commands.size();
   bool alone = options_.precheck || options_.profile_layers || frame.trace != nullptr ||
                !Runtime::fits(length);
-  bool needs_upload = false;
+  bool needs_upload = false, is_repeated = false;
   int tries = 0;
   while (true) {
     if (!runtime.enter(lock, length, alone, frame.interrupt)) frame.interrupt->check("npu");
@@ -189,11 +212,12 @@ void DeviceNetwork::attempt(Runtime::Lock& lock, const std::vector<isa::Descript
       runtime.prepare(patience);
       if (needs_upload) upload();
       if (options_.precheck || recovered) mend();
+      if (is_repeated) put_back(kept);
     }
     const auto begin = Trace::Clock::now();
     const Outcome outcome =
         runtime.run(lock, commands, alone, deadline, frame.interrupt, *counters_);
-    alone = true;  // another attempt gets on whatever others do, and may upload
+    alone = is_repeated = true;  // another attempt gets on whatever others do, and may upload
     const bool again = tries < options_.retries;
     switch (outcome.kind) {
       case Outcome::Kind::done:

@@ -45,8 +45,17 @@ class DeviceNetwork {
   std::vector<isa::Descriptor> commands(const DeviceFrame& frame, const Stages& stages,
                                         const MemChunk& ftmp) const;
   std::string where(const Outcome& outcome, const Stages& stages) const;
+  /// Bytes of the session as they were before a run.
+  struct KeptInput {
+    MemPtr at;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<KeptInput> keep_inputs(const DeviceFrame& frame, int step) const;
+  void put_back(const std::vector<KeptInput>& inputs) const;
+  /// `kept`: put back before the run is repeated.
   void attempt(Runtime::Lock& lock, const std::vector<isa::Descriptor>& commands,
-               const Stages& stages, DeviceFrame& frame, RunReport& report) const;
+               const Stages& stages, const std::vector<KeptInput>& kept, DeviceFrame& frame,
+               RunReport& report) const;
   void upload() const;
   void note_failure(const Error& error) const;
   MemChunk new_ftmp() const;

@@ -282,6 +282,7 @@ SavedNetwork restore_network(std::span<const std::byte> saved, const Lowered& pr
   const auto constants = reader.bytes();
   code.constants.assign(constants.begin(), constants.end());
   if (!reader.at_end()) refuse("something follows its end");
+  code.overwritten = overwritten_inputs(program, steps, /*is_stepped=*/false);
   return network;
 }
 

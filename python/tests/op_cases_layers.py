@@ -30,7 +30,8 @@ BLOCKS = {"q4_0": (32, 18, [0]), "q4_1": (32, 20, [0, 2]), "q5_0": (32, 22, [0])
           "iq1_s": (256, 50, [0]), "iq1_m": (256, 56, []), "iq2_xxs": (256, 66, [0]),
           "iq2_xs": (256, 74, [0]), "iq2_s": (256, 82, [0]), "iq3_xxs": (256, 98, [0]),
           "iq3_s": (256, 110, [0]), "tq1_0": (256, 54, [52]), "tq2_0": (256, 66, [64]),
-          "mxfp4": (32, 17, []), "nvfp4": (64, 36, [])}
+          "mxfp4": (32, 17, [])}
+LATER_BLOCKS = {"nvfp4": (64, 36, [])}  # with cases of their own, at the end
 
 
 def normal(cases, shape, dtype="f32", scale=1.0):
@@ -55,7 +56,7 @@ def scalar(value, dtype):
 
 def random_blocks(cases, dtype, rows, columns):
     """A matrix of random codes under small random scales, and what it decodes to."""
-    elements, width, scales = BLOCKS[dtype]
+    elements, width, scales = {**BLOCKS, **LATER_BLOCKS}[dtype]
     count = rows * columns // elements
     data = cases.rng.integers(0, 256, (count, width), dtype=np.uint8)
     for offset in scales:
@@ -122,14 +123,13 @@ def matmul(cases, count):
             cases.add("matmul", [a, b], np.asarray(np.matmul(a, b)))
 
 
-def linear(cases, count):
-    weights = FLOATS + list(BLOCKS)
+def linear(cases, count, weights=(*FLOATS, *BLOCKS)):
     for i in range(count):
         w_type = weights[i % len(weights)] if not cases.small else pick(cases, weights)
         x_type = pick(cases, FLOATS)
         n = size(cases, 0 if i % 5 == 4 else 1, 19)
-        if w_type in BLOCKS:
-            k = BLOCKS[w_type][0] * size(cases, 1, 1 if cases.small else 2)
+        if w_type not in FLOATS:
+            k = {**BLOCKS, **LATER_BLOCKS}[w_type][0] * size(cases, 1, 1 if cases.small else 2)
             w, w_values = random_blocks(cases, w_type, n, k)
         else:
             k = size(cases, 0 if i % 6 == 5 else 1, 40)
@@ -164,11 +164,15 @@ def embedding(cases, count):
                   as_type(values[ids], out), {"dtype": out})
 
 
-def dequantize(cases, count):
-    for dtype in list(BLOCKS)[:count]:
-        blocks, values = random_blocks(cases, dtype, 1 if cases.small else 2, BLOCKS[dtype][0])
+def dequantize_all(cases, blocks_of):
+    for dtype, (elements, _, _) in blocks_of.items():
+        blocks, values = random_blocks(cases, dtype, 1 if cases.small else 2, elements)
         out = pick(cases, ["f32", "f64"])
         cases.add("dequantize", [blocks], as_type(values, out), {"dtype": out}, (0, 0))
+
+
+def dequantize(cases):
+    dequantize_all(cases, BLOCKS)
     for dtype in ["q4_0", "q8_0", "q5_1"]:
         x = cases.rng.normal(size=(3, 64)).astype(np.float32)
         kind = GGMLQuantizationType[dtype.upper()]
@@ -462,13 +466,15 @@ def generate(cases):
     matmul(cases, many(8, 60))
     linear(cases, many(10, 64))
     embedding(cases, many(6, 30))
-    dequantize(cases, len(BLOCKS))
+    dequantize(cases)
     rope(cases, many(12, 64))
     attention(cases, many(14, 120))
     caches(cases, many(4, 30))
     glu(cases, many(6, 30))
     conv2d(cases, many(10, 80))
     pools(cases, many(8, 60))
+    dequantize_all(cases, LATER_BLOCKS)
+    linear(cases, 2, list(LATER_BLOCKS))
 
 
 if __name__ == "__main__":

@@ -724,13 +724,14 @@ struct Decoder {
     requires std::same_as<T, Tensor>
   {
     DecoderCache<Tensor> states;
-    transform_fields(cache_shape(config, 0, f32), states,
-                     [&](const std::string&, const Shape& shape, Tensor& to) {
-                       const Shape one = shape.without_axis(0);  // of one row
-                       std::vector<std::int64_t> dims(one.dims().begin(), one.dims().end());
-                       dims[0] = ids.dim(0);
-                       to = broadcast_to(full(0, one), std::span<const std::int64_t>(dims));
-                     });
+    DecoderCache<Shape> shapes = cache_shape(config, 0, f32);
+    shapes.shift.reset();  // whole sequences have no images
+    transform_fields(shapes, states, [&](const std::string&, const Shape& shape, Tensor& to) {
+      const Shape one = shape.without_axis(0);  // of one row
+      std::vector<std::int64_t> dims(one.dims().begin(), one.dims().end());
+      dims[0] = ids.dim(0);
+      to = broadcast_to(full(0, one), std::span<const std::int64_t>(dims));
+    });
     return states;
   }
 

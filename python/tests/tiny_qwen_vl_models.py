@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from gguf import GGMLQuantizationType as Type
 from PIL import Image
-from tiny_vision_models import DEVIATION, IMAGE_TOKEN, MEAN, TOKENS, load, picture, read
+from tiny_vision_models import DEVIATION, IMAGE_TOKEN, MEAN, TOKENS, load, picture, read, tensor_writers
 from transformers import (Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2VLConfig, Qwen2VLForConditionalGeneration,
                           Qwen3VLConfig, Qwen3VLForConditionalGeneration)
 from transformers.models.qwen2_vl.image_processing_qwen2_vl import Qwen2VLImageProcessor
@@ -68,13 +68,7 @@ def write_encoder(path, family):
     file.add_array("clip.vision.image_mean", MEAN)
     file.add_array("clip.vision.image_std", DEVIATION)
 
-    def tensor(name, shape, kind=Type.F32, mean=0.0, spread=1.0):
-        values = (mean + spread * rng.standard_normal(shape)).astype(np.float32)
-        file.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
-
-    def linear(name, out, width, kind=Type.F16):
-        tensor(name + ".weight", (out, width), kind, spread=width ** -0.5)
-        tensor(name + ".bias", (out,), spread=0.3)
+    tensor, linear = tensor_writers(file, rng)
 
     def norm(name, width=WIDTH):
         tensor(name + ".weight", (width,), mean=1.0, spread=0.2)

@@ -50,6 +50,19 @@ def picture():
     return noisy.clip(0, 255).astype(np.uint8)
 
 
+def tensor_writers(file, rng):
+    """Functions that add a random tensor, and those of a linear layer, to a file."""
+    def tensor(name, shape, kind=Type.F32, mean=0.0, spread=1.0):
+        values = (mean + spread * rng.standard_normal(shape)).astype(np.float32)
+        file.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
+
+    def linear(name, out, width, kind=Type.F16):
+        tensor(name + ".weight", (out, width), kind, spread=width ** -0.5)
+        tensor(name + ".bias", (out,), spread=0.3)
+
+    return tensor, linear
+
+
 def write_encoder(path, projector):
     rng = np.random.default_rng(len(projector))
     file = gguf.GGUFWriter(str(path), "clip")
@@ -69,13 +82,7 @@ def write_encoder(path, projector):
     file.add_array("clip.vision.image_mean", MEAN)
     file.add_array("clip.vision.image_std", DEVIATION)
 
-    def tensor(name, shape, kind=Type.F32, mean=0.0, spread=1.0):
-        values = (mean + spread * rng.standard_normal(shape)).astype(np.float32)
-        file.add_tensor(name, gguf.quants.quantize(values, kind), raw_dtype=kind)
-
-    def linear(name, out, width, kind=Type.F16):
-        tensor(name + ".weight", (out, width), kind, spread=width ** -0.5)
-        tensor(name + ".bias", (out,), spread=0.3)
+    tensor, linear = tensor_writers(file, rng)
 
     def norm(name):
         tensor(name + ".weight", (WIDTH,), mean=1.0, spread=0.2)

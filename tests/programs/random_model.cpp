@@ -431,6 +431,7 @@ class Maker {
       return one_of<DType>({DType::q8_0, DType::q4_0, DType::q4_1, DType::q5_0, DType::q5_1,
                             DType::iq4_nl, DType::mxfp4});
     }
+    if (inputs % 128 == 0 && inputs > 0 && chance(0.2)) return DType::q1_0;
     if (inputs % 64 == 0 && inputs > 0 && chance(0.2))
       return one_of<DType>({DType::nvfp4, DType::q2_0});
     return one_of<DType>({f32, f32, f32, f16, bf16});

@@ -105,24 +105,59 @@ TENON_INLINE void for_groups(const Panel (&panel)[panels], std::int64_t first, s
   }
 }
 
-/// Calls add(entry, i, codes, record) for the outlier residuals of groups [first, last).
-template <std::size_t panels, class Panel, class Add>
-TENON_INLINE void for_outlier_residuals(const LinearJob& job, std::int64_t row,
-                                        const Panel (&panel)[panels], std::int64_t first,
-                                        std::int64_t last, const Add& add) {
+/// y += part times the record's scale; clears part.
+template <std::size_t panels, std::size_t rows, class Record>
+TENON_INLINE void add_part(const Record (&record)[panels], Float (&part)[panels][rows],
+                           Float (&y)[panels][rows]) {
+#pragma GCC unroll 16
+  for (std::size_t p = 0; p < panels; ++p) {
+#pragma GCC unroll 16
+    for (std::size_t r = 0; r < rows; ++r) {
+      y[p][r] = Simd::fma(part[p][r], record[p].whole(), y[p][r]);
+      part[p][r] = Simd::zero_float();
+    }
+  }
+}
+
+/// Adds the outlier residuals of groups [first, last) to the sums in memory of a block of `rows` rows.
+/// They are few: row by row, so that there is one such function for blocks of any size.
+template <std::size_t panels, class Panel>
+__attribute__((noinline)) void add_outlier_residuals(const LinearJob& job,
+                                                     const Panel (&panel)[panels],
+                                                     const TileRows& x, std::int64_t rows,
+                                                     std::int64_t first, std::int64_t last) {
   const std::uint8_t* codes[panels];
   typename Panel::Record record[panels];
-  const std::int32_t* const groups = job.outlier_groups + row * (job.inputs / 32);
-  for (std::int64_t entry = 0; entry < job.outlier_count[row]; ++entry) {
-    const std::int64_t g = groups[entry];
-    if (g < first) continue;
-    if (g >= last) break;
-    const auto i = static_cast<int>(g % Panel::groups_per_record);
-    for (std::size_t p = 0; p < panels; ++p) {
-      record[p] = panel[p].record(g - i);
-      codes[p] = panel[p].codes(g);
+  const std::int32_t* const groups = job.outlier_groups + x.row * (job.inputs / 32);
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const RowStream<Panel, DirectStart<Panel>, 1> rest(job, job.outliers, x.row, rows, r);
+    const TileRows own{x.row, x.starts, sums_of<panels>(x, 0, static_cast<std::size_t>(r))};
+    Float y[panels][1];
+    load_sums(own, 1, y);
+    for (std::int64_t entry = 0; entry < job.outlier_count[x.row]; ++entry) {
+      const std::int64_t g = groups[entry];
+      if (g < first) continue;
+      if (g >= last) break;
+      const auto i = static_cast<int>(g % Panel::groups_per_record);
+      for (std::size_t p = 0; p < panels; ++p) {
+        record[p] = panel[p].record(g - i);
+        codes[p] = panel[p].codes(g);
+      }
+      if constexpr (Panel::integer_scales) {
+        Float part[panels][1];
+        clear(part);
+        rest.template add_integers<panels>(entry, codes, record, i, part);
+        add_part(record, part, y);
+        if constexpr (Panel::has_min) {
+          unroll<32 / Panel::min_group>([&]<int sub>() __attribute__((always_inline)) {
+            rest.template add_mins<sub, panels>(entry, record, i, y);
+          });
+        }
+      } else {
+        rest.template add<panels>(entry, codes, record, i, y);
+      }
     }
-    add(entry, i, codes, record);
+    store_sums(own, y);
   }
 }
 
@@ -162,12 +197,9 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
           __attribute__((always_inline)) { stream.template add<panels>(g, codes, record, i, y); },
       [](std::int64_t, const Record(&)[panels]) __attribute__((always_inline)) {});
   if (job.outlier_count[x.row] > 0) {
-    const RowStream<Panel, DirectStart<Panel>, rows> rest(job, job.outliers, x.row);
-    for_outlier_residuals(job, x.row, panel, first, last,
-                          [&](std::int64_t entry, int i, const std::uint8_t* const(&codes)[panels],
-                              const Record(&record)[panels]) __attribute__((always_inline)) {
-                            rest.template add<panels>(entry, codes, record, i, y);
-                          });
+    store_sums(x, y);
+    add_outlier_residuals(job, panel, x, rows, first, last);
+    load_sums(x, 1, y);
   }
   leave<rows>(job, panel, column, x, last, y);
 }
@@ -181,16 +213,6 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
   using Record = typename Panel::Record;
   constexpr int mins = 32 / Panel::min_group;
   Float part[panels][rows], y[panels][rows];
-  const auto add_part = [&](const Record(&record)[panels]) __attribute__((always_inline)) {
-#pragma GCC unroll 16
-    for (std::size_t p = 0; p < panels; ++p) {
-#pragma GCC unroll 16
-      for (std::size_t r = 0; r < rows; ++r) {
-        y[p][r] = Simd::fma(part[p][r], record[p].whole(), y[p][r]);
-        part[p][r] = Simd::zero_float();
-      }
-    }
-  };
   load_sums(x, first, y);
   store_sums(x, y);
   clear(part);
@@ -203,7 +225,7 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
       },
       [&](std::int64_t g, const Record(&record)[panels]) __attribute__((always_inline)) {
         load_sums(x, 1, y);
-        add_part(record);
+        add_part(record, part, y);
         if constexpr (Panel::has_min) {
           for (int i = 0; i < Panel::groups_per_record; ++i) {
             unroll<mins>([&]<int sub>() __attribute__((always_inline)) {
@@ -213,21 +235,8 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
         }
         store_sums(x, y);
       });
+  if (job.outlier_count[x.row] > 0) add_outlier_residuals(job, panel, x, rows, first, last);
   load_sums(x, 1, y);
-  if (job.outlier_count[x.row] > 0) {
-    const RowStream<Panel, DirectStart<Panel>, rows> rest(job, job.outliers, x.row);
-    for_outlier_residuals(job, x.row, panel, first, last,
-                          [&](std::int64_t entry, int i, const std::uint8_t* const(&codes)[panels],
-                              const Record(&record)[panels]) __attribute__((always_inline)) {
-                            rest.template add_integers<panels>(entry, codes, record, i, part);
-                            add_part(record);
-                            if constexpr (Panel::has_min) {
-                              unroll<mins>([&]<int sub>() __attribute__((always_inline)) {
-                                rest.template add_mins<sub, panels>(entry, record, i, y);
-                              });
-                            }
-                          });
-  }
   leave<rows>(job, panel, column, x, last, y);
 }
 

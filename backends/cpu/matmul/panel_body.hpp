@@ -7,6 +7,8 @@
 #include "panel_layout.hpp"
 #include "tile_sums.hpp"
 
+#include <utility>
+
 namespace tenon::cpu {
 namespace {
 
@@ -214,13 +216,15 @@ TENON_INLINE void with_block_kernel(DType dtype, F&& f) {
   }
 }
 
+template <class F, int... j>
+TENON_INLINE void unroll(std::integer_sequence<int, j...>, F&& f) {
+  (f.template operator()<j>(), ...);
+}
+
 /// Calls f.template operator()<j>() for j = 0 .. count - 1.
-template <int count, int first = 0, class F>
+template <int count, class F>
 TENON_INLINE void unroll(F&& f) {
-  if constexpr (first < count) {
-    f.template operator()<first>();
-    unroll<count, first + 1>(f);
-  }
+  unroll(std::make_integer_sequence<int, count>(), f);
 }
 
 /// y = sum + bias + residual for a vector of row `row` at column n.

@@ -55,13 +55,12 @@ TENON_INLINE std::int32_t pair_of(std::int32_t low, std::int32_t high) {
   return (low & 0xFFFF) | static_cast<std::int32_t>(static_cast<std::uint32_t>(high) << 16);
 }
 
-/// The operands of a block's rows: for each entry codes, scale and sums of `rows` rows.
+/// The operands of `rows` rows of a block: for each entry codes, scale and sums.
 template <class Panel, class Start, std::size_t rows>
 struct RowStream {
   static constexpr int subs = 32 / Panel::group;
   static constexpr int quads = Panel::group / 4;
   static constexpr int mins = 32 / Panel::min_group;
-  static constexpr auto step = static_cast<std::int64_t>(rows);
   using PanelDot = Dot<Panel::bits, Start, quads>;
   template <std::size_t panels>
   using Codes = const std::uint8_t* const (&)[panels];
@@ -71,15 +70,19 @@ struct RowStream {
   const Codebook* book;
   const float* sums;
   const std::int32_t* starts;
+  std::int64_t step;             ///< rows of the block: from a part of an entry to the next one
   std::int64_t first_start = 0;  ///< entry that `starts` begins with
 
-  TENON_INLINE RowStream(const LinearJob& job, const RowNumbers& numbers, std::int64_t row)
-      : codes(numbers.codes + row * job.inputs),
-        scales(numbers.scales + row * (job.inputs / 32)),
-        book(Panel::book_of(job)) {
+  /// Rows from the `first`-th on of the block of `block_rows` rows that begins at `row`.
+  TENON_INLINE RowStream(const LinearJob& job, const RowNumbers& numbers, std::int64_t row,
+                         std::int64_t block_rows = rows, std::int64_t first = 0)
+      : codes(numbers.codes + row * job.inputs + 4 * first),
+        scales(numbers.scales + row * (job.inputs / 32) + first),
+        book(Panel::book_of(job)),
+        step(block_rows) {
     const std::int64_t at = row * (job.inputs / 32);
-    sums = (mins == 1 ? numbers.sums : numbers.half_sums) + at * mins;
-    starts = (subs == 1 ? numbers.negative_sums : numbers.negative_half_sums) + at * subs;
+    sums = (mins == 1 ? numbers.sums : numbers.half_sums) + at * mins + first;
+    starts = (subs == 1 ? numbers.negative_sums : numbers.negative_half_sums) + at * subs + first;
   }
 
   /// Dot products of the sub-th part of entry `entry` with the codes of each panel.

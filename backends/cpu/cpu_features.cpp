@@ -93,9 +93,17 @@ std::array<bool, isa_count> detect() {
   return has;
 }
 
+// "AuthenticAMD" in ebx, edx, ecx (AMD64 Architecture Programmer's Manual, volume 3, CPUID).
+bool is_amd() {
+  const Registers vendor = cpuid(0, 0);
+  return vendor.ebx == 0x68747541u && vendor.edx == 0x69746E65u && vendor.ecx == 0x444D4163u;
+}
+
 #else
 
 std::array<bool, isa_count> detect() { return {true}; }
+
+bool is_amd() { return false; }
 
 #endif
 
@@ -103,6 +111,7 @@ std::array<bool, isa_count> detect() { return {true}; }
 constexpr int unknown = -1;
 constinit std::atomic<int> supported{unknown};  // a bit for each Isa
 constinit std::atomic<int> active{unknown};     // an Isa
+constinit std::atomic<int> amd{unknown};        // 0 or 1
 
 constexpr const char* isa_variable = "TENON_CPU_ISA";
 
@@ -129,6 +138,15 @@ std::optional<Isa> find_isa(std::string_view name) noexcept {
     if (isa_names[static_cast<std::size_t>(i)] == name) return static_cast<Isa>(i);
   }
   return std::nullopt;
+}
+
+bool prefetches_streams() noexcept {
+  int known = amd.load(std::memory_order_relaxed);
+  if (known == unknown) {
+    known = is_amd() ? 1 : 0;
+    amd.store(known, std::memory_order_relaxed);
+  }
+  return known == 1;
 }
 
 bool supports(Isa isa) noexcept {

@@ -29,6 +29,10 @@ std::optional<Isa> find_isa(std::string_view name) noexcept;
 /// for permission to use tile registers, which holds for the process from then on.
 bool supports(Isa isa) noexcept;
 
+/// True if this CPU reads one stream from memory at full speed by itself, and more slowly where
+/// software prefetches as well: AMD's, as measured on Zen 4 (docs/kernels.md). Detected once.
+bool prefetches_streams() noexcept;
+
 /// The default level of kernels: the highest supported one, or the one named by the environment
 /// variable TENON_CPU_ISA when that is supported. Read once.
 Isa active_isa() noexcept;

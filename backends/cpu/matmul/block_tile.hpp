@@ -80,23 +80,35 @@ TENON_INLINE RowStream<Panel, StartOf<Panel>, rows> row_codes(const LinearJob& j
   return stream;
 }
 
+/// Prefetches as many bytes as a group has, so far behind its own.
+template <int bytes>
+TENON_INLINE void prefetch_group(const std::uint8_t* group) {
+  for (int line = 0; line < bytes; line += 64) {
+    __builtin_prefetch(group + prefetch_distance + line, 0, 2);
+  }
+}
+
+/// Hardware that follows a stream by itself does so while few instructions use each line.
+template <std::size_t rows>
+TENON_INLINE bool prefetches_for(const LinearJob& job) {
+  return rows > 2 || job.prefetches;
+}
+
 /// Calls add(g, i, codes, record) for groups [first, last), the i-th of their record, and
 /// end_record(g, record) after the last of a record that starts with group g.
 template <std::size_t panels, class Panel, class Add, class EndRecord>
-TENON_INLINE void for_groups(const Panel (&panel)[panels], std::int64_t first, std::int64_t last,
-                             const Add& add, const EndRecord& end_record) {
+TENON_INLINE void for_groups(bool prefetches, const Panel (&panel)[panels], std::int64_t first,
+                             std::int64_t last, const Add& add, const EndRecord& end_record) {
   const std::uint8_t* codes[panels];
   typename Panel::Record record[panels];
   for (std::int64_t g = first; g < last; g += Panel::groups_per_record) {
     for (std::size_t p = 0; p < panels; ++p) record[p] = panel[p].record(g);
-    for (int i = 0; i < Panel::groups_per_record; ++i) {
+    const int groups = groups_of_record<Panel>(g, last);
+    for (int i = 0; i < groups; ++i) {
       for (std::size_t p = 0; p < panels; ++p) {
-        codes[p] = panel[p].codes(g + i);
+        codes[p] = panel[p].codes(g, i);
         if constexpr (Panel::streams) {
-          const std::uint8_t* const ahead = panel[p].evenly(g + i) + prefetch_distance;
-          for (int line = 0; line < Panel::even_bytes; line += 64) {
-            __builtin_prefetch(ahead + line, 0, 2);
-          }
+          if (prefetches) prefetch_group<Panel::even_bytes>(panel[p].evenly(g + i));
         }
       }
       add(g + i, i, codes, record);
@@ -141,7 +153,7 @@ __attribute__((noinline)) void add_outlier_residuals(const LinearJob& job,
       const auto i = static_cast<int>(g % Panel::groups_per_record);
       for (std::size_t p = 0; p < panels; ++p) {
         record[p] = panel[p].record(g - i);
-        codes[p] = panel[p].codes(g);
+        codes[p] = panel[p].codes(g - i, i);
       }
       if constexpr (Panel::integer_scales) {
         Float part[panels][1];
@@ -191,7 +203,7 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
   Float y[panels][rows];
   load_sums(x, first, y);
   for_groups(
-      panel, first, last,
+      prefetches_for<rows>(job), panel, first, last,
       [&](std::int64_t g, int i, const std::uint8_t* const(&codes)[panels],
           const Record(&record)[panels])
           __attribute__((always_inline)) { stream.template add<panels>(g, codes, record, i, y); },
@@ -218,7 +230,7 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
   clear(part);
   const auto stream = row_codes<rows, Panel>(job, x, first);
   for_groups(
-      panel, first, last,
+      prefetches_for<rows>(job), panel, first, last,
       [&](std::int64_t g, int i, const std::uint8_t* const(&codes)[panels],
           const Record(&record)[panels]) __attribute__((always_inline)) {
         stream.template add_integers<panels>(g, codes, record, i, part);

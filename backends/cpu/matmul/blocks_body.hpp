@@ -34,8 +34,9 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
   constexpr int subs = 32 / Packed::group;
   for (std::int64_t g = first; g < last; g += Packed::groups_per_record) {
     const auto record = packed.record(g);
-    for (int i = 0; i < Packed::groups_per_record; ++i) {
-      const std::uint8_t* codes = packed.codes(g + i);
+    const int groups = groups_of_record<Packed>(g, last);
+    for (int i = 0; i < groups; ++i) {
+      const std::uint8_t* codes = packed.codes(g, i);
       const std::int64_t at = g + i - first;
       std::uint8_t* bytes = out.codes + at * 512 + packed.part * (4 * Simd::lanes);
       unroll<8>([&]<int j>() __attribute__((always_inline)) {
@@ -91,7 +92,7 @@ void unpack(const Packed& packed, std::int64_t first, std::int64_t last, Scratch
     Simd::store_float(out.scales + (g - first) / Packed::groups_per_record * 16 + lane,
                       ScaledCodes<Packed>::record_scale(record.whole()));
     for (int i = 0; i < Packed::groups_per_record; ++i) {
-      const std::uint8_t* const codes = packed.codes(g + i);
+      const std::uint8_t* const codes = packed.codes(g, i);
       const std::int64_t at = g + i - first;
       std::uint8_t* const bytes = out.codes + at * 512 + 4 * lane;
       unroll<subs>([&]<int sub>() __attribute__((always_inline)) {

@@ -29,8 +29,9 @@ void dequantize_panel(const DenseJob& job, const std::byte* bytes, std::int64_t 
     const Packed packed = Packed::at(start, job, part);
     for (std::int64_t g = first / 32; g < last / 32; g += Packed::groups_per_record) {
       const auto record = packed.record(g);
-      for (int i = 0; i < Packed::groups_per_record; ++i) {
-        const std::uint8_t* codes = packed.codes(g + i);
+      const int groups = groups_of_record<Packed>(g, last / 32);
+      for (int i = 0; i < groups; ++i) {
+        const std::uint8_t* codes = packed.codes(g, i);
         float* group = out + ((g + i) * 32 - first) * 16 + part * Simd::lanes;
         unroll<8>([&]<int j>() __attribute__((always_inline)) {
           const Int v = Packed::template vector<j>(codes, packed.book);
@@ -261,7 +262,7 @@ constexpr int few_dense_rows = Simd::dense_rows < 8 ? Simd::dense_rows : 8;
 
 /// A tile of rows in place: for so few rows that weights are read once and copying rows is not
 /// profitable.
-template <int rows, int panels, class Weights>
+template <int rows, int panels, class Weights, bool prefetches = true>
 void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   const std::byte* start = job.panels + static_cast<std::size_t>(panel) * job.panel_bytes;
   const auto* w = reinterpret_cast<const typename Weights::Element*>(start);
@@ -273,7 +274,9 @@ void few_rows(const DenseJob& job, std::int64_t row, std::int64_t panel) {
   constexpr std::int64_t ahead = 2048 / static_cast<std::int64_t>(sizeof(*w));
   std::int64_t k = 0;
   for (; k + Weights::depth <= job.inputs; k += Weights::depth, w += 16) {
-    for (int p = 0; p < panels; ++p) __builtin_prefetch(w + p * step + ahead);
+    if constexpr (prefetches) {
+      for (int p = 0; p < panels; ++p) __builtin_prefetch(w + p * step + ahead);
+    }
     unroll<Weights::depth>([&]<int i>() __attribute__((always_inline)) {
       tile.template multiply_add<Weights, i>(x, w, step);
       x.advance();
@@ -304,10 +307,16 @@ struct FewRows<panels, Weights, std::integer_sequence<int, r...>> {
 };
 
 /// All rows are multiplied by a panel before the next one is read from memory: two tiles of rows at
-/// most.
+/// most. One row, where hardware prefetches best by itself, reads the panels one after the other.
 template <class Weights>
 void run_few_rows(const DenseJob& job, const LinearBlock& block) {
   const std::int64_t rows = block.last_row - block.first_row;
+  if (rows == 1 && !job.prefetches) {
+    for (std::int64_t p = block.first_panel; p < block.last_panel; ++p) {
+      few_rows<1, 1, Weights, false>(job, block.first_row, p);
+    }
+    return;
+  }
   const std::int64_t first_rows = rows <= few_dense_rows ? rows : ceil_div(rows, 2);
   for (std::int64_t p = block.first_panel; p < block.last_panel;) {
     const bool wide = p + dense_panels <= block.last_panel;

@@ -1,4 +1,5 @@
 #include "../cache_sizes.hpp"
+#include "../cpu_features.hpp"
 #include "../integer_math.hpp"
 #include "../thread_pool.hpp"
 #include "dense_blocking.hpp"
@@ -79,9 +80,9 @@ Job job_of(const LinearArgs& args) {
   job.dtype = w.dtype();
   job.panels = w.bytes().data();
   job.panel_bytes = w.panel_bytes();
-  job.scale_bytes = w.scale_bytes();
   job.outputs = w.outputs();
   job.inputs = w.inputs();
+  job.prefetches = !prefetches_streams();
   job.y = args.y;
   job.y_stride = args.y_stride;
   job.bias = args.bias;

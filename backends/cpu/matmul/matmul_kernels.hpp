@@ -39,8 +39,8 @@ struct LinearOperands {
   DType dtype;
   const std::byte* panels;
   std::size_t panel_bytes;
-  std::size_t scale_bytes;
   std::int64_t outputs, inputs;
+  bool prefetches;  ///< software prefetches weights of one or two rows, too
 
   float* y;
   std::int64_t y_stride;

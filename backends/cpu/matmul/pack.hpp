@@ -17,13 +17,12 @@ struct PanelSource {
 
 /// Interleave rows into one panel; bytes as in layout.hpp.
 void pack_plain_panel(DType dtype, const PanelSource& source, std::byte* panel) noexcept;
-void pack_block_panel(DType dtype, const PanelSource& source, std::byte* scales,
-                      std::byte* codes) noexcept;
+void pack_block_panel(DType dtype, const PanelSource& source, std::byte* panel) noexcept;
 
 /// One row of a panel as f32.
 void unpack_plain_row(DType dtype, const std::byte* panel, int lane, std::int64_t inputs,
                       float* out) noexcept;
-void unpack_block_row(DType dtype, const std::byte* scales, const std::byte* codes, int lane,
-                      std::int64_t inputs, float* out) noexcept;
+void unpack_block_row(DType dtype, const std::byte* panel, int lane, std::int64_t inputs,
+                      float* out) noexcept;
 
 }  // namespace tenon::cpu

@@ -165,7 +165,7 @@ void transpose(const Record (&rows)[16], int first, std::uint8_t (&vectors)[8][6
 }
 
 template <int bits>
-std::uint8_t* write_plane(const std::uint8_t (&vectors)[8][64], int shift, std::uint8_t* out) {
+void write_plane(const std::uint8_t (&vectors)[8][64], int shift, std::uint8_t* out) {
   constexpr int per_line = 8 / bits;
   constexpr unsigned mask = (1u << bits) - 1u;
   for (int line = 0; line < bits; ++line) {
@@ -179,80 +179,95 @@ std::uint8_t* write_plane(const std::uint8_t (&vectors)[8][64], int shift, std::
       out[64 * line + b] = static_cast<std::uint8_t>(byte);
     }
   }
-  return out + 64 * bits;
 }
 
 template <int low, int high>
-std::uint8_t* write_codes(const std::uint8_t (&vectors)[8][64], std::uint8_t* out) {
-  out = write_plane<low>(vectors, 0, out);
-  if constexpr (high != 0) out = write_plane<high>(vectors, low, out);
-  return out;
+void write_codes(const std::uint8_t (&vectors)[8][64], std::uint8_t* out) {
+  write_plane<low>(vectors, 0, out);
+  if constexpr (high != 0) write_plane<high>(vectors, low, out + 64 * low);
 }
 
 void read(const BlockQ8K&, Record&) {}  // no weights
 
+void write_f16(const Record (&rows)[16], std::uint16_t Record::* number, std::uint8_t* out) {
+  for (int r = 0; r < 16; ++r) std::memcpy(out + 2 * r, &(rows[r].*number), 2);
+}
+
+// The scales of a block of `size` elements that begins at element k of a panel.
+void write_scales(const BlockFormat& format, const Record (&rows)[16], std::int64_t k, int size,
+                  std::uint8_t* panel) {
+  if (!format.two_levels) {
+    for (std::int64_t e = k; e < k + size; e += format.group) {
+      std::uint8_t* const record = panel + format.record_at(e);
+      const std::int64_t place = e % format.span() / format.group;
+      if (place == 0) std::memset(record, 0, 64);  // an odd last group has half of them
+      for (int r = 0; r < 16; ++r) {
+        const Record& row = rows[r];
+        const std::uint16_t& d = format.group == 16 ? row.group_d[(e - k) / 16] : row.d;
+        std::memcpy(record + 32 * place + 2 * r, &d, 2);
+      }
+      if (format.has_min) write_f16(rows, &Record::dmin, record + 32);
+    }
+    return;
+  }
+  std::uint8_t* scales = panel + format.record_at(k);
+  const std::uint8_t* const end = scales + format.scale_bytes();
+  write_f16(rows, &Record::d, scales);
+  scales += 32;
+  if (format.has_min) {
+    write_f16(rows, &Record::dmin, scales);
+    scales += 32;
+  }
+  const bool shared_byte = format.low_bits == 2;
+  for (int g = 0; g < 256 / format.group; ++g) {
+    for (int r = 0; r < 16; ++r) *scales++ = rows[r].scales[g];
+    if (!format.has_min || shared_byte) continue;
+    for (int r = 0; r < 16; ++r) *scales++ = rows[r].mins[g];
+  }
+  std::memset(scales, 0, static_cast<std::size_t>(end - scales));
+}
+
 template <class Block>
-void pack(const BlockFormat format, const PanelSource& source, std::byte* scale_bytes,
-          std::byte* code_bytes) {
-  auto* scales = reinterpret_cast<std::uint8_t*>(scale_bytes);
-  auto* codes = reinterpret_cast<std::uint8_t*>(code_bytes);
+void pack(const BlockFormat format, const PanelSource& source, std::byte* bytes) {
+  auto* panel = reinterpret_cast<std::uint8_t*>(bytes);
   Record rows[16] = {};
   std::uint8_t vectors[8][64];
-  const bool shared_byte = format.low_bits == 2;
   // A row that is not there gets the codes of zeros too, so that panels have one well-defined
   // content.
   for (int r = source.count; r < 16; ++r) {
     std::fill_n(rows[r].codes, 256, static_cast<std::uint8_t>(format.codebook ? 0 : format.offset));
   }
-  for (std::int64_t block = 0; block < source.inputs / Block::size; ++block) {
+  for (std::int64_t k = 0; k < source.inputs; k += Block::size) {
     for (int r = 0; r < source.count; ++r) {
       Block b;
       std::memcpy(&b,
                   source.rows + static_cast<std::size_t>(r) * source.row_bytes +
-                      static_cast<std::size_t>(block) * sizeof(Block),
+                      static_cast<std::size_t>(k / Block::size) * sizeof(Block),
                   sizeof b);
       read(b, rows[r]);
     }
-    // One level: again for each of the groups of a block.
-    const int groups = format.two_levels ? 1 : Block::size / format.group;
-    for (int g = 0; g < groups; ++g, scales += 32) {
-      for (int r = 0; r < 16; ++r) {
-        std::memcpy(scales + 2 * r,
-                    format.group == 16 && groups > 1 ? &rows[r].group_d[g] : &rows[r].d, 2);
-      }
-    }
-    if (format.has_min) {
-      for (int r = 0; r < 16; ++r) std::memcpy(scales + 2 * r, &rows[r].dmin, 2);
-      scales += 32;
-    }
-    if (format.two_levels) {
-      for (int g = 0; g < 256 / format.group; ++g) {
-        for (int r = 0; r < 16; ++r) *scales++ = rows[r].scales[g];
-        if (!format.has_min || shared_byte) continue;
-        for (int r = 0; r < 16; ++r) *scales++ = rows[r].mins[g];
-      }
-    }
+    write_scales(format, rows, k, Block::size, panel);
     for (int first = 0; first < Block::size; first += 32) {
+      std::uint8_t* const codes = panel + format.codes_at(k + first);
       transpose(rows, first, vectors);
       switch (format.low_bits * 10 + format.high_bits) {
         case 20:
-          codes = write_codes<2, 0>(vectors, codes);
+          write_codes<2, 0>(vectors, codes);
           break;
         case 21:
-          codes = write_codes<2, 1>(vectors, codes);
+          write_codes<2, 1>(vectors, codes);
           break;
         case 40:
-          codes = write_codes<4, 0>(vectors, codes);
+          write_codes<4, 0>(vectors, codes);
           break;
         case 41:
-          codes = write_codes<4, 1>(vectors, codes);
+          write_codes<4, 1>(vectors, codes);
           break;
         case 42:
-          codes = write_codes<4, 2>(vectors, codes);
+          write_codes<4, 2>(vectors, codes);
           break;
         default:
           std::memcpy(codes, vectors, sizeof vectors);
-          codes += sizeof vectors;
       }
     }
   }
@@ -290,14 +305,15 @@ struct Affine {
 };
 
 // Of the group that element k belongs to.
-Affine affine_at(DType dtype, const std::uint8_t* scales, int lane, std::int64_t k) {
+Affine affine_at(DType dtype, const std::uint8_t* panel, int lane, std::int64_t k) {
   const BlockFormat format = block_format(dtype);
-  const std::uint8_t* record = scales + k / format.scale_span() * format.scale_bytes();
+  const std::uint8_t* record = panel + format.record_at(k);
+  if (!format.two_levels) {
+    const std::uint8_t* d = record + k % format.span() / format.group * 32 + 2 * lane;
+    return {format.wide_scale ? to_float(bfloat16{bits_at(d)}) : f16_at(d),
+            format.has_min ? f16_at(record + 32 + 2 * lane) : 0.0f};
+  }
   Affine w{f16_at(record + 2 * lane), format.has_min ? f16_at(record + 32 + 2 * lane) : 0.0f};
-  if (!format.two_levels && format.group == 16)
-    w.scale = f16_at(record + k % 32 / 16 * 32 + 2 * lane);
-  if (format.wide_scale) w.scale = to_float(bfloat16{bits_at(record + 2 * lane)});
-  if (!format.two_levels) return w;
   if (format.codebook) w.scale *= codebook(dtype).unit;
   const bool shared_byte = format.low_bits == 2 && format.has_min;
   const int stride = format.has_min && !shared_byte ? 32 : 16;
@@ -312,13 +328,12 @@ Affine affine_at(DType dtype, const std::uint8_t* scales, int lane, std::int64_t
 
 }  // namespace
 
-void pack_block_panel(DType dtype, const PanelSource& source, std::byte* scales,
-                      std::byte* codes) noexcept {
+void pack_block_panel(DType dtype, const PanelSource& source, std::byte* panel) noexcept {
   const BlockFormat format = block_format(dtype);
   switch (dtype) {
 #define TENON_BLOCK(type, Block) \
   case DType::type:              \
-    return pack<Block>(format, source, scales, codes);
+    return pack<Block>(format, source, panel);
 #include "quant/block_types.def"
 #undef TENON_BLOCK
     default:
@@ -326,13 +341,13 @@ void pack_block_panel(DType dtype, const PanelSource& source, std::byte* scales,
   }
 }
 
-void unpack_block_row(DType dtype, const std::byte* scale_bytes, const std::byte* code_bytes,
-                      int lane, std::int64_t inputs, float* out) noexcept {
+void unpack_block_row(DType dtype, const std::byte* panel, int lane, std::int64_t inputs,
+                      float* out) noexcept {
   const BlockFormat format = block_format(dtype);
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(panel);
   for (std::int64_t k = 0; k < inputs; k += format.group) {
-    const Affine w = affine_at(dtype, reinterpret_cast<const std::uint8_t*>(scale_bytes), lane, k);
-    const auto* group =
-        reinterpret_cast<const std::uint8_t*>(code_bytes) + k / 32 * format.code_bytes();
+    const Affine w = affine_at(dtype, bytes, lane, k);
+    const std::uint8_t* group = bytes + format.codes_at(k);
     for (int i = 0; i < format.group; ++i) {
       const int at = static_cast<int>(k % 32) + i;
       const int code = code_at(dtype, group, at / 4, 4 * lane + at % 4);

@@ -18,18 +18,11 @@ bool is_plain(DType dtype) {
   return dtype == DType::f32 || dtype == DType::f16 || dtype == DType::bf16;
 }
 
-std::size_t scale_section_bytes(const BlockFormat& format, std::int64_t inputs) {
-  return round_to_line(static_cast<std::size_t>(inputs / format.scale_span()) *
-                       static_cast<std::size_t>(format.scale_bytes()));
-}
-
 // Requires checked arguments.
 std::size_t bytes_of_panel(DType dtype, std::int64_t inputs) {
   const auto k = static_cast<std::size_t>(inputs);
   if (is_plain(dtype)) return round_to_line(k * 16 * static_cast<std::size_t>(block_bytes(dtype)));
-  const BlockFormat format = block_format(dtype);
-  return scale_section_bytes(format, inputs) +
-         k / 32 * static_cast<std::size_t>(format.code_bytes());
+  return static_cast<std::size_t>(block_format(dtype).panel_bytes(inputs));
 }
 
 std::size_t checked_bytes(DType dtype, std::int64_t outputs, std::int64_t inputs) {
@@ -106,10 +99,6 @@ std::size_t PackedWeights::packed_bytes(DType dtype, std::int64_t outputs, std::
   return checked_bytes(dtype, outputs, inputs);
 }
 
-std::size_t PackedWeights::scale_bytes() const noexcept {
-  return is_plain(dtype_) ? 0 : scale_section_bytes(block_format(dtype_), inputs_);
-}
-
 void PackedWeights::pack(const std::byte* rows, Range panels, int thread, int threads) noexcept {
   const auto row_bytes =
       static_cast<std::size_t>(inputs_ / block_size(dtype_) * block_bytes(dtype_));
@@ -122,7 +111,7 @@ void PackedWeights::pack(const std::byte* rows, Range panels, int thread, int th
     if (is_plain(dtype_)) {
       pack_plain_panel(dtype_, source, panel);
     } else {
-      pack_block_panel(dtype_, source, panel, panel + scale_bytes());
+      pack_block_panel(dtype_, source, panel);
     }
   }
 }
@@ -133,7 +122,7 @@ void PackedWeights::dequantize_row(std::int64_t row, float* out) const noexcept 
   if (is_plain(dtype_)) {
     unpack_plain_row(dtype_, start, lane, inputs_, out);
   } else {
-    unpack_block_row(dtype_, start, start + scale_bytes(), lane, inputs_, out);
+    unpack_block_row(dtype_, start, lane, inputs_, out);
   }
 }
 

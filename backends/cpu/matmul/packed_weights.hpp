@@ -70,8 +70,6 @@ class PackedWeights {
   const std::byte* panel(std::int64_t index) const noexcept {
     return bytes_ + static_cast<std::size_t>(index) * panel_bytes_;
   }
-  /// Bytes of a panel before its codes; 0 for plain types.
-  std::size_t scale_bytes() const noexcept;
   std::span<const std::byte> bytes() const noexcept { return {bytes_, size_}; }
   bool owns_bytes() const noexcept { return owned_.data() != nullptr; }
 

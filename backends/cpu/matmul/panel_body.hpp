@@ -45,7 +45,7 @@ struct PackedPanel {
   static constexpr bool has_min = format.has_min;
   /// Scales of the second level multiply sums in integers, and d those of a record.
   static constexpr bool integer_scales = format.scaled_codes_fit();
-  static constexpr int groups_per_record = format.scale_span() / 32;  // groups of 32
+  static constexpr int groups_per_record = format.span() / 32;  // groups of 32
   /// Codes are bytes, and scales have one level.
   static constexpr bool is_bytes = format.low_bits == 8 && !format.two_levels;
   static constexpr bool streams = true;  // from memory, each byte once or a few times
@@ -53,31 +53,30 @@ struct PackedPanel {
   static constexpr int code_bytes = format.code_bytes();
   static constexpr int starts = 32 / group;  // initial values of dot products per 32 elements
   static constexpr int scale_bytes = format.scale_bytes();
-  static constexpr int even_bytes = code_bytes + scale_bytes / groups_per_record;  // of a group
+  static constexpr int even_bytes = format.record_bytes() / groups_per_record;  // of a group
+  static_assert(even_bytes * groups_per_record == format.record_bytes());
 
-  const std::uint8_t* scales;
-  const std::uint8_t* code_section;
+  const std::uint8_t* start;
   const Codebook* book;
   int part;
 
   /// The panel at `start` of a type that kernels of `dtype` compute with.
   TENON_INLINE static PackedPanel at(const std::uint8_t* start, const LinearOperands& job,
                                      int part) {
-    return {start, start + job.scale_bytes, book_of(job), part};
+    return {start, book_of(job), part};
   }
   TENON_INLINE static const Codebook* book_of(const LinearOperands& job) {
     return format.codebook ? &codebook(job.dtype) : nullptr;
   }
 
-  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
-    return code_section + g * code_bytes + part * (4 * Simd::lanes);
+  /// Of the i-th group of the record that begins with group g.
+  TENON_INLINE const std::uint8_t* codes(std::int64_t g, int i) const {
+    return start + g * even_bytes + scale_bytes + i * code_bytes + part * (4 * Simd::lanes);
   }
 
-  /// A prefetch address at or behind the codes of group g: as g runs over groups and into the next
-  /// panel, it covers all bytes of the panels evenly, scales included.
-  TENON_INLINE const std::uint8_t* evenly(std::int64_t g) const {
-    return code_section + g * even_bytes;
-  }
+  /// Where to prefetch from: as g runs over groups and into the next panel, it covers all bytes of
+  /// the panels evenly.
+  TENON_INLINE const std::uint8_t* evenly(std::int64_t g) const { return start + g * even_bytes; }
 
   /// Codes 4 j to 4 j + 3 of a group; where the format has levels, those of `book`.
   template <int j>
@@ -102,9 +101,8 @@ struct PackedPanel {
 
   /// Scale and min of the groups of one record.
   struct Record {
-    Float d;
-    Float dmin;
-    const std::uint8_t* subs;
+    Float d, dmin;             ///< where there are two levels or mins
+    const std::uint8_t* subs;  ///< scales of groups
 
     TENON_INLINE Float whole() const { return d; }
     /// Index i counts groups of `group` elements from the start of the record.
@@ -122,10 +120,9 @@ struct PackedPanel {
       return Simd::pair_words(factor(2 * i), factor(2 * i + 1));
     }
     TENON_INLINE Float scale(int i) const {
-      if constexpr (!format.two_levels && group == 16) {
-        return i == 0 ? d : Simd::load_f16(subs);
-      }
-      if constexpr (!format.two_levels) return d;
+      if constexpr (!format.two_levels && has_min) return d;
+      if constexpr (format.wide_scale) return Simd::load_bf16(subs + 32 * i);
+      if constexpr (!format.two_levels) return Simd::load_f16(subs + 32 * i);
       constexpr int stride = has_min && group == 32 ? 32 : 16;
       if constexpr (has_min && group == 16) {
         return Simd::mul(d, Simd::load_low_nibbles(subs + stride * i));
@@ -143,27 +140,34 @@ struct PackedPanel {
     }
   };
 
+  /// The one that begins with group g.
   TENON_INLINE Record record(std::int64_t g) const {
-    const std::uint8_t* p = scales + g / groups_per_record * scale_bytes;
+    const std::uint8_t* p = start + g * even_bytes;
     Record r;
-    if constexpr (format.wide_scale) {
-      r.d = Simd::load_bf16(p + part * (2 * Simd::lanes));
-    } else {
-      r.d = Simd::load_f16(p + part * (2 * Simd::lanes));
+    if constexpr (!format.two_levels && !has_min) {
+      r.subs = p + part * (2 * Simd::lanes);
+      return r;
     }
+    r.d = Simd::load_f16(p + part * (2 * Simd::lanes));
     if constexpr (format.codebook && format.two_levels) {
       r.d = Simd::mul(r.d, Simd::broadcast(&book->unit));
     }
-    r.dmin = r.d;
     if constexpr (has_min) {
       r.dmin = Simd::load_f16(p + 32 + part * (2 * Simd::lanes));
       if constexpr (format.two_levels) r.dmin = Simd::sub(Simd::zero_float(), r.dmin);
     }
-    constexpr int sub_bytes = format.two_levels ? 1 : 2;
-    r.subs = p + (has_min ? 64 : 32) + part * (sub_bytes * Simd::lanes);
+    r.subs = p + (has_min ? 64 : 32) + part * Simd::lanes;
     return r;
   }
 };
+
+/// Groups of the record that begins with group g, of those before `last`: of a record of two there
+/// may be one.
+template <class Panel>
+TENON_INLINE int groups_of_record(std::int64_t g, std::int64_t last) {
+  if constexpr (Panel::groups_per_record != 2) return Panel::groups_per_record;
+  return last - g < 2 ? 1 : 2;
+}
 
 /// Calls f.template operator()<type>() for a block type, where kernels of `type` are those that
 /// compute with its panels.

@@ -13,13 +13,16 @@
 /// A panel of f32 or f16 is [K][16] elements. One of bf16 is [K / 2][16][2], pairs of k side by
 /// side as AMX tiles take them; an odd K is padded with zeros.
 ///
-/// A panel of a block type is a scale section followed by a code section, each starting at a
-/// multiple of 64 bytes.
+/// A panel of a block type is a sequence of records: the scales of some groups of 32 elements of k,
+/// then their codes. Reading a matrix is reading one stream, which hardware prefetches best: with the
+/// scales of a panel in a section of their own decode read at half the speed (AMD Zen 4). Scales of a
+/// record take whole cache lines, filled up with zeros.
 ///
-/// Scales, one level (q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 iq4_nl mxfp4 nvfp4), per 32 elements of k:
-///   f16 d[16] (mxfp4: bf16; nvfp4: f16 d[2][16], for each 16 elements), and f16 m[16] if the type has
-///   mins.
-/// Scales, two levels (q2_k ... q6_k, iq1_s ... iq4_xs), per 256 elements:
+/// Scales, one level, per 64 elements (q1_0 q2_0 q4_0 q5_0 q8_0 iq4_nl mxfp4):
+///   f16 d[2][16] (mxfp4: bf16), for each 32 elements. An odd last group has a record of its own.
+/// Scales, one level, per 32 elements: f16 d[2][16], for each 16 elements (nvfp4); f16 d[16] and
+///   m[16] (q4_1 q5_1).
+/// Scales, two levels, per 256 elements (q2_k ... q6_k, iq1_s ... iq4_xs):
 ///   f16 d[16], and f16 dmin[16] if the type has mins, then per sub-block (32 or 16 elements)
 ///   i8 scale[16], and u8 min[16] if the type has mins (q2_k: one byte, scale low, min high
 ///   nibble).
@@ -39,7 +42,7 @@
 namespace tenon::cpu {
 
 /// The version of this layout: files of packed weights with another number are rebuilt.
-inline constexpr int packed_layout = 2;
+inline constexpr int packed_layout = 3;
 
 struct BlockFormat {
   int low_bits;     ///< bits of the first plane: 2, 4 or 8
@@ -56,13 +59,22 @@ struct BlockFormat {
   /// q2_k 0 to 45, q3_k -124 to 128.
   constexpr bool scaled_codes_fit() const { return two_levels && low_bits == 2 && !codebook; }
   constexpr int code_bytes() const { return 64 * (low_bits + high_bits); }  ///< per 32 elements
-  /// Elements that one scale record describes, and its bytes.
-  constexpr int scale_span() const { return two_levels ? 256 : 32; }
-  constexpr int scale_bytes() const {
-    const int first = has_min ? 64 : 32;
-    if (!two_levels) return first * (32 / group);
+  /// Elements of a record.
+  constexpr int span() const { return two_levels ? 256 : has_min || group == 16 ? 32 : 64; }
+  constexpr int scale_bytes() const {  ///< of a record
+    if (!two_levels) return 64;
     const bool shared_byte = low_bits == 2 && has_min;
-    return first + 256 / group * (has_min && !shared_byte ? 32 : 16);
+    const int bytes = (has_min ? 64 : 32) + 256 / group * (has_min && !shared_byte ? 32 : 16);
+    return (bytes + 63) / 64 * 64;
+  }
+  constexpr int record_bytes() const { return scale_bytes() + span() / 32 * code_bytes(); }
+  /// Bytes from the panel's start to the record of element k, and to the codes of its group of 32.
+  constexpr std::int64_t record_at(std::int64_t k) const { return k / span() * record_bytes(); }
+  constexpr std::int64_t codes_at(std::int64_t k) const {
+    return record_at(k) + scale_bytes() + k % span() / 32 * code_bytes();
+  }
+  constexpr std::int64_t panel_bytes(std::int64_t inputs) const {
+    return (inputs + span() - 1) / span() * scale_bytes() + inputs / 32 * code_bytes();
   }
 };
 

@@ -28,8 +28,9 @@ void widen_panel(const LinearOperands& job, const std::byte* bytes, std::int64_t
   const Packed packed = Packed::at(start, job, 0);
   for (std::int64_t g = first / 32; g < last / 32; g += Packed::groups_per_record) {
     const auto record = packed.record(g);
-    for (int i = 0; i < Packed::groups_per_record; ++i) {
-      const std::uint8_t* codes = packed.codes(g + i);
+    const int groups = groups_of_record<Packed>(g, last / 32);
+    for (int i = 0; i < groups; ++i) {
+      const std::uint8_t* codes = packed.codes(g, i);
       std::uint16_t* tile = out + (g + i - first / 32) * tile_elements;
       unroll<subs>([&]<int sub>() __attribute__((always_inline)) {
         const Float scale = record.scale(i * subs + sub);

@@ -30,8 +30,8 @@ struct UnpackedCodes {
 
   TENON_INLINE static const Codebook* book_of(const LinearOperands&) { return nullptr; }
 
-  TENON_INLINE const std::uint8_t* codes(std::int64_t g) const {
-    return code_section + (g - first_group) * code_bytes + part * (4 * Simd::lanes);
+  TENON_INLINE const std::uint8_t* codes(std::int64_t g, int i) const {
+    return code_section + (g + i - first_group) * code_bytes + part * (4 * Simd::lanes);
   }
   template <int j, class Weights>
   TENON_INLINE static Weights weights(const std::uint8_t* codes, const Codebook*) {

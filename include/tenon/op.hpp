@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct OpTraits {
   std::uint32_t picked_inputs = 0;
   /// Takes objects (tenon/object.hpp), which every other op refuses.
   bool takes_objects = false;
+
+  friend bool operator==(const OpTraits& a, const OpTraits& b) noexcept = default;
 };
 
 /// Where a view's elements are in its input's storage.
@@ -85,6 +88,8 @@ struct OpDef {
   /// Multiplications and additions for inputs of these static shapes; NaN where the number depends
   /// on data. Null: about one per element of the output, or of the reduced input.
   double (*flops)(const void* op, std::span<const Shape> inputs, const Shape& output) = nullptr;
+  /// The op's struct, by which ops of one name are told apart. Null where there is none.
+  const std::type_info* type = nullptr;
 };
 
 template <class Op>
@@ -148,6 +153,7 @@ constexpr OpDef make_op_def() noexcept {
   def.attribute_bytes = sizeof(Op);
   def.defaults = &detail::op_defaults<Op>;
   def.fields = detail::op_fields<Op>;
+  def.type = &typeid(Op);
   def.infer = [](const void* op, std::span<const Shape> in) {
     constexpr OpTraits traits = traits_of<Op>();
     detail::check_objects(Op::name, traits, in, nullptr);
@@ -199,9 +205,10 @@ const OpDef& op_def() noexcept {
 /// Makes an op of the user's known by its name to texts, networks and snapshots, for as long as the
 /// process lives, and so must `def`. An op that is not registered is recorded, run and printed like
 /// any other, but what was written with it cannot be read. Registering an op again does nothing,
-/// also from another library that includes its header: a descriptor with the same inputs and
-/// attributes is taken for the same. Thread-safe. Errors: Errc::duplicate_name when another op or a
-/// word of the language has the name; Errc::bad_argument naming what the descriptor lacks.
+/// also from another library that includes its header: a descriptor of a struct with the same C++
+/// name, inputs, attributes, traits and optional members is taken for the same. Thread-safe. Errors:
+/// Errc::duplicate_name when another op, with what it has otherwise, or a word of the language has
+/// the name; Errc::bad_argument naming what the descriptor lacks.
 void register_op(const OpDef& def);
 template <OpStruct Op>
 const OpDef& register_op() {
@@ -214,10 +221,14 @@ const OpDef& register_op() {
 std::vector<const OpDef*> all_ops();
 const OpDef* find_op(std::string_view name) noexcept;
 
-/// Whether two descriptors are of the same op. Compares names, because a plugin with its own copy
-/// of the core has descriptors at other addresses.
+/// Whether two descriptors are of the same struct. Compares its C++ name, because a plugin with its own
+/// copy of the core has descriptors at other addresses; a struct of an unnamed namespace is one
+/// library's. Descriptors without a struct are of the same if their functions are.
+bool same_struct(const OpDef& a, const OpDef& b) noexcept;
+
+/// Whether two descriptors are of the same op: of one name and struct.
 inline bool same_op(const OpDef* a, const OpDef* b) noexcept {
-  return a == b || (a != nullptr && b != nullptr && a->name == b->name);
+  return a == b || (a != nullptr && b != nullptr && a->name == b->name && same_struct(*a, *b));
 }
 
 /// An op with its attributes, by value.

@@ -13,6 +13,7 @@
 #include <cstring>
 #include <iterator>
 #include <mutex>
+#include <typeinfo>
 
 #include <fmt/format.h>
 
@@ -75,13 +76,24 @@ std::string_view missing_in(const OpDef& def) noexcept {
   return {};
 }
 
-/// Whether two descriptors may be those that two libraries made of one op's header.
-bool is_alike(const OpDef& a, const OpDef& b) {
+/// What shows that two descriptors of one name are not those that two libraries made of one header,
+/// or nothing.
+std::string_view difference(const OpDef& a, const OpDef& b) {
   const auto name_of = [](const AttributeField& field) { return field.name; };
-  return a.min_inputs == b.min_inputs && a.max_inputs == b.max_inputs &&
-         a.attribute_bytes == b.attribute_bytes &&
-         std::ranges::equal(a.fields, b.fields, {}, name_of, name_of) &&
-         equal_attributes(a, a.defaults, b.defaults);
+  const auto has_same = [&](auto OpDef::* member) {
+    return (a.*member == nullptr) == (b.*member == nullptr);
+  };
+  if (!same_struct(a, b)) return "another struct";
+  if (a.min_inputs != b.min_inputs || a.max_inputs != b.max_inputs) return "other inputs";
+  if (a.attribute_bytes != b.attribute_bytes ||
+      !std::ranges::equal(a.fields, b.fields, {}, name_of, name_of) ||
+      !equal_attributes(a, a.defaults, b.defaults)) {
+    return "other attributes";
+  }
+  if (!(a.traits == b.traits)) return "other traits";
+  if (!has_same(&OpDef::gradient)) return a.gradient == nullptr ? "no gradient" : "a gradient";
+  if (!has_same(&OpDef::flops)) return "another flops()";
+  return {};
 }
 
 }  // namespace
@@ -96,10 +108,14 @@ void register_op(const OpDef& def) {
     const std::scoped_lock lock(all.mutex);
     if (find_in(op_table, def.name) == &def) return;
     if (const OpDef* known = find_in(all.ops, def.name)) {
-      if (known == &def || is_alike(*known, def)) return;
+      if (known == &def) return;
+      const std::string_view other = difference(*known, def);
+      if (other.empty()) return;
+      throw Error(Errc::duplicate_name, "register_op",
+                  fmt::format("'{}' is another op, registered before with {}", def.name, other));
     }
     if (is_keyword(def.name) || is_language_word(def.name) ||
-        find_in(op_table, def.name) != nullptr || find_in(all.ops, def.name) != nullptr) {
+        find_in(op_table, def.name) != nullptr) {
       throw Error(Errc::duplicate_name, "register_op",
                   fmt::format("'{}' is another op or a word of the language", def.name));
     }
@@ -123,6 +139,17 @@ const OpDef* find_op(std::string_view name) noexcept {
   Registered& more = registered();
   const std::scoped_lock lock(more.mutex);
   return find_in(more.ops, name);
+}
+
+bool same_struct(const OpDef& a, const OpDef& b) noexcept {
+  if (a.type == nullptr || b.type == nullptr) {
+    return a.type == b.type && a.infer == b.infer && a.reference == b.reference && a.view == b.view;
+  }
+  if (a.type == b.type) return true;
+  // By name: libraries may have a std::type_info each. Those of unnamed namespaces are one source's.
+  const std::string_view name = a.type->name();
+  return name == b.type->name() && name.find("_GLOBAL__N_") == name.npos &&
+         name.find("`anonymous") == name.npos;
 }
 
 OpInstance::OpInstance(const OpDef& def, const void* attributes)

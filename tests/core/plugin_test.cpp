@@ -1,4 +1,5 @@
 // Loading and unloading backends from shared libraries, good and bad.
+#include "core/plugins/shared_op.hpp"
 #include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
@@ -132,6 +133,17 @@ TEST_CASE("Plugin: one that fails after it has added an op is refused, and its o
   const Shape shape({2}, f32);
   CHECK(def->infer(def->defaults, std::span(&shape, 1)) == shape);
   expect_error(Errc::bad_reference, [] { unload_plugin("thrown_cube"); });
+}
+
+TEST_CASE("Plugin: its op is the program's if both include its header, and refused if another's") {
+  register_op<testing::SharedOp>();
+  contains(expect_refused(Errc::plugin_init, plugin("shared_op_other")),
+           "'shared_op' is another op, registered before with another struct");
+  contains(expect_refused(Errc::plugin_init, plugin("shared_op_newer")),
+           "registered before with no gradient");
+  CHECK(find_op("shared_op") == &op_def<testing::SharedOp>());
+  CHECK(load_plugin(plugin("shared_op")) == "shared_op");
+  CHECK(find_op("shared_op") == &op_def<testing::SharedOp>());
 }
 
 TEST_CASE("Plugin: its backend serves the devices of its scheme while it is loaded") {

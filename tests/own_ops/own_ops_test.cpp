@@ -131,6 +131,43 @@ TEST_CASE("own ops: another library's descriptor of the same op is taken for the
   expect_error(Errc::duplicate_name, [&] { register_op(wider); });
 }
 
+/// SoftClip's name, inputs and attributes, and another meaning.
+struct HardClip : SoftClip {
+  void reference(std::span<const HostView> in, const HostView& out) const {
+    for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
+      const double x = load_as_double(f32, in[0].at(index));
+      store_double(f32, out.at(index), std::clamp(x, -limit, limit));
+    });
+  }
+};
+static_assert(HardClip::name == SoftClip::name);
+
+TEST_CASE("own ops: two ops of one name are told apart by their structs") {
+  register_op<SoftClip>();
+  expect_error(Errc::duplicate_name, [] { register_op<HardClip>(); });
+  OpDef by_hand = op_def<HardClip>();
+  by_hand.type = nullptr;
+  expect_error(Errc::duplicate_name, [&] { register_op(by_hand); });
+  const OpInstance hard{HardClip()}, soft{SoftClip()};
+  CHECK(hard.as<HardClip>() != nullptr);
+  CHECK(hard.as<SoftClip>() == nullptr);
+  CHECK_FALSE(hard == soft);
+
+  // A kernel is that of one of them.
+  register_kernel<HardClip>("cpu", {.run = [](const HardClip&, const KernelCall& call) {
+                              const auto [begin, end] = call.share(call.output.shape.elements());
+                              std::fill(call.output.as<float>() + begin,
+                                        call.output.as<float>() + end, 7.0f);
+                            }});
+  const Shape shape({3, 5}, f32);
+  const auto first_of = [&](const Program& program) {
+    Session session(program, {.backends = default_backends()});
+    return run(session, ramp(shape)).to_host().values<float>()[0];
+  };
+  CHECK(first_of(program_of(HardClip(), shape)) == 7);
+  CHECK(first_of(program_of(SoftClip(), shape)) == Approx(-0.875 / (1 + 0.875)));
+}
+
 TEST_CASE("own ops: names that are taken and descriptors that lack something are refused") {
   expect_error(Errc::duplicate_name, [] { register_op<Relu2>(); });
   expect_error(Errc::duplicate_name, [] { register_op<Word>(); });

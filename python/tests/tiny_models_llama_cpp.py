@@ -65,10 +65,13 @@ class Writer:
             shape = (self.width, hidden) if part == "down" else (hidden, self.width)
             self.matrix(f"{prefix}ffn_{part}{suffix}", shape, kind)
 
-    def experts(self, prefix, experts, hidden, kinds=(Type.Q4_1, Type.Q5_0, Type.Q8_0), parts=("gate", "up", "down")):
+    def experts(self, prefix, experts, hidden, kinds=(Type.Q4_1, Type.Q5_0, Type.Q8_0), parts=("gate", "up", "down"),
+                read=None):
+        """`read`: the width of what experts read and make, where it is not that of the stream."""
+        read = read or self.width
         self.matrix(prefix + "ffn_gate_inp", (experts, self.width), scale=0.5)
         for part, kind in zip(parts, kinds):
-            shape = (self.width, hidden) if part == "down" else (hidden, self.width)
+            shape = (read, hidden) if part == "down" else (hidden, read)
             self.matrix(f"{prefix}ffn_{part}_exps", (experts, *shape), kind)
 
     def attention(self, prefix, heads, kv_heads, head_size):
@@ -556,10 +559,12 @@ def write_falcon_h1(path):
     writer.write(layer)
 
 
-def write_nemotron_h(path, has_experts):
-    """Each of five layers is one part: Mamba-2, feed-forward, Mamba-2, attention, feed-forward."""
+def write_nemotron_h(path, has_experts, latent=0):
+    """Each of five layers is one part: Mamba-2, feed-forward, Mamba-2, attention, feed-forward. `latent`: the width of
+    what experts read and make, in the place of the stream's."""
     width, heads, head_size, inner, states, groups = 32, 2, 16, 32, 16, 2
-    writer = Writer(path, "nemotron_h_moe" if has_experts else "nemotron_h", 5, width, 210 if has_experts else 208)
+    seed = 226 if latent else 210 if has_experts else 208
+    writer = Writer(path, "nemotron_h_moe" if has_experts else "nemotron_h", 5, width, seed)
     file = writer.file
     file.add_layer_norm_eps(1e-5)
     file.add_head_count(heads)
@@ -575,6 +580,8 @@ def write_nemotron_h(path, has_experts):
         file.add_expert_shared_count(1)
         file.add_expert_weights_norm(True)
         file.add_expert_weights_scale(1.5)
+    if latent:
+        file.add_uint32("nemotron_h_moe.moe_latent_size", latent)
     second_mamba_sizes(file, inner, states, 4, groups)
 
     def layer(prefix, index):
@@ -588,8 +595,11 @@ def write_nemotron_h(path, has_experts):
             writer.matrix(f"{prefix}ffn_up{suffix}", (32, width), Type.Q4_1)
             writer.matrix(f"{prefix}ffn_down{suffix}", (width, 32), Type.F16)
             if has_experts:
-                writer.experts(prefix, 5, 32, parts=("up", "down"))
+                writer.experts(prefix, 5, 32, parts=("up", "down"), read=latent or width)
                 writer.vector(prefix + "exp_probs_b.bias", 5, 0.0, 0.3)
+            if latent:
+                writer.matrix(prefix + "ffn_latent_down", (latent, width), Type.Q8_0)
+                writer.matrix(prefix + "ffn_latent_up", (width, latent))
 
     writer.write(layer)
 
@@ -1157,6 +1167,7 @@ MODELS = {
     "falcon-h1": write_falcon_h1,
     "nemotron_h": lambda path: write_nemotron_h(path, False),
     "nemotron_h_moe": lambda path: write_nemotron_h(path, True),
+    "nemotron_h_moe_latent": lambda path: write_nemotron_h(path, True, 64),
     "jamba": write_jamba,
     "llama4": write_llama4,
     "gemma3n": write_gemma3n,

@@ -329,6 +329,13 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   nn::MixtureOfExperts<> made;
   made.router = nn::Linear<>::init(view["ffn_gate_inp"]);
   made.router_bias = view["exp_probs_b"].find("bias");
+  if (const std::int64_t latent = config.latent_experts; latent > 0) {
+    const std::int64_t down[] = {latent, config.width}, up[] = {config.width, latent};
+    static_cast<void>(view["ffn_latent_down"].tensor("weight", down));
+    static_cast<void>(view["ffn_latent_up"].tensor("weight", up));
+    made.latent_down = nn::Linear<>::init(view["ffn_latent_down"]);
+    made.latent_up = nn::Linear<>::init(view["ffn_latent_up"]);
+  }
   const Gate gate = find_architecture(config.architecture)->gate;
   made.has_fused_gate = view["ffn_gate_up_exps"].contains("weight");
   if (made.has_fused_gate) {

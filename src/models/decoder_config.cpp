@@ -632,7 +632,10 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
     } else {
       require_number(values, "interleave_moe_layer_step", 1);
     }
-    require_number(values, "moe_latent_size", 0);
+    const bool may_be_latent = arch == "nemotron_h_moe";
+    if (!may_be_latent) require_number(values, "moe_latent_size", 0);
+    config.latent_experts =
+        may_be_latent ? values.integer_or("moe_latent_size", 0, 0, max_width) : 0;
   }
   // Files of DeepSeek from before 2025 have "attn_kv_b" in one, and not the key that is asked for.
   const bool is_deepseek = arch == "deepseek2";

@@ -346,8 +346,14 @@ TEST_CASE("hostile models: what no build of this library reads") {
   TinyModel clipped("deepseek2");
   clipped.metadata.set("deepseek2.attention.clamp_kqv", 8.0);
   CHECK(clipped.refused(Errc::unsupported).find("clamp_kqv is 8") != std::string::npos);
+  TinyModel latent("nemotron_h_moe");
+  latent.metadata.set("nemotron_h_moe.moe_latent_size", 16);
+  CHECK(latent.refused(Errc::bad_reference).find("ffn_latent_down.weight") != std::string::npos);
+  TinyModel other_latent("nemotron_h_moe_latent");
+  other_latent.metadata.set("nemotron_h_moe.moe_latent_size", 32);
+  CHECK(other_latent.refused(Errc::shape_mismatch).find("ffn_latent_down") != std::string::npos);
   for (const auto& [architecture, key] : {std::pair("ernie4_5-moe", "interleave_moe_layer_step"),
-                                          {"nemotron_h_moe", "moe_latent_size"}}) {
+                                          {"granitemoe", "moe_latent_size"}}) {
     TinyModel model(architecture);
     model.metadata.set(std::string(architecture) + "." + key, 2);
     CHECK(model.refused(Errc::unsupported).find(key) != std::string::npos);

@@ -90,7 +90,8 @@ struct DecoderConfig {
   std::int64_t width = 0;              ///< of the residual stream
   std::int64_t intermediate_size = 0;  ///< width of the feed-forward part, if there are no experts
   std::int64_t experts = 0;            ///< in each layer; 0: the feed-forward part is one
-  std::int64_t dense_layers = 0;       ///< the first layers, which have no experts all the same
+  std::int64_t latent_experts = 0;  ///< width of what latent experts read and make; 0: the stream's
+  std::int64_t dense_layers = 0;    ///< the first layers, which have no experts all the same
   /// By layer, whether it has experts; empty: all others have.
   std::vector<std::uint8_t> expert_layers;
   nn::RouterOptions router;  ///< where there are experts

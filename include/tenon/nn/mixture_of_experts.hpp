@@ -49,14 +49,16 @@ Routing route(const Tensor& logits, const RouterOptions& options, const Tensor& 
 
 /// A feed-forward part that each row chooses: sum over its experts e of
 /// weight_e * down_e(activation(gate_e(x)) * up_e(x)) (Shazeer et al., arXiv:1701.06538), or without
-/// gates down_e(activation(up_e(x))), plus a part that is the same for all rows where there is one.
+/// gates down_e(activation(up_e(x))), plus a part that is the same for all rows where there is one. Latent experts read
+/// what `latent_down` makes of x, and `latent_up` reads their sum; the router and the shared part read x (Nemotron 3).
 template <class T = Tensor>
 struct MixtureOfExperts {
-  Linear<T> router;              ///< [E, width]
-  std::optional<T> router_bias;  ///< [E]: see route()
-  std::optional<T> gate;         ///< [E, hidden, width], of a floating or a block type
-  T up;                          ///< the same; with has_fused_gate [E, 2 * hidden, width]
-  T down;                        ///< [E, width, hidden]
+  Linear<T> router;                                 ///< [E, width]
+  std::optional<T> router_bias;                     ///< [E]: see route()
+  std::optional<Linear<T>> latent_down, latent_up;  ///< [latent, width], [width, latent]
+  std::optional<T> gate;  ///< [E, hidden, width or latent], of a floating or a block type
+  T up;                   ///< the same; with has_fused_gate [E, 2 * hidden, width]
+  T down;                 ///< [E, width or latent, hidden]
   /// [E]: multiply what an expert's weights give, before the bias.
   std::optional<T> gate_scale, up_scale, down_scale;
   std::optional<T> gate_bias, up_bias;  ///< [E, hidden]
@@ -69,9 +71,9 @@ struct MixtureOfExperts {
   bool has_fused_gate = false;  ///< the first half of what `up` gives is the gate's
   double sum_scale =
       1;  ///< multiplies the sum of the experts' results and the shared part's (Grok)
-  TENON_FIELDS(router, router_bias, gate, up, down, gate_scale, up_scale, down_scale, gate_bias,
-               up_bias, down_bias, shared, shared_gate, activation, has_weighted_inputs,
-               has_fused_gate, sum_scale, options)
+  TENON_FIELDS(router, router_bias, latent_down, latent_up, gate, up, down, gate_scale, up_scale,
+               down_scale, gate_bias, up_bias, down_bias, shared, shared_gate, activation,
+               has_weighted_inputs, has_fused_gate, sum_scale, options)
   RouterOptions options;
 
   /// x [..., width] -> [..., width].
@@ -90,7 +92,7 @@ struct MixtureOfExperts {
     const auto [experts, weights] =
         route(router.forward(routed, where), options, router_bias.value_or(Tensor()), where);
     const Tensor shares = unsqueeze(weights, -1, {}, where);
-    Tensor rows = unsqueeze(x, -2, {}, where);
+    Tensor rows = unsqueeze(latent_down ? latent_down->forward(x, where) : x, -2, {}, where);
     if (has_weighted_inputs) rows = mul(rows, shares, where);
     const auto of_experts = [&, &chosen = experts](const Tensor& in, const T& weight,
                                                    const std::optional<T>& scale,
@@ -112,7 +114,8 @@ struct MixtureOfExperts {
                          : activate(wide, activation, where);
     Tensor results = of_experts(hidden, down, down_scale, down_bias);
     if (!has_weighted_inputs) results = mul(results, shares, where);
-    const Tensor y = sum(results, {-2}, false, where);
+    Tensor y = sum(results, {-2}, false, where);
+    if (latent_up) y = latent_up->forward(y, where);
     if (!shared) return y;
     Tensor common = shared->forward(x, where);
     if (shared_gate) {

@@ -1,7 +1,18 @@
+#include "ops/gradient.hpp"
+#include "ops/open_sizes.hpp"
 #include "ops/rows.hpp"
 #include "ops/support.hpp"
 
+#include <tenon/ops/axes.hpp>
+#include <tenon/ops/clamp.hpp>
+#include <tenon/ops/concat.hpp>
 #include <tenon/ops/grid_sample.hpp>
+#include <tenon/ops/logical.hpp>
+#include <tenon/ops/predicate.hpp>
+#include <tenon/ops/reshape.hpp>
+#include <tenon/ops/slice.hpp>
+#include <tenon/ops/stop_gradient.hpp>
+#include <tenon/ops/unary.hpp>
 
 #include <algorithm>
 #include <array>
@@ -204,6 +215,90 @@ std::vector<Tensor> GridSampleBackward::gradient(const Backward& at) const {
   const std::source_location where = std::source_location::current();
   return {Tensor(), record(with_words<GridSampleGridBackward>(*this), {g, grid, upstream}, where),
           record(with_words<GridSample>(*this), {g, grid}, where)};
+}
+
+namespace {
+
+/// Where the places of a grid lie along one axis of x, [N, H', W'] each.
+struct GridSteps {
+  Tensor size;   ///< pixels, a scalar
+  Tensor pixel;  ///< the one at the place or before it, a whole number
+  Tensor part;   ///< how far the place is behind it, with the derivative `slope` by the grid
+  Tensor slope;
+};
+
+/// What grid_place() does, recorded.
+GridSteps grid_steps(const Tensor& x, const Tensor& grid, int axis, const GridWords& words) {
+  const int element = axis == 3 ? 0 : 1;
+  const Tensor g = squeeze(slice(grid, 3, element, element + 1), 3), fixed = stop_gradient(g);
+  const auto number = [&](double value) { return scalar_like(g, value); };
+  const Tensor count = size_along(x, axis, g.dtype()), zero = number(0);
+  Tensor at = words.align_corners ? (fixed + 1.0) / 2.0 * (count - 1.0)
+                                  : ((fixed + 1.0) * count - 1.0) / 2.0;
+  Tensor slope = filled_like(g, 1) * (words.align_corners ? (count - 1.0) / 2.0 : count / 2.0);
+  Tensor has_place = logical_not(is_nan(fixed));
+  if (words.reflects) {
+    const double low = words.align_corners ? 0 : -0.5;
+    const Tensor span = words.align_corners ? count - 1.0 : count;
+    const Tensor from = abs(at - low), rest = fmod(from, span);
+    const Tensor is_back = ne(fmod(floor(from / span), number(2)), zero);
+    slope = where(logical_xor(lt(at, number(low)), is_back), -slope, slope);
+    at = where(is_back, span - rest, rest) + low;
+    has_place = is_finite(at);  // not that of a span of 0
+  }
+  const bool is_held = words.holds || words.reflects;
+  slope = where(has_place, slope, zero);
+  at = where(has_place, at, number(is_held ? 0 : -2));
+  if (is_held) {
+    const Tensor last = count - 1.0;
+    slope = where(logical_or(le(at, zero), ge(at, last)), zero, slope);
+    at = minimum(maximum(at, zero), last);
+  } else {
+    at = minimum(maximum(at, number(-2)), count + 1.0);
+  }
+  // Adds 0, whose derivative is the slope.
+  const Tensor moves = where(is_finite(fixed), g, zero);
+  const Tensor pixel = floor(at);
+  return {count, pixel, at - pixel + slope * (moves - stop_gradient(moves)), slope};
+}
+
+}  // namespace
+
+/// From a composition of gathers that computes the same.
+std::vector<Tensor> GridSampleGridBackward::gradient(const Backward& at) const {
+  const GridWords words = read_grid_words(*this);
+  if (words.is_nearest) return std::vector<Tensor>(3);  // 0 everywhere
+  return gradient_of_composition(at, [&](std::span<const Tensor> in) {
+    const DType dtype = in[0].dtype(), wide = dtype == f64 ? f64 : f32;
+    const Tensor x = cast(in[0], wide), grid = cast(in[1], wide), upstream = cast(in[2], wide);
+    const GridSteps across = grid_steps(x, grid, 3, words), down = grid_steps(x, grid, 2, words);
+    const Tensor width = cast(across.size, i64), height = cast(down.size, i64);
+    const Tensor rows = flatten(permute(x, {0, 2, 3, 1}), 0, 2);  // [N * H * W, C]
+    const Tensor image = unsqueeze(unsqueeze(iota(x, 0, i64), 1), 2) * (height * width);
+    const auto pixels = [&](double below, double behind) {  // [N, H', W', C]; 0 outside of x
+      const auto is_inside = [](const Tensor& place, const Tensor& size) {
+        return logical_and(ge(place, scalar_like(place, 0)), lt(place, size));
+      };
+      const auto held = [](const Tensor& place, const Tensor& size) {
+        return cast(minimum(maximum(place, scalar_like(place, 0)), size - 1.0), i64);
+      };
+      const Tensor row = down.pixel + below, column = across.pixel + behind;
+      const Tensor inside = logical_and(is_inside(row, down.size), is_inside(column, across.size));
+      const Tensor taken =
+          gather(rows, image + held(row, down.size) * width + held(column, across.size), 0);
+      return where(unsqueeze(inside, 3), taken, scalar_like(taken, 0));
+    };
+    const Tensor a = unsqueeze(across.part, 3), b = unsqueeze(down.part, 3);
+    const Tensor upper = pixels(0, 0), upper_right = pixels(0, 1);
+    const Tensor lower = pixels(1, 0), lower_right = pixels(1, 1);
+    const Tensor by_column = (1.0 - b) * (upper_right - upper) + b * (lower_right - lower);
+    const Tensor by_row = (1.0 - a) * (lower - upper) + a * (lower_right - upper_right);
+    const Tensor weights = permute(upstream, {0, 2, 3, 1});
+    const Tensor y = concat({unsqueeze(sum(by_column * weights, {3}) * across.slope, 3),
+                             unsqueeze(sum(by_row * weights, {3}) * down.slope, 3)},
+                            3);
+    return cast(reshape_like(y, grid), dtype);  // whose last axis may be a symbol
+  });
 }
 
 Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options,

@@ -1,15 +1,19 @@
 #include "ops/checks.hpp"
+#include "ops/filled.hpp"
 #include "ops/gradient.hpp"
 #include "ops/recurrence.hpp"
 
+#include <tenon/control.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/concat.hpp>
 #include <tenon/ops/pad.hpp>
 #include <tenon/ops/permute.hpp>
+#include <tenon/ops/select.hpp>
 #include <tenon/ops/wkv7.hpp>
 
 #include <array>
 #include <string>
+#include <utility>
 
 namespace tenon {
 
@@ -110,10 +114,48 @@ Tensor only_in(const Tensor& own, const Tensor& x, double otherwise = 0) {
   return own.is_empty() ? x : where(own, x, scalar_like(x, otherwise));
 }
 
+struct StateGradients {
+  Tensor
+      each;  ///< [B, S, N, J, P], of the state after each step, with what comes through those behind
+  Tensor first;  ///< [B, N, J, P], of the state before the first
+};
+
+/// d_s = upstream_s + (diag(w) + b a^T)^T d of the step behind s: a loop from the last step to the first,
+/// since what a step adds has as many ranks as it likes.
+StateGradients state_gradients(const Wkv7Inputs& in, const Tensor& upstream) {
+  const auto steps_first = [](const Tensor& x) { return transpose(flip(x, 1), 0, 1); };
+  const auto of_states = [&](const Tensor& x) {  // [S, B, N, J, 1]
+    return unsqueeze(transpose(steps_first(x), 2, 3), 4);
+  };
+  const auto in_order = [](const Tensor& x) { return flip(transpose(x, 0, 1), 1); };
+  using Slices = std::array<Tensor, 4>;
+  const Slices all{steps_first(upstream), of_states(in.w), of_states(in.a), of_states(in.b)};
+  const auto step = [](const Tensor& behind, const Slices& now) {
+    const Tensor d = now[0] + behind;
+    return std::pair(now[1] * d + now[2] * sum(now[3] * d, {1}, /*keep=*/true), d);
+  };
+  const Tensor none = sum(all[0] * 0.0, {0});
+  if (is_static(upstream.dim(1))) {
+    const auto [first, each] = scan(none, all, step);
+    return {in_order(each), first};
+  }
+  using Carry = std::array<Tensor, 3>;  // the step's index, what comes through it, d of all steps
+  const Tensor count = size_along(all[0], 0, i64);
+  const Carry last = while_loop(
+      Carry{scalar_like(count, 0), none, filled_like(all[0], 0)},
+      [&](const Carry& now) { return lt(now[0], count); },
+      [&](const Carry& now) {
+        Slices slices;
+        for (std::size_t i = 0; i < all.size(); ++i) slices[i] = select(all[i], now[0]);
+        const auto [through, d] = step(now[1], slices);
+        return Carry{now[0] + scalar_like(now[0], 1), through, update_slice(now[2], now[0], d)};
+      });
+  return {in_order(last[2]), last[1]};
+}
+
 }  // namespace
 
 std::vector<Tensor> Wkv7::gradient(const Backward& at) const {
-  if (every_state) fail(Errc::unsupported, name, "the form with every_state has no gradient");
   const Tensor lengths = has_lengths ? at.inputs[lengths_at] : Tensor();
   const Tensor own = own_steps(at.inputs[v_at], lengths);
   const auto input = [&](std::size_t i) { return only_in(own, at.inputs[i], i == w_at ? 1 : 0); };
@@ -124,13 +166,29 @@ std::vector<Tensor> Wkv7::gradient(const Backward& at) const {
                       .a = input(a_at),
                       .b = input(b_at)};
   const Tensor& first = at.inputs[state_at];
+  std::vector<Tensor> result(at.inputs.size());
+  // From the gradients of all states, d, with what comes through the steps behind them.
+  const auto add_of_states = [&](const Tensor& d, const Tensor& after) {
+    const Tensor before = slice(concat({unsqueeze(first, 1), after}, 1), 1, 0, -1);
+    result[w_at] = only_in(own, transpose(sum(d * before, {4}), 2, 3));
+    result[k_at] = only_in(own, sum_over_values(d, in.v));
+    result[v_at] = only_in(own, sum_over_keys(d, in.k));
+    result[a_at] = only_in(own, sum_over_values(before, sum_over_keys(d, in.b)));
+    result[b_at] = only_in(own, sum_over_values(d, sum_over_keys(before, in.a)));
+  };
+  if (every_state) {
+    const StateGradients d = state_gradients(in, at.upstream);
+    add_of_states(d.each, at.output);
+    result[state_at] = d.first;
+    return result;
+  }
+
   const std::array parts{at.inputs[v_at], first};
   const std::vector<Tensor> of_parts =
       Concat{.axis = 1}.gradient({parts, at.upstream, at.upstream});
   const Tensor dy = only_in(own, of_parts[0]), &dlast = of_parts[1];
 
   const Tensor after = wkv7_states(in, first);
-  const Tensor before = slice(concat({unsqueeze(first, 1), after}, 1), 1, 0, -1);
 
   // The gradient of the state after step s is r_s dy_s^T, and what comes through the step behind it,
   // (diag(w) + b a^T)^T: the same recurrence from the last step to the first, a and b exchanged. One
@@ -146,15 +204,8 @@ std::vector<Tensor> Wkv7::gradient(const Backward& at) const {
                                         .a = of_next_step(in.b, 0),
                                         .b = of_next_step(in.a, 0)},
                                        dlast);
-  const Tensor d = flip(slice(backwards, 1, 0, -1), 1);
-
-  std::vector<Tensor> result(at.inputs.size());
+  add_of_states(flip(slice(backwards, 1, 0, -1), 1), after);
   result[r_at] = sum_over_values(after, dy);
-  result[w_at] = only_in(own, transpose(sum(d * before, {4}), 2, 3));
-  result[k_at] = only_in(own, sum_over_values(d, in.v));
-  result[v_at] = only_in(own, sum_over_keys(d, in.k));
-  result[a_at] = only_in(own, sum_over_values(before, sum_over_keys(d, in.b)));
-  result[b_at] = only_in(own, sum_over_values(d, sum_over_keys(before, in.a)));
   result[state_at] = squeeze(slice(backwards, 1, -1, to_end), 1);
   return result;
 }

@@ -65,6 +65,7 @@ TENON_DECLARE_OP(GridSampleBackward);
 struct GridSampleGridBackward : GridSampleOp<GridSampleGridBackward> {
   static constexpr std::string_view name = "grid_sample_grid_backward";
   static constexpr int min_inputs = 3, max_inputs = 3;
+  std::vector<Tensor> gradient(const Backward& at) const;
 };
 TENON_DECLARE_OP(GridSampleGridBackward);
 

@@ -32,9 +32,9 @@ namespace tenon {
 ///           C5 sizes of B, S, J, P or N differ                    Errc::shape_mismatch
 ///           C6 N = 0                                              Errc::shape_mismatch
 ///           when run: a length outside [0, S]                     Errc::out_of_range
-///           the gradient of the form with every_state           Errc::unsupported
 /// Numerics  reference in f64, rounded once
-/// Gradient  from all states, [B, S, N, J, P], which its program computes again and keeps
+/// Gradient  from all states, [B, S, N, J, P], which its program computes again and keeps; that of the
+///           form with every_state is a loop over the steps from the last to the first
 /// Source    Peng et al., RWKV-7 "Goose", arXiv:2503.14456, equations 1 and 2, the state transposed
 struct Wkv7 {
   static constexpr std::string_view name = "wkv7";

@@ -7,6 +7,7 @@
 #include <tenon/repeat.hpp>
 #include <tenon/tensor.hpp>
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <source_location>
@@ -73,8 +74,7 @@ Carry while_loop(Carry carry, Condition&& condition, Body&& body,
 /// A gradient goes back through the one that was computed.
 ///
 /// Errors: bad_type (a predicate that is not bool[]), shape_mismatch; alias for a program in which one
-/// updates a value from outside of it in place (cache_update, update_slice): a while_loop of at most one
-/// iteration, which carries the value, may.
+/// updates a value from outside of it in place (cache_update, update_slice): the form below may.
 template <class Yes, class No>
 auto cond(const Tensor& predicate, Yes&& yes, No&& no,
           const std::source_location& where = std::source_location::current()) {
@@ -92,6 +92,30 @@ auto cond(const Tensor& predicate, Yes&& yes, No&& no,
       1, Both(logical_not(predicate, where), after_yes.second),
       [&](const Tensor&, const Both& now) { return Both(now.first, no()); }, where);
   return after_no.second;
+}
+
+/// The same of a value that both make anew from what it was: `yes(carry)` or `no(carry)`, whose types are
+/// the carry's. What it has is at hand where they run, so that they may update it in place, and a part
+/// that a function returns as it got it costs nothing:
+///
+///   cache = cond(has_token, cache, [&](const Tensor& now) { return cache_update(now, …); },
+///                [](const Tensor& now) { return now; });
+///
+/// Errors: bad_type (a predicate that is not bool[]), shape_mismatch (another type than the carry's).
+template <class Carry, class Yes, class No>
+  requires std::invocable<Yes&, const Carry&> && std::invocable<No&, const Carry&>
+Carry cond(const Tensor& predicate, Carry carry, Yes&& yes, No&& no,
+           const std::source_location& where = std::source_location::current()) {
+  using Both = std::pair<Tensor, Carry>;
+  const auto run_if = [&](const Tensor& runs, Carry before, auto& branch) {
+    return detail::repeat_while(
+               1, Both(runs, std::move(before)),
+               [&](const Tensor&, const Both& now) { return Both(now.first, branch(now.second)); },
+               where)
+        .second;
+  };
+  Carry after_yes = run_if(predicate, std::move(carry), yes);
+  return run_if(logical_not(predicate, where), std::move(after_yes), no);
 }
 
 }  // namespace tenon

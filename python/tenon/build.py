@@ -193,14 +193,19 @@ def while_loop(condition, body, carry, limit=2**20):
     return last[0] if single else last
 
 
-def cond(predicate, yes, no, empty=None):
+def cond(predicate, yes, no, empty=None, *, carry=None):
     """yes() where the predicate, a bool[], is true, else no(): only that one is computed in a run.
 
     Both return a tensor, a tuple of them or another structure, of the same types; `empty` may be a tuple of tensors of
     these types to begin with. Where a size has no symbol, what `yes` makes is always computed, for its size. Of a
     predicate that is known, True or an array, one is called. Neither may update a value from outside of it
-    (`cache_update`, `update_slice`): a `while_loop` with the limit 1 that carries the value may.
+    (`cache_update`, `update_slice`), but what they are given: with `carry`, a tensor, a tuple of them or another
+    structure, they are yes(*carry) and no(*carry), which return values of its types.
     """
+    if carry is not None:
+        if empty is not None:
+            raise TypeError("cond: `empty` and `carry` are both given; what is carried is there to begin with")
+        return _cond_of(carry, predicate, yes, no)
     if _are_arrays([predicate]):
         return yes() if predicate else no()
     example = yes()
@@ -217,6 +222,25 @@ def cond(predicate, yes, no, empty=None):
     otherwise = (ops.logical_not(predicate), *after_yes[1:])
     last = _loop(otherwise, lambda _, chosen, *values: (chosen, *_tuple(no())), 1, 0)[1:]
     return last[0] if single else last
+
+
+def _cond_of(carry, predicate, yes, no):
+    """What one of two functions makes of a carry."""
+    if is_nested(carry):
+        leaves = []
+        form = form_of(carry, leaves)
+
+        def flat(branch):
+            return lambda *values: leaves_like(form, branch(*_spread(filled(form, values.__getitem__))),
+                                               "cond: what a branch returns")
+
+        return filled(form, _cond_of(tuple(leaves), predicate, flat(yes), flat(no)).__getitem__)
+    if _are_arrays([predicate]):
+        return (yes if predicate else no)(*_tuple(carry))
+    single, values = _is_single(carry), _recorded(_tuple(carry), (predicate,))
+    for runs, branch in ((predicate, yes), (ops.logical_not(predicate), no)):
+        values = _loop((runs, *values), lambda _, runs, *now: (runs, *_recorded(_tuple(branch(*now)), now)), 1, 0)[1:]
+    return values[0] if single else values
 
 
 def scan(body, carry, inputs):

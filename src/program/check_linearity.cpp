@@ -280,9 +280,10 @@ void LinearityChecker::step_repeat(const Instruction& instruction, int i) {
   for (std::size_t k = carry.size(); k < callee.consumes.size(); ++k) {
     if (!callee.consumes[k]) continue;
     const std::size_t operand = k - carry.size();
+    const bool is_branch = instruction.condition >= 0 && instruction.count == 1;
     complain(i, operand >= 2 ? static_cast<int>(operand) : Spot::nowhere,
-             fmt::format("'{}' updates a value that every repetition reads; carry it",
-                         instruction.function));
+             fmt::format("'{}' updates a value {}; carry it", instruction.function,
+                         is_branch ? "from outside of a branch" : "that every repetition reads"));
   }
   for (const Summary::Result& result : callee.results) {
     const auto at = static_cast<std::size_t>(result.parameter);

@@ -226,6 +226,70 @@ TEST_CASE("cond: one of two") {
   CHECK(small[1].at({1}) == 1);
 }
 
+TEST_CASE("cond: a carry is updated in place by one of two, or by none") {
+  const Shape table({4, 2}, f32), row({2}, f32);
+  for (const bool moves_on : {false, true}) {
+    const auto make = [&](std::span<const Tensor> in) {
+      using Carry = std::pair<Tensor, Tensor>;
+      const Carry made = cond(
+          in[0], Carry(in[1], sum(in[2])),
+          [&](const Carry& now) {
+            return Carry(update_slice(now.first, in[3], in[2]), now.second * 2.0);
+          },
+          [&](const Carry& now) {
+            if (!moves_on) return now;
+            const Tensor last = scalar_like(in[3], 3);
+            return Carry(update_slice(now.first, last, select(now.first, in[3]) * 10.0),
+                         now.second);
+          });
+      return std::vector{made.first, made.second};
+    };
+    const Program program = program_of({Shape({}, boolean), table, row, Shape({}, i64)}, make);
+    CHECK(print(program) == print(parse(print(program))));
+    for (const bool which : {true, false}) {
+      const auto got = run(program, {HostBuffer::of<bool>(Shape({}, boolean), {which}),
+                                     floats({4, 2}, {0, 1, 2, 3, 4, 5, 6, 7}), floats({2}, {8, 9}),
+                                     HostBuffer::of<std::int64_t>(Shape({}, i64), {1})});
+      std::vector<double> want{0, 1, 2, 3, 4, 5, 6, 7};
+      if (which) want[2] = 8, want[3] = 9;
+      if (!which && moves_on) want[6] = 20, want[7] = 30;
+      CHECK(elements(got[0]) == want);
+      CHECK(got[1].at({}) == (which ? 34 : 17));
+    }
+  }
+  // A value from outside is not a branch's to update, and the message says what is.
+  const Program outside =
+      program_of({Shape({}, boolean), table, row, Shape({}, i64)}, [](std::span<const Tensor> in) {
+        return std::vector{
+            cond(in[0], [&] { return update_slice(in[1], in[3], in[2]); }, [&] { return in[1]; })};
+      });
+  const std::string what =
+      expect_error(Errc::alias, [&] { Session(outside, {.backends = backends("reference")}); });
+  CHECK(what.find("updates a value from outside of a branch; carry it") != std::string::npos);
+  expect_error(Errc::shape_mismatch, [&] {
+    program_of({Shape({}, boolean), row}, [](std::span<const Tensor> in) {
+      const auto total = [](const Tensor& now) { return sum(now); };
+      return std::vector{cond(in[0], in[1], total, total)};
+    });
+  });
+}
+
+TEST_CASE("cond: gradients go back through a carry") {
+  const auto make = [](std::span<const Tensor> in) {
+    const Tensor y = cond(
+        in[0], in[1], [](const Tensor& now) { return now * now; },
+        [](const Tensor& now) { return now * 3.0; });
+    return grad(sum(y), std::span(in).subspan(1));
+  };
+  const Program program = program_of({Shape({}, boolean), Shape({2}, f32)}, make);
+  for (const bool which : {true, false}) {
+    const auto got =
+        run(program, {HostBuffer::of<bool>(Shape({}, boolean), {which}), floats({2}, {2, 5})});
+    CHECK(got[0].at({0}) == (which ? 4 : 3));
+    CHECK(got[0].at({1}) == (which ? 10 : 3));
+  }
+}
+
 TEST_CASE("cond: what is not taken is not computed") {
   // Each row of the table that is looked up would be an error in the other case.
   const Program program =

@@ -227,6 +227,36 @@ class Programs(unittest.TestCase):
         with self.assertRaises(tenon.Error):
             tenon.export(lambda x: tenon.while_loop(lambda x: x, lambda x: x, x), x="f32[]")
 
+    def test_branches_update_what_they_carry(self):
+        def put(on, table, row, at):
+            return tenon.cond(on, lambda now: ops.update_slice(now, at, row), lambda now: now, carry=table)
+
+        table, row, at = self.array(4, 3), self.array(3), np.array(2)
+        want = table.copy()
+        want[2] = row
+        types = {"on": "bool[]", "table": "f32[4, 3]", "row": "f32[3]", "at": "i64[]"}
+        session = tenon.Session(tenon.export(put, **types))
+        for on in (True, False):
+            np.testing.assert_array_equal(session.forward(on, table, row, at)[0].numpy(), want if on else table)
+            np.testing.assert_array_equal(put(on, tenon.array(table), row, at).numpy(), want if on else table)
+
+        def state(on, table, row, at):  # a structure
+            def add(table, total):
+                return {"rows": (ops.update_slice(table, at, row), total + 1.0)}
+
+            made = tenon.cond(on, lambda s: add(*s["rows"]), lambda s: s, carry={"rows": (table, row.sum())})
+            return made["rows"]
+
+        for on in (True, False):
+            got, total = tenon.Session(tenon.export(state, **types)).forward(on, table, row, at)
+            np.testing.assert_array_equal(got.numpy(), want if on else table)
+            np.testing.assert_allclose(total.item(), row.sum() + on, rtol=1e-6)
+        with self.assertRaisesRegex(tenon.Error, "updates a value from outside of a branch; carry it"):
+            tenon.Session(tenon.export(lambda on, table, row, at: tenon.cond(
+                on, lambda: ops.update_slice(table, at, row), lambda: table), **types))
+        with self.assertRaisesRegex(TypeError, "`empty` and `carry`"):
+            tenon.cond(True, lambda x: x, lambda x: x, (row,), carry=row)
+
     def test_scan(self):
         def cumulative(x, decay):
             def step(carry, row):

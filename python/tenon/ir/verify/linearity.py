@@ -165,7 +165,9 @@ class LinearityChecker:
         for k in sorted(consumes):
             if k >= len(carry):
                 operand = k - len(carry)
-                self.complain(f"'{made.function}' updates a value that every repetition reads; carry it", made,
+                is_branch = made.condition >= 0 and made.count == 1
+                kind = "from outside of a branch" if is_branch else "that every repetition reads"
+                self.complain(f"'{made.function}' updates a value {kind}; carry it", made,
                               operand if operand >= 2 else None)
         for parameter, _, _ in results:
             if parameter is not None and parameter >= len(carry) + 2:

@@ -1205,13 +1205,33 @@ def write_widened(path, wide):
     writer.close()
 
 
-def llama_cpp_logits(path, tokens):
+def write_adapters(path, model, names, rank=3, alpha=6.0):
+    """Low-rank adapters of these weights of a model, in every layer, of f32."""
+    reader, rng = gguf.GGUFReader(model), np.random.default_rng(31)
+    writer = gguf.GGUFWriter(str(path), reader.fields["general.architecture"].contents())
+    writer.add_type("adapter")
+    writer.add_string("adapter.type", "lora")
+    writer.add_float32("adapter.lora.alpha", alpha)
+    for tensor in reader.tensors:
+        if not any(tensor.name.endswith(f".{name}.weight") for name in names):
+            continue
+        width, rows = (int(size) for size in tensor.shape)
+        for factor, shape in (("a", (rank, width)), ("b", (rows, rank))):
+            values = rng.uniform(-0.3, 0.3, shape).astype(np.float32)
+            writer.add_tensor(f"{tensor.name}.lora_{factor}", values)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def llama_cpp_logits(path, tokens, adapters=None):
     with tempfile.TemporaryDirectory() as folder:
         wide = pathlib.Path(folder) / "wide.gguf"
         write_widened(path, wide)
         model = llama_cpp.Llama(str(wide), n_ctx=max(1024, len(tokens)), n_batch=512, n_threads=1, logits_all=True,
                                 type_k=llama_cpp.GGML_TYPE_F32, type_v=llama_cpp.GGML_TYPE_F32,
-                                verbose=False)
+                                lora_path=adapters and str(adapters), verbose=False)
         model.eval([int(token) for token in tokens])
         return np.array(model.scores[:len(tokens)], dtype=np.float32)
 
@@ -1220,11 +1240,16 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("names", nargs="*", choices=[*MODELS, []], default=[])
     parser.add_argument("--out", type=pathlib.Path, required=True)
+    parser.add_argument("--adapters", type=pathlib.Path, help="where to write adapters: tests/train/data")
     arguments = parser.parse_args()
     for name in arguments.names or MODELS:
         path = arguments.out / f"tiny_{name}.gguf"
         MODELS[name](path)
         np.save(arguments.out / f"tiny_{name}_logits.npy", llama_cpp_logits(path, TOKENS)[-16:])
+        if name == "phi3" and arguments.adapters:  # whose queries, keys and values are one weight, and gate and up
+            adapters = arguments.adapters / "phi3_adapters.gguf"
+            write_adapters(adapters, path, ("attn_qkv", "attn_output", "ffn_up"))
+            np.save(arguments.adapters / "phi3_adapters_logits.npy", llama_cpp_logits(path, TOKENS, adapters)[-16:])
         if name == "llama4":
             far = 7 * np.arange(8200) % VOCABULARY
             np.save(arguments.out / "tiny_llama4_far_logits.npy", llama_cpp_logits(path, far)[-16:])

@@ -11,7 +11,10 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <cstddef>
+#include <cstring>
 #include <functional>
+#include <numeric>
 #include <set>
 #include <string_view>
 #include <system_error>
@@ -35,6 +38,37 @@ constexpr std::array<Target, 7> targets{{{"q_proj", "self_attn", "attn_q"},
                                          {"down_proj", "mlp", "ffn_down"}}};
 constexpr std::size_t query_target = 0, key_target = 1;
 
+/// A weight that several targets have below each other, where a model is so: its names, and the targets.
+struct FusedTargets {
+  Target names;
+  std::size_t first, count;
+  bool has(std::size_t target) const noexcept { return target >= first && target < first + count; }
+};
+constexpr std::array<FusedTargets, 2> fused_targets{
+    {{{"qkv_proj", "self_attn", "attn_qkv"}, 0, 3}, {{"gate_up_proj", "mlp", "ffn_up"}, 4, 2}}};
+
+/// A weight of a layer, and the targets that it is.
+struct Module {
+  Target names;
+  std::size_t first, count;
+};
+
+/// A layer's, whose `is_part(target)` says whether a target is a part of a weight.
+template <class IsPart>
+std::vector<Module> modules_of(const IsPart& is_part) {
+  std::vector<Module> modules;
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    const auto fused =
+        std::ranges::find_if(fused_targets, [&](const FusedTargets& one) { return one.has(i); });
+    if (fused == fused_targets.end() || !is_part(i)) {
+      modules.push_back({targets[i], i, 1});
+    } else if (i == fused->first) {
+      modules.push_back({fused->names, fused->first, fused->count});
+    }
+  }
+  return modules;
+}
+
 /// The adapters of a layer in the order of `targets`.
 template <class T>
 std::array<std::optional<nn::Lora<T>>*, targets.size()> slots_of(LayerAdapters<T>& layer) {
@@ -48,26 +82,40 @@ std::array<const std::optional<nn::Lora<T>>*, targets.size()> slots_of(
           &layer.gate,  &layer.up,  &layer.down};
 }
 
-/// The layers that are targets, in their order; null where there is none, and where several share a
-/// weight.
+/// The layers that are targets, in their order; null where there is none.
 template <class Layer>
 auto linears_of(Layer& layer) {
   using Linear = std::remove_reference_t<decltype((layer.attention->query))>;
-  const auto whole = [](Linear& linear) { return linear.rows == 0 ? &linear : nullptr; };
-  const auto of = [&](auto& linear) { return linear ? whole(*linear) : nullptr; };
+  const auto of = [](auto& linear) -> Linear* { return linear ? &*linear : nullptr; };
   std::array<Linear*, targets.size()> found{};
   if (layer.attention) {
     auto& attention = *layer.attention;
-    found = {whole(attention.query), of(attention.key), of(attention.value),
-             whole(attention.output)};
+    found = {&attention.query, of(attention.key), of(attention.value), &attention.output};
   }
   if (layer.feed_forward) {
     auto& feed = *layer.feed_forward;
     found[4] = of(feed.gate);
-    found[5] = whole(feed.up);
-    found[6] = whole(feed.down);
+    found[5] = &feed.up;
+    found[6] = &feed.down;
   }
   return found;
+}
+
+/// The rows of a weight that are a layer's.
+template <class T>
+std::int64_t rows_of(const nn::Linear<T>& linear) {
+  return linear.rows != 0 ? linear.rows : linear.weight.shape()[0];
+}
+
+template <class Layer>
+std::vector<Module> modules_in(const Layer& layer) {
+  const auto linears = linears_of(layer);
+  return modules_of([&](std::size_t i) { return linears[i] != nullptr && linears[i]->rows != 0; });
+}
+
+/// Rows [first, first + count) of an array of rank 2, as an array of their own.
+HostBuffer rows_of(const HostBuffer& array, std::int64_t first, std::int64_t count) {
+  return array.slice(0, first, first + count).contiguous();
 }
 
 [[noreturn]] void refuse(Errc code, std::string_view where, const std::string& why) {
@@ -81,15 +129,25 @@ void check(const LoraConfig& config) {
   }
   for (const std::string& name : config.targets) {
     if (std::ranges::find(targets, name, &Target::name) != targets.end()) continue;
-    refuse(Errc::bad_argument, "LoraConfig",
-           fmt::format("'{}' is no target; these are q_proj, k_proj, v_proj, o_proj, gate_proj, "
-                       "up_proj and down_proj",
-                       name));
+    if (std::ranges::any_of(fused_targets,
+                            [&](const FusedTargets& one) { return one.names.name == name; })) {
+      continue;
+    }
+    refuse(
+        Errc::bad_argument, "LoraConfig",
+        fmt::format("'{}' is no target; these are q_proj, k_proj, v_proj, o_proj, gate_proj, "
+                    "up_proj and down_proj, and qkv_proj and gate_up_proj of models whose weights "
+                    "they are",
+                    name));
   }
 }
 
 bool is_target(const LoraConfig& config, const Target& target) {
   return std::ranges::find(config.targets, target.name) != config.targets.end();
+}
+/// By its own name or that of a weight that it is a part of.
+bool is_target(const LoraConfig& config, const Module& module, std::size_t target) {
+  return is_target(config, targets[target]) || is_target(config, module.names);
 }
 
 bool is_gguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
@@ -303,8 +361,30 @@ nn::Lora<Shape> factor_shapes(const DecoderLayer<Tensor>& layer, std::size_t tar
     refuse(Errc::bad_argument, "LoraConfig",
            fmt::format("the model has no {}", targets[target].name));
   }
-  const Shape& weight = linear->weight.shape();
-  return {Shape({rank, weight[1]}, f32), Shape({weight[0], rank}, f32), scale};
+  return {Shape({rank, linear->weight.shape()[1]}, f32), Shape({rows_of(*linear), rank}, f32),
+          scale};
+}
+
+/// Those of a module, whose rows are those of all its targets.
+nn::Lora<Shape> factor_shapes(const DecoderLayer<Tensor>& layer, const Module& module,
+                              std::int64_t rank, double scale) {
+  nn::Lora<Shape> shapes = factor_shapes(layer, module.first, rank, scale);
+  if (module.count > 1) {
+    shapes.b = Shape({linears_of(layer)[module.first]->weight.shape()[0], rank}, f32);
+  }
+  return shapes;
+}
+
+/// Gives each target of a module its rows of a change.
+void put(LayerAdapters<HostBuffer>& adapters, const DecoderLayer<Tensor>& layer,
+         const Module& module, const nn::Lora<HostBuffer>& change, LoraConfig& config) {
+  const auto slots = slots_of(adapters);
+  const auto linears = linears_of(layer);
+  for (std::size_t i = module.first; i < module.first + module.count; ++i) {
+    nn::Lora<HostBuffer>& part = slots[i]->emplace(change);
+    if (module.count > 1) part.b = rows_of(change.b, linears[i]->first_row, linears[i]->rows);
+    if (!is_target(config, targets[i])) config.targets.emplace_back(targets[i].name);
+  }
 }
 
 using LoadedAdapters = std::pair<DecoderAdapters<HostBuffer>, LoraConfig>;
@@ -331,23 +411,22 @@ LoadedAdapters read_peft(const std::filesystem::path& folder, const Decoder<Tens
   config = {.rank = peft.rank, .alpha = peft.alpha, .targets = {}};
   Names taken;
   for (std::size_t layer = 0; layer < decoder.layers.size(); ++layer) {
-    const auto slots = slots_of(adapters.layers.emplace_back());
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      const std::string module = peft_module(layer, targets[i]);
+    LayerAdapters<HostBuffer>& made = adapters.layers.emplace_back();
+    for (const Module& of : modules_in(decoder.layers[layer])) {
+      const std::string module = peft_module(layer, of.names);
       const std::string a_name = peft_name(module, 'A'), b_name = peft_name(module, 'B');
       const bool is_there = file.find(a_name) != nullptr;
-      const bool is_layer = linears_of(decoder.layers[layer])[i] != nullptr;
+      const bool is_layer = linears_of(decoder.layers[layer])[of.first] != nullptr;
       if (!peft.has(layer, module).value_or(is_there) || (!is_there && !is_layer)) continue;
       const std::int64_t rank = peft.ranks.of(module, peft.rank);
       if (rank < 1) refuse(Errc::bad_argument, module, fmt::format("rank {}", rank));
       const double scale = peft.scale(module, rank);
-      const nn::Lora<Shape> want = factor_shapes(decoder.layers[layer], i, rank, scale);
+      const nn::Lora<Shape> want = factor_shapes(decoder.layers[layer], of, rank, scale);
       HostBuffer b = read_factor(file, b_name, want.b);
-      if (const std::int64_t heads = reordered_heads(decoder.config, i); heads > 0) {
+      if (const std::int64_t heads = reordered_heads(decoder.config, of.first); heads > 0) {
         b = reordered(b, heads, true);
       }
-      *slots[i] = nn::Lora<HostBuffer>{read_factor(file, a_name, want.a), b, scale};
-      if (!is_target(config, targets[i])) config.targets.emplace_back(targets[i].name);
+      put(made, decoder.layers[layer], of, {read_factor(file, a_name, want.a), b, scale}, config);
       taken.insert({a_name, b_name});
     }
   }
@@ -380,21 +459,20 @@ LoadedAdapters read_gguf(const std::filesystem::path& path, const Decoder<Tensor
   config = {.rank = 0, .alpha = file.metadata().get<double>("adapter.lora.alpha"), .targets = {}};
   Names taken;
   for (std::size_t layer = 0; layer < decoder.layers.size(); ++layer) {
-    const auto slots = slots_of(adapters.layers.emplace_back());
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      const std::string a = gguf_name(layer, targets[i], 'a');
+    LayerAdapters<HostBuffer>& made = adapters.layers.emplace_back();
+    for (const Module& module : modules_in(decoder.layers[layer])) {
+      const std::string a = gguf_name(layer, module.names, 'a');
       const io::TensorEntry* const found = file.find(a);
       if (found == nullptr) continue;
       const std::int64_t rank = found->shape.rank() == 2 ? found->shape[0] : 0;
       if (rank < 1) refuse(Errc::shape_mismatch, a, "is " + to_string(found->shape));
       // As llama.cpp reads it: an alpha of 0 stands for the rank.
       const double scale = config.alpha == 0 ? 1 : config.alpha / static_cast<double>(rank);
-      const nn::Lora<Shape> want = factor_shapes(decoder.layers[layer], i, rank, scale);
-      const std::string b = gguf_name(layer, targets[i], 'b');
-      *slots[i] =
-          nn::Lora<HostBuffer>{read_factor(file, a, want.a), read_factor(file, b, want.b), scale};
+      const nn::Lora<Shape> want = factor_shapes(decoder.layers[layer], module, rank, scale);
+      const std::string b = gguf_name(layer, module.names, 'b');
+      put(made, decoder.layers[layer], module,
+          {read_factor(file, a, want.a), read_factor(file, b, want.b), scale}, config);
       if (config.rank == 0) config.rank = rank;
-      if (!is_target(config, targets[i])) config.targets.emplace_back(targets[i].name);
       taken.insert({a, b});
     }
   }
@@ -406,13 +484,21 @@ LoadedAdapters read_gguf(const std::filesystem::path& path, const Decoder<Tensor
 
 DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const LoraConfig& config) {
   check(config);
+  for (const auto& [fused, is_there] :
+       {std::pair(fused_targets[0].names, decoder.config.has_fused_attention),
+        std::pair(fused_targets[1].names, decoder.config.has_fused_gate)}) {
+    if (is_there || !is_target(config, fused)) continue;
+    refuse(Errc::bad_argument, "LoraConfig", fmt::format("the model has no {}", fused.name));
+  }
   DecoderAdapters<Shape> adapters;
   for (const DecoderLayer<Tensor>& layer : decoder.layers) {
     LayerAdapters<Shape>& made = adapters.layers.emplace_back();
     const auto slots = slots_of(made);
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (!is_target(config, targets[i])) continue;
-      *slots[i] = factor_shapes(layer, i, config.rank, config.scale());
+    for (const Module& module : modules_in(layer)) {
+      for (std::size_t i = module.first; i < module.first + module.count; ++i) {
+        if (!is_target(config, module, i)) continue;
+        *slots[i] = factor_shapes(layer, i, config.rank, config.scale());
+      }
     }
   }
   return adapters;
@@ -420,7 +506,7 @@ DecoderAdapters<Shape> adapter_shapes(const Decoder<Tensor>& decoder, const Lora
 
 namespace {
 
-/// Calls take(linear, adapter) for each adapter and what it changes. Errc::bad_argument,
+/// Calls take(linears of the layer, target, adapter) for each adapter. Errc::bad_argument,
 /// Errc::shape_mismatch, which name the layer and the target.
 template <class T, class Take>
 void for_each_adapter(Decoder<T>& decoder, const DecoderAdapters<T>& adapters,
@@ -441,7 +527,8 @@ void for_each_adapter(Decoder<T>& decoder, const DecoderAdapters<T>& adapters,
         refuse(Errc::bad_argument, where, fmt::format("the decoder has no {}", name()));
       }
       const Shape &w = linears[i]->weight.shape(), &a = lora.a.shape(), &b = lora.b.shape();
-      if (a.rank() != 2 || b.rank() != 2 || a[1] != w[1] || b[0] != w[0] || a[0] != b[1]) {
+      const std::int64_t rows = rows_of(*linears[i]);
+      if (a.rank() != 2 || b.rank() != 2 || a[1] != w[1] || b[0] != rows || a[0] != b[1]) {
         refuse(Errc::shape_mismatch, where,
                fmt::format("{}: {} with factors {} and {}", name(), to_string(w), to_string(a),
                            to_string(b)));
@@ -449,7 +536,7 @@ void for_each_adapter(Decoder<T>& decoder, const DecoderAdapters<T>& adapters,
       if (!std::isfinite(lora.scale)) {
         refuse(Errc::bad_argument, where, fmt::format("{}: scale {}", name(), lora.scale));
       }
-      take(*linears[i], lora);
+      take(linears, i, lora);
     }
   }
 }
@@ -457,7 +544,9 @@ void for_each_adapter(Decoder<T>& decoder, const DecoderAdapters<T>& adapters,
 template <class T>
 Decoder<T> with(Decoder<T> decoder, const DecoderAdapters<T>& adapters) {
   for_each_adapter(decoder, adapters, "with_adapters",
-                   [](nn::Linear<T>& linear, const nn::Lora<T>& lora) { linear.lora = lora; });
+                   [](const auto& linears, std::size_t target, const nn::Lora<T>& lora) {
+                     linears[target]->lora = lora;
+                   });
   return decoder;
 }
 
@@ -481,29 +570,113 @@ namespace {
 
 /// An adapter as a file has it.
 struct SavedAdapter {
-  std::size_t layer = 0, target = 0;
+  std::size_t layer = 0;
+  Target names;
+  std::int64_t reordered_heads = 0;
   HostBuffer a, b;  // f32
   double scale = 1;
   std::int64_t rank() const { return a.shape()[0]; }
 };
 
-std::vector<SavedAdapter> saved_adapters(const DecoderAdapters<Buffer>& adapters) {
+/// The rows that each target of a fused weight has.
+std::vector<std::int64_t> rows_in(const Module& module, const LayerAdapters<Buffer>& adapters,
+                                  const DecoderConfig& decoder, std::size_t layer) {
+  if (module.first == query_target) {
+    const CachedHeads cached = decoder.cached_heads(static_cast<std::int64_t>(layer));
+    const std::int64_t keys = cached.heads * cached.key_dim;
+    return {decoder.heads * cached.key_dim, keys, keys};
+  }
+  const auto slots = slots_of(adapters);
+  const auto& known = *slots[module.first] ? *slots[module.first] : *slots[module.first + 1];
+  return std::vector<std::int64_t>(module.count, known->b.shape()[0]);
+}
+
+/// The change of a fused weight: that of each target in its rows, 0 in the others. Equal factors a are
+/// there once, else the ranks add up.
+SavedAdapter fused(const std::vector<SavedAdapter>& parts, const std::vector<std::size_t>& places,
+                   const std::vector<std::int64_t>& rows) {
+  SavedAdapter whole = parts[0];
+  const auto is_alike = [&](const SavedAdapter& part) {
+    return part.a.shape() == whole.a.shape() &&
+           std::ranges::equal(part.a.values<float>(), whole.a.values<float>());
+  };
+  const bool is_shared = std::ranges::all_of(parts, is_alike);
+  const std::int64_t in = whole.a.shape()[1];
+  std::int64_t rank = 0, all = 0;
+  for (const SavedAdapter& part : parts) rank += part.rank();
+  if (is_shared) rank = whole.rank();
+  for (const std::int64_t count : rows) all += count;
+  whole.a = HostBuffer::zeros(Shape({rank, in}, f32));
+  whole.b = HostBuffer::zeros(Shape({all, rank}, f32));
+  whole.scale = parts[0].scale != 0 ? parts[0].scale : 1;
+  auto to_a = whole.a.mutable_values<float>().begin();
+  const auto to_b = whole.b.mutable_values<float>();
+  std::int64_t column = 0;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const SavedAdapter& part = parts[i];
+    const std::int64_t first_row = std::accumulate(
+        rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(places[i]), std::int64_t{0});
+    const auto factor = static_cast<float>(part.scale / whole.scale);
+    const auto from = part.b.values<float>();
+    for (std::int64_t row = 0; row < part.b.shape()[0]; ++row) {
+      for (std::int64_t r = 0; r < part.rank(); ++r) {
+        to_b[static_cast<std::size_t>((first_row + row) * rank + column + r)] =
+            factor * from[static_cast<std::size_t>(row * part.rank() + r)];
+      }
+    }
+    if (i == 0 || !is_shared) to_a = std::ranges::copy(part.a.values<float>(), to_a).out;
+    if (!is_shared) column += part.rank();
+  }
+  return whole;
+}
+
+std::vector<SavedAdapter> saved_adapters(const DecoderAdapters<Buffer>& adapters,
+                                         const DecoderConfig& decoder) {
+  const std::vector<Module> modules = modules_of([&](std::size_t i) {
+    return fused_targets[0].has(i) ? decoder.has_fused_attention : decoder.has_fused_gate;
+  });
   std::vector<SavedAdapter> all;
   for (std::size_t layer = 0; layer < adapters.layers.size(); ++layer) {
     const auto slots = slots_of(adapters.layers[layer]);
-    for (std::size_t i = 0; i < targets.size(); ++i) {
-      if (!*slots[i]) continue;
-      const nn::Lora<Buffer>& lora = **slots[i];
-      const Shape &a = lora.a.shape(), &b = lora.b.shape();
-      const std::string name = fmt::format("{} of layer {}", targets[i].name, layer);
-      if (a.rank() != 2 || b.rank() != 2 || a[0] < 1 || a[0] != b[1]) {
+    for (const Module& module : modules) {
+      std::vector<SavedAdapter> parts;
+      std::vector<std::size_t> places;
+      for (std::size_t i = module.first; i < module.first + module.count; ++i) {
+        if (!*slots[i]) continue;
+        const nn::Lora<Buffer>& lora = **slots[i];
+        const Shape &a = lora.a.shape(), &b = lora.b.shape();
+        const std::string name = fmt::format("{} of layer {}", targets[i].name, layer);
+        if (a.rank() != 2 || b.rank() != 2 || a[0] < 1 || a[0] != b[1]) {
+          refuse(Errc::shape_mismatch, "save_adapters",
+                 fmt::format("{}: factors {} and {}", name, to_string(a), to_string(b)));
+        }
+        if (!std::isfinite(lora.scale)) {
+          refuse(Errc::bad_argument, "save_adapters",
+                 fmt::format("{}: scale {}", name, lora.scale));
+        }
+        parts.push_back({layer, module.names, reordered_heads(decoder, i), lora.a.to_host().to(f32),
+                         lora.b.to_host().to(f32), lora.scale});
+        places.push_back(i - module.first);
+      }
+      if (parts.empty()) continue;
+      if (module.count == 1) {
+        all.push_back(std::move(parts[0]));
+        continue;
+      }
+      const std::vector<std::int64_t> rows =
+          rows_in(module, adapters.layers[layer], decoder, layer);
+      for (std::size_t k = 0; k < parts.size(); ++k) {
+        if (parts[k].b.shape()[0] == rows[places[k]] &&
+            parts[k].a.shape()[1] == parts[0].a.shape()[1]) {
+          continue;
+        }
         refuse(Errc::shape_mismatch, "save_adapters",
-               fmt::format("{}: factors {} and {}", name, to_string(a), to_string(b)));
+               fmt::format("{} of layer {}: factors {} and {} in a weight with {} rows of it",
+                           targets[module.first + places[k]].name, layer,
+                           to_string(parts[k].a.shape()), to_string(parts[k].b.shape()),
+                           rows[places[k]]));
       }
-      if (!std::isfinite(lora.scale)) {
-        refuse(Errc::bad_argument, "save_adapters", fmt::format("{}: scale {}", name, lora.scale));
-      }
-      all.push_back({layer, i, lora.a.to_host().to(f32), lora.b.to_host().to(f32), lora.scale});
+      all.push_back(fused(parts, places, rows));
     }
   }
   if (all.empty()) refuse(Errc::bad_argument, "save_adapters", "there are none");
@@ -553,9 +726,8 @@ void write_gguf(const std::filesystem::path& path, std::vector<SavedAdapter> all
   std::vector<io::NamedTensor> tensors;
   for (SavedAdapter& adapter : all) {
     fit_to_file(adapter, alpha, 0);
-    const Target& target = targets[adapter.target];
-    tensors.push_back({gguf_name(adapter.layer, target, 'a'), adapter.a});
-    tensors.push_back({gguf_name(adapter.layer, target, 'b'), adapter.b});
+    tensors.push_back({gguf_name(adapter.layer, adapter.names, 'a'), adapter.a});
+    tensors.push_back({gguf_name(adapter.layer, adapter.names, 'b'), adapter.b});
   }
   io::save_gguf(path, metadata, tensors);
 }
@@ -565,22 +737,24 @@ void write_gguf(const std::filesystem::path& path, std::vector<SavedAdapter> all
 std::vector<std::string_view> whole_targets(const std::vector<SavedAdapter>& all,
                                             std::size_t layers) {
   std::vector<std::string_view> names;
-  for (std::size_t i = 0; i < targets.size(); ++i) {
-    const auto count = static_cast<std::size_t>(std::ranges::count(all, i, &SavedAdapter::target));
-    if (count == 0) continue;
+  for (const SavedAdapter& adapter : all) {
+    const std::string_view name = adapter.names.name;
+    if (std::ranges::find(names, name) != names.end()) continue;
+    const auto count = static_cast<std::size_t>(std::ranges::count_if(
+        all, [&](const SavedAdapter& one) { return one.names.name == name; }));
     if (count != layers) {
       refuse(Errc::bad_argument, "save_adapters",
              fmt::format("{} of {} layers have a {}; PEFT's folder has a target in all of them, a "
                          "file named .gguf need not",
-                         count, layers, targets[i].name));
+                         count, layers, name));
     }
-    names.push_back(targets[i].name);
+    names.push_back(name);
   }
   return names;
 }
 
 void write_peft(const std::filesystem::path& folder, std::vector<SavedAdapter> all,
-                std::size_t layers, const LoraConfig& config, const DecoderConfig& decoder) {
+                std::size_t layers, const LoraConfig& config) {
   const std::vector<std::string_view> names = whole_targets(all, layers);
   const std::int64_t rank = largest_rank(all);  // one for all: those of others end in zeros
   const double alpha = written_alpha(config, all);
@@ -590,11 +764,11 @@ void write_peft(const std::filesystem::path& folder, std::vector<SavedAdapter> a
   std::vector<io::NamedTensor> tensors;
   for (SavedAdapter& adapter : all) {
     fit_to_file(adapter, alpha, rank);
-    const Target& target = targets[adapter.target];
-    const std::int64_t heads = reordered_heads(decoder, adapter.target);
-    tensors.push_back({peft_name(peft_module(adapter.layer, target), 'A'), adapter.a});
-    tensors.push_back({peft_name(peft_module(adapter.layer, target), 'B'),
-                       heads > 0 ? reordered(adapter.b, heads, false) : adapter.b});
+    const std::string module = peft_module(adapter.layer, adapter.names);
+    const std::int64_t heads = adapter.reordered_heads;
+    tensors.push_back({peft_name(module, 'A'), adapter.a});
+    tensors.push_back(
+        {peft_name(module, 'B'), heads > 0 ? reordered(adapter.b, heads, false) : adapter.b});
   }
   io::save_safetensors(folder / "adapter_model.safetensors", tensors, {{"format", "pt"}});
   JsonWriter json;
@@ -619,9 +793,9 @@ void write_peft(const std::filesystem::path& folder, std::vector<SavedAdapter> a
 void save_adapters(const std::filesystem::path& path, const DecoderAdapters<Buffer>& adapters,
                    const LoraConfig& config, const DecoderConfig& decoder) {
   check(config);
-  std::vector<SavedAdapter> all = saved_adapters(adapters);
+  std::vector<SavedAdapter> all = saved_adapters(adapters, decoder);
   is_gguf(path) ? write_gguf(path, std::move(all), config, decoder)
-                : write_peft(path, std::move(all), adapters.layers.size(), config, decoder);
+                : write_peft(path, std::move(all), adapters.layers.size(), config);
 }
 
 LoadedAdapters load_adapters(const std::filesystem::path& path, const Decoder<Tensor>& decoder) {
@@ -702,17 +876,43 @@ HostBuffer merged(const HostBuffer& weight, const nn::Lora<HostBuffer>& factors)
   return sum.to(w.dtype());
 }
 
+namespace {
+
+/// `whole` with other rows from `first` on, which have its type.
+HostBuffer with_rows(const HostBuffer& whole, std::int64_t first, const HostBuffer& rows) {
+  const HostBuffer copy = HostBuffer::uninitialized(whole.shape().without_tags());
+  const auto size = static_cast<std::size_t>(whole.shape().bytes());
+  const auto row = size / static_cast<std::size_t>(whole.shape()[0]);
+  std::memcpy(copy.view().data, whole.bytes(), size);
+  std::memcpy(copy.view().data + static_cast<std::size_t>(first) * row, rows.bytes(),
+              static_cast<std::size_t>(rows.shape().bytes()));
+  return copy;
+}
+
+}  // namespace
+
 Bufferized<Decoder<Tensor>> merge_adapters(Bufferized<Decoder<Tensor>> weights,
                                            const DecoderAdapters<Buffer>& adapters,
                                            const DevicePtr& device) {
-  for_each_adapter(
-      weights, adapters, "merge_adapters",
-      [&](nn::Linear<Buffer>& linear, const nn::Lora<Buffer>& lora) {
-        const HostBuffer scale = linear.scale ? linear.scale->to_host().to(f64) : HostBuffer();
-        const double by = linear.scale ? lora.scale / scale.values<double>()[0] : lora.scale;
-        linear.weight = merged(linear.weight.to_host(), {lora.a.to_host(), lora.b.to_host(), by})
-                            .to_device(device);
-      });
+  const auto merge = [&](const auto& linears, std::size_t target, const nn::Lora<Buffer>& lora) {
+    nn::Linear<Buffer>& linear = *linears[target];
+    const HostBuffer scale = linear.scale ? linear.scale->to_host().to(f64) : HostBuffer();
+    const double by = linear.scale ? lora.scale / scale.values<double>()[0] : lora.scale;
+    const nn::Lora<HostBuffer> factors{lora.a.to_host(), lora.b.to_host(), by};
+    const HostBuffer whole = linear.weight.to_host();
+    if (linear.rows == 0) {
+      linear.weight = merged(whole, factors).to_device(device);
+      return;
+    }
+    const HostBuffer part = merged(rows_of(whole, linear.first_row, linear.rows), factors);
+    const Buffer changed = with_rows(whole.contiguous(), linear.first_row, part).to_device(device);
+    for (const FusedTargets& fused : fused_targets) {
+      for (std::size_t i = fused.first; fused.has(target) && fused.has(i); ++i) {
+        if (linears[i] != nullptr) linears[i]->weight = changed;
+      }
+    }
+  };
+  for_each_adapter(weights, adapters, "merge_adapters", merge);
   return weights;
 }
 

@@ -781,6 +781,11 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
     throw Error(Errc::unsupported, file.path().string(), "layers without keys and values");
   }
   if (arch == "stablelm") config.is_parallel = file.find("blk.0.ffn_norm.weight") == nullptr;
+  for (std::int64_t i = 0; i < config.layers && !config.has_fused_attention; ++i) {
+    config.has_fused_attention =
+        config.attends(i) && file.find(fmt::format("blk.{}.attn_qkv.weight", i)) != nullptr;
+  }
+  config.has_fused_gate = architecture.gate == Architecture::Gate::fused;
   return config;
 }
 

@@ -305,6 +305,178 @@ TEST_CASE("lora: a language model runs with the adapters of a folder and of a GG
   }
 }
 
+template <class T = Tensor>
+struct Scores {
+  models::Decoder<T> decoder;
+  TENON_FIELDS(decoder)
+  Tensor of(const models::DecoderAdapters<>& adapters, const Tensor& tokens) const
+    requires std::same_as<T, Tensor>
+  {
+    return models::with_adapters(decoder, adapters).scores(tokens);
+  }
+};
+
+/// A decoder whose queries, keys and values are one weight, and gate and up.
+struct FusedRig {
+  std::string model = "tests/models/data/tiny_phi3.gguf";
+  io::File file = io::open(model);
+  models::Decoder<> decoder = [&] {
+    models::DecoderConfig config = models::DecoderConfig::from(file);
+    config.has_long_context = true;  // llama.cpp ran with 1024 positions
+    return models::Decoder<>::init(file.view(), config);
+  }();
+  DevicePtr device = cpu_device();
+  HostBuffer ids = [] {
+    HostBuffer made = HostBuffer::uninitialized(Shape({1, 48}, i32));
+    std::int32_t i = 0;
+    for (std::int32_t& id : made.mutable_values<std::int32_t>()) id = 7 * i++ % 272;
+    return made;
+  }();
+
+  Adapters to_device(const models::DecoderAdapters<HostBuffer>& adapters) const {
+    return map_fields<Buffer>(adapters, [&](const std::string&, const HostBuffer& factor) {
+      return factor.to_device(device);
+    });
+  }
+  /// Logits of the last 16 positions, with adapters beside the weights.
+  HostBuffer scores(const Adapters& adapters) const {
+    const auto shapes = map_fields<Shape>(
+        adapters, [](const std::string&, const Buffer& factor) { return factor.shape(); });
+    CompileOptions exact;
+    exact.backend.exact = true;
+    Bufferized<Scores<>> weights;
+    weights.decoder = io::load(decoder, file, device);
+    return compile<&Scores<>::of>(Scores<>{decoder}, {shapes, ids.shape()}, device, exact)
+        .bind(weights)(adapters, ids.to_device(device))
+        .to_host();
+  }
+  HostBuffer merged_scores(const Adapters& adapters) const {
+    CompileOptions exact;
+    exact.backend.exact = true;
+    return compile<&models::Decoder<>::scores>(decoder, {ids.shape()}, device, exact)
+        .bind(models::merge_adapters(io::load(decoder, file, device), adapters, device))(
+            ids.to_device(device))
+        .to_host();
+  }
+};
+
+double largest_difference(const HostBuffer& got, const HostBuffer& want) {
+  const auto b = want.values<float>(), a = got.values<float>().last(b.size());
+  double worst = 0;
+  for (std::size_t i = 0; i < b.size(); ++i) {
+    worst = std::max(worst, std::fabs(double{a[i]} - double{b[i]}));
+  }
+  return worst;
+}
+
+TEST_CASE("lora: parts of one weight, as llama.cpp computes them") {
+  const FusedRig rig;
+  CHECK(rig.decoder.config.has_fused_attention);
+  CHECK(rig.decoder.config.has_fused_gate);
+  const auto [read, config] =
+      models::load_adapters("tests/train/data/phi3_adapters.gguf", rig.decoder);
+  CHECK(config.targets ==
+        std::vector<std::string>{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj"});
+  REQUIRE(read.layers[1].key);
+  CHECK(read.layers[1].key->b.shape()[0] == rig.decoder.layers[1].attention->key->rows);
+  const HostBuffer want = io::read_npy("tests/train/data/phi3_adapters_logits.npy");
+  const HostBuffer plain = io::read_npy("tests/models/data/tiny_phi3_logits.npy");
+  const double change = largest_difference(plain, want);
+  REQUIRE(change > 1);
+  const Adapters adapters = rig.to_device(read);
+  CHECK(largest_difference(rig.scores(adapters), want) < 2e-3);
+
+  // A language model with the file, and one with a folder and a file that were made of it.
+  const TempFolder folder;
+  models::save_adapters(folder / "peft", adapters, config, rig.decoder.config);
+  models::save_adapters(folder / "lora.gguf", adapters, config, rig.decoder.config);
+  const io::File saved = io::open(folder / "peft" / "adapter_model.safetensors");
+  const io::TensorEntry* const fused =
+      saved.find("base_model.model.model.layers.0.self_attn.qkv_proj.lora_A.weight");
+  REQUIRE(fused != nullptr);
+  CHECK(fused->shape[0] == config.rank);  // one factor a, as it was read
+  CHECK(saved.find("base_model.model.model.layers.1.mlp.gate_up_proj.lora_B.weight") != nullptr);
+  for (const std::filesystem::path& path :
+       {std::filesystem::path("tests/train/data/phi3_adapters.gguf"), folder / "peft",
+        folder / "lora.gguf"}) {
+    INFO(path.string());
+    models::LanguageModelOptions options{.adapters = {{path}}};
+    options.backend.exact = true;
+    const auto model = models::LanguageModel::load(rig.model, options);
+    auto conversation = model.conversation();
+    const std::span<const float> logits = conversation.read(rig.ids.values<std::int32_t>());
+    double worst = 0;
+    const auto last = want.values<float>().last(logits.size());
+    for (std::size_t i = 0; i < logits.size(); ++i) {
+      worst = std::max(worst, std::fabs(double{logits[i]} - double{last[i]}));
+    }
+    CHECK(worst < 2e-3);
+  }
+
+  // Merged weights are quantised again.
+  CHECK(largest_difference(rig.merged_scores(adapters), want) < 0.3 * change);
+}
+
+TEST_CASE("lora: targets of one weight with factors of their own") {
+  const FusedRig rig;
+  const models::LoraConfig some{.rank = 2, .alpha = 4, .targets = {"q_proj", "v_proj", "up_proj"}};
+  const auto initial = [](std::string_view, const Shape&) {
+    return train::Initial{train::Initial::Kind::uniform, 0.3};
+  };
+  auto adapters =
+      train::initialize(models::adapter_shapes(rig.decoder, some), 4, rig.device, initial);
+  adapters.layers[1].value->scale = 0.5;  // the others' is 2
+  const HostBuffer want = rig.scores(adapters);
+  const HostBuffer plain = rig.scores(train::initialize(models::adapter_shapes(rig.decoder, some),
+                                                        4, rig.device, models::lora_initial));
+  const double change = largest_difference(plain, want);
+  REQUIRE(change > 0.5);
+  const TempFolder folder;
+  for (const char* name : {"peft", "lora.gguf"}) {
+    INFO(name);
+    models::save_adapters(folder / name, adapters, some, rig.decoder.config);
+    const auto read = models::load_adapters(folder / name, rig.decoder).first;
+    CHECK(read.layers[0].query->a.shape()[0] == 4);  // both ranks
+    CHECK(largest_difference(rig.scores(rig.to_device(read)), want) < 1e-4 * change);
+  }
+
+  // What is merged is in the rows of the target alone.
+  const auto before = io::load(rig.decoder, rig.file, rig.device);
+  models::DecoderAdapters<Buffer> one;
+  one.layers.resize(rig.decoder.layers.size());
+  one.layers[0].value = adapters.layers[0].value;
+  const auto after = models::merge_adapters(before, one, rig.device);
+  const nn::Linear<Buffer>& value = *after.layers[0].attention->value;
+  const auto dense = [](const Buffer& buffer) { return buffer.to_host().to(f32); };
+  const HostBuffer old = dense(before.layers[0].attention->value->weight);
+  const HostBuffer made = dense(value.weight),
+                   queries = dense(after.layers[0].attention->query.weight);
+  CHECK(std::ranges::equal(made.values<float>(), queries.values<float>()));
+  const auto row = [&](const HostBuffer& array, std::int64_t i) {
+    const auto width = static_cast<std::size_t>(array.shape()[1]);
+    return array.values<float>().subspan(static_cast<std::size_t>(i) * width, width);
+  };
+  for (std::int64_t i = 0; i < made.shape()[0]; ++i) {
+    const bool is_its = i >= value.first_row && i < value.first_row + value.rows;
+    INFO("row " << i);
+    CHECK(std::ranges::equal(row(made, i), row(old, i)) == !is_its);
+  }
+
+  const auto shapes_of = [&](std::vector<std::string> names, const models::Decoder<>& decoder) {
+    return models::adapter_shapes(decoder, {.rank = 2, .targets = std::move(names)});
+  };
+  const auto whole = shapes_of({"qkv_proj", "gate_up_proj"}, rig.decoder);
+  CHECK((whole.layers[0].key && whole.layers[0].gate && !whole.layers[0].output));
+  expect_error(Errc::bad_argument, [&] { shapes_of({"qkv_proj"}, Rig().decoder); });
+  adapters.layers[0].query->b = adapters.layers[0].value->b;
+  if (adapters.layers[0].query->b.shape()[0] != rig.decoder.layers[0].attention->query.rows) {
+    expect_error(Errc::shape_mismatch, [&] {
+      models::save_adapters(folder / "bad.gguf", adapters, some, rig.decoder.config);
+    });
+    expect_error(Errc::shape_mismatch, [&] { rig.merged_scores(adapters); });
+  }
+}
+
 TEST_CASE("lora: what is saved makes the same change, whatever its ranks and scales") {
   const Rig rig;
   const TempFolder folder;

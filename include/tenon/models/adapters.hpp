@@ -27,7 +27,9 @@
 namespace tenon::models {
 
 /// Which linear layers have adapters, under Hugging Face's names: q_proj, k_proj, v_proj, o_proj,
-/// gate_proj, up_proj and down_proj.
+/// gate_proj, up_proj and down_proj; of models where one weight has several (DecoderConfig's
+/// has_fused_attention and has_fused_gate) also qkv_proj and gate_up_proj, which are all of it. Each
+/// has factors of its own there, too, for its rows of the weight.
 struct LoraConfig {
   std::int64_t rank = 8;
   double alpha = 16;  ///< the change is alpha / rank * B A
@@ -70,7 +72,8 @@ train::Initial lora_initial(std::string_view path, const Shape& shape);
 /// PEFT's rows of queries and keys are put into Hugging Face's order where `decoder` has GGUF's
 /// (llama). What is read again makes the same change: `config` gives the file's alpha, and an
 /// adapter whose scale is not alpha / rank, such as one of several added up, has the rest in its b.
-/// PEFT's folder has one rank, the largest, which zeros fill up.
+/// PEFT's folder has one rank, the largest, which zeros fill up. Of a weight that is several targets
+/// files have one adapter: their ranks add up, unless they have the same factor a.
 /// Errors: those of io::save_safetensors and io::save_gguf; Errc::io_error for the folder;
 /// Errc::bad_argument for none, and in PEFT's for a target that not every layer has;
 /// Errc::shape_mismatch for factors of two ranks.

@@ -129,6 +129,8 @@ struct DecoderConfig {
   std::int64_t context_length = 0;  ///< positions the model was trained for
   double norm_eps = 1e-5;
   bool has_mean_norms = false;  ///< norms subtract the mean (nn::LayerNorm)
+  /// Queries, keys and values of a layer are one weight of the file, below each other; so are gate and up.
+  bool has_fused_attention = false, has_fused_gate = false;
   bool is_parallel = false;  ///< the feed-forward part reads what attention reads, not its result
   Name activation = "silu";
   double embedding_scale = 1;    ///< multiplies the embeddings (Gemma: sqrt(width))

@@ -43,6 +43,28 @@ std::optional<NodeAxis> find_symbol(const GraphFunction& function, const Node* l
   return std::nullopt;
 }
 
+/// Numbers, i32, in the symbolic sizes, with 1 in place of the others: each axis has those of `axis_of`.
+template <class AxisOf>
+Tensor numbers_along(const Shape& shape, const AxisOf& axis_of, const std::source_location& where) {
+  Tensor open;
+  for (int i = 0; i < shape.rank(); ++i) {
+    if (is_static(shape[i])) continue;
+    const SizedAxis from = axis_of(i);
+    Tensor along = iota(from.tensor, from.axis, i32, 0, 1, where).with_tags({});
+    for (int behind = i + 1; behind < shape.rank(); ++behind)
+      along = unsqueeze(along, -1, {}, where);
+    open = open.is_empty() ? along : add(open, along, where);
+  }
+  return open;
+}
+
+/// The shape's sizes, -1 for symbolic ones: those of numbers_along().
+std::vector<std::int64_t> sizes_beside(const Shape& shape) {
+  std::vector<std::int64_t> sizes(shape.dims().begin(), shape.dims().end());
+  std::ranges::replace_if(sizes, [](std::int64_t size) { return !is_static(size); }, -1);
+  return sizes;
+}
+
 /// `x`: a value with the sizes, from which those are read that no symbol stands for; else null.
 Tensor zeros(const Tensor& beside, const Shape& shape, std::optional<std::int64_t> count,
              const Tensor* x, const std::source_location& where) {
@@ -62,16 +84,8 @@ Tensor zeros(const Tensor& beside, const Shape& shape, std::optional<std::int64_
     if (x != nullptr) return SizedAxis{*x, axis};
     throw Error(Errc::internal, where, "zeros of a size that nothing has");
   };
-  Tensor open;  // of the symbolic sizes, with 1 in place of the others
-  for (int i = 0; i < shape.rank(); ++i) {
-    sizes.push_back(is_static(shape[i]) ? shape[i] : -1);
-    if (is_static(shape[i])) continue;
-    const SizedAxis from = axis_of(i);
-    Tensor along = iota(from.tensor, from.axis, i32, 0, 1, where).with_tags({});
-    for (int behind = i + 1; behind < shape.rank(); ++behind)
-      along = unsqueeze(along, -1, {}, where);
-    open = open.is_empty() ? along : add(open, along, where);
-  }
+  const Tensor open = numbers_along(shape, axis_of, where);
+  for (const std::int64_t size : sizes_beside(shape)) sizes.push_back(size);
   // A value of its own, not a view, as steps of a scan update it: no place is below 0.
   const auto scalar = [&](double value) {
     const Full op{.value = value, .dims = {}, .dtype = shape.dtype()};
@@ -93,6 +107,27 @@ bool has_known_sizes(const GraphFunction& function, const Node* last, const Shap
 Tensor zeros_of_shape(const Tensor& beside, const Shape& shape, std::int64_t count,
                       const std::source_location& where) {
   return zeros(beside, shape, count, nullptr, where);
+}
+
+Tensor of_sizes(const Tensor& beside, const Shape& shape, const std::source_location& where) {
+  const std::vector<std::int64_t> sizes = sizes_beside(shape);
+  if (shape.is_static()) {
+    const Full op{.value = 0, .dims = {}, .dtype = i32};
+    return broadcast_to(record_beside(beside, op_def<Full>(), &op, where), sizes, where);
+  }
+  const Graph::Impl& graph = graph_of("random numbers", {&beside, 1}, where);
+  std::vector<SizedAxis> axes;
+  for (int i = 0; i < shape.rank(); ++i) {
+    std::optional<NodeAxis> found;
+    for (const GraphFunction* around = graph.current; around != nullptr && !found;
+         around = around->parent) {
+      found = find_symbol(*around, around->last, shape[i]);
+    }
+    if (!found && !is_static(shape[i])) return {};
+    axes.push_back(found ? SizedAxis{graph.handle(found->node), found->axis} : SizedAxis{{}, 0});
+  }
+  const auto axis_of = [&](int axis) { return axes[static_cast<std::size_t>(axis)]; };
+  return broadcast_to(numbers_along(shape, axis_of, where), sizes, where);
 }
 
 Tensor zeros_of_type(const Tensor& x, std::optional<std::int64_t> count,

@@ -17,4 +17,8 @@ bool has_known_sizes(const GraphFunction& function, const Node* last, const Shap
 Tensor zeros_of_shape(const Tensor& beside, const Shape& shape, std::int64_t count,
                       const std::source_location& where);
 
+/// A value of the shape's sizes and of any elements, for ops of which only sizes count; none where a
+/// size is not that of an axis of an input or constant of the current function or one around it.
+Tensor of_sizes(const Tensor& beside, const Shape& shape, const std::source_location& where);
+
 }  // namespace tenon::detail

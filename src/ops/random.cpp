@@ -1,4 +1,5 @@
 #include "array/size_text.hpp"
+#include "graph/zeros.hpp"
 #include "ops/builder.hpp"
 #include "ops/checks.hpp"
 #include "ops/philox.hpp"
@@ -8,10 +9,12 @@
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/bitwise.hpp>
+#include <tenon/ops/broadcast_to.hpp>
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/concat.hpp>
 #include <tenon/ops/fill.hpp>
+#include <tenon/ops/gather.hpp>
 #include <tenon/ops/operators.hpp>
 #include <tenon/ops/random.hpp>
 #include <tenon/ops/reshape.hpp>
@@ -21,17 +24,26 @@
 #include <tenon/ops/where.hpp>
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <numbers>
+#include <span>
+#include <string_view>
+#include <vector>
 
 namespace tenon {
 
 TENON_DEFINE_OP(random_bits, RandomBits);
 
 Shape RandomBits::infer(std::span<const Shape> in) const {
+  if (in.size() < 1 + std::size_t{like_last} || in.size() > 2 + std::size_t{like_last}) {  // C4
+    fail(Errc::bad_argument, name,
+         fmt::format("{} inputs {} a `like`", in.size(), like_last ? "with" : "without"));
+  }
   if (in[0].dtype() != u32 || in[0].rank() != 1 || !sizes_agree(in[0][0], 2)) {  // C1
     fail(Errc::shape_mismatch, name, fmt::format("needs a key u32[2], got {}", to_string(in[0])));
   }
-  if (in.size() > 1) {
+  if (has_first(in.size())) {
     const DType dtype = in[1].dtype();
     if (!is_one_number(in[1]) || (dtype != i32 && dtype != i64 && dtype != u32)) {  // C2
       fail(Errc::shape_mismatch, name,
@@ -39,6 +51,7 @@ Shape RandomBits::infer(std::span<const Shape> in) const {
                        to_string(in[1])));
     }
   }
+  if (like_last) return Shape(in.back().dims(), u32);
   for (const std::int64_t dim : dims) {
     if (dim < 0) {  // C3
       fail(Errc::bad_shape, name,
@@ -54,8 +67,9 @@ void RandomBits::reference(std::span<const HostView> in, const HostView& out) co
   };
   const std::uint32_t key0 = word(0), key1 = word(1);
   const auto first =
-      in.size() < 2 ? std::uint64_t{0}
-                    : static_cast<std::uint64_t>(load_as_int64(in[1].shape.dtype(), in[1].data));
+      has_first(in.size())
+          ? static_cast<std::uint64_t>(load_as_int64(in[1].shape.dtype(), in[1].data))
+          : std::uint64_t{0};
   std::uint64_t i = 0;
   philox::Block words{};
   for_each_index(out.shape, [&](std::span<const std::int64_t> index) {
@@ -72,16 +86,55 @@ namespace {
 
 constexpr std::int64_t fold_stream = 1, split_stream = 2;
 
-Tensor bits_of(const Tensor& key, std::span<const std::int64_t> dims,
-               const std::source_location& where) {
-  return record(RandomBits{.dims = IntList(dims)}, {key}, where);
-}
+/// The sizes of what is made: known ones, or those of a value.
+struct Sizes {
+  std::vector<std::int64_t> dims;
+  Tensor like;
 
-/// The same sizes behind an axis of 2.
-std::vector<std::int64_t> in_pairs(std::span<const std::int64_t> dims) {
-  std::vector<std::int64_t> pairs(dims.begin(), dims.end());
-  pairs.insert(pairs.begin(), 2);
-  return pairs;
+  explicit Sizes(std::span<const std::int64_t> known) : dims(known.begin(), known.end()) {}
+  /// Those of x.
+  Sizes(const Tensor& x, const std::source_location& where) {
+    const Shape& shape = x.shape(where);
+    if (shape.is_static()) {
+      dims.assign(shape.dims().begin(), shape.dims().end());
+    } else {
+      like = x.with_tags({});
+    }
+  }
+  /// Those of a shape, whose symbols are of the graph that the key is in. Errc::bad_argument.
+  Sizes(std::string_view op, const Tensor& key, const Shape& shape,
+        const std::source_location& where) {
+    if (shape.is_static()) {
+      dims.assign(shape.dims().begin(), shape.dims().end());
+      return;
+    }
+    like = detail::of_sizes(key, shape, where);
+    if (like.is_empty()) {
+      fail_at(where, Errc::bad_argument, op,
+              fmt::format("needs known sizes, or those of inputs, got {}", to_string(shape)));
+    }
+  }
+
+  bool are_known() const noexcept { return like.is_empty(); }
+
+  /// The same with an axis of this size before axis `at`.
+  Sizes with_axis(std::size_t at, std::int64_t size, const std::source_location& where) const {
+    Sizes more = *this;
+    if (are_known()) {
+      more.dims.insert(more.dims.begin() + static_cast<std::ptrdiff_t>(at), size);
+      return more;
+    }
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(like.rank()) + 1, -1);
+    sizes[at] = size;
+    more.like = broadcast_to(unsqueeze(like, static_cast<std::int64_t>(at), {}, where),
+                             std::span<const std::int64_t>(sizes), where);
+    return more;
+  }
+};
+
+Tensor bits_of(const Tensor& key, const Sizes& sizes, const std::source_location& where) {
+  if (sizes.are_known()) return record(RandomBits{.dims = IntList(sizes.dims)}, {key}, where);
+  return record(RandomBits{.like_last = true}, {key, sizes.like}, where);
 }
 
 Tensor shifted(const Tensor& bits, int count, DType dtype, const std::source_location& where) {
@@ -94,17 +147,17 @@ Tensor part(const Tensor& x, std::int64_t i, const std::source_location& where) 
 }
 
 /// Uniform in [0, 1).
-Tensor fractions(const Tensor& key, std::span<const std::int64_t> dims, DType dtype,
+Tensor fractions(const Tensor& key, const Sizes& sizes, DType dtype,
                  const std::source_location& where) {
   if (dtype == f64) {
-    const Tensor bits = bits_of(key, in_pairs(dims), where);
+    const Tensor bits = bits_of(key, sizes.with_axis(0, 2, where), where);
     const Tensor high = shifted(part(bits, 0, where), 5, f64, where);
     const Tensor low = shifted(part(bits, 1, where), 6, f64, where);
     return mul(add(mul(high, scalar_like(high, 0x1p26, where), where), low, where),
                scalar_like(high, 0x1p-53, where), where);
   }
   const int digits = dtype == f16 ? 11 : dtype == bf16 ? 8 : 24;
-  const Tensor whole = shifted(bits_of(key, dims, where), 32 - digits, dtype, where);
+  const Tensor whole = shifted(bits_of(key, sizes, where), 32 - digits, dtype, where);
   return mul(whole, scalar_like(whole, std::ldexp(1.0, -digits), where), where);
 }
 
@@ -113,14 +166,6 @@ void require_random_floating(std::string_view op, const Shape& shape,
   if (!is_floating(shape.dtype())) {
     fail_at(where, Errc::bad_argument, op,
             fmt::format("makes floating numbers, not {}", to_string(shape)));
-  }
-}
-
-void require_known_sizes(std::string_view op, const Shape& shape,
-                         const std::source_location& where) {
-  if (!shape.is_static()) {
-    fail_at(where, Errc::bad_argument, op,
-            fmt::format("needs known sizes, got {}", to_string(shape)));
   }
 }
 
@@ -139,15 +184,15 @@ Tensor scaled_to(const Tensor& x, double offset, double factor, const std::sourc
   return y;
 }
 
-Tensor gumbel_of(const Tensor& key, std::span<const std::int64_t> dims, DType dtype,
+Tensor gumbel_of(const Tensor& key, const Sizes& sizes, DType dtype,
                  const std::source_location& where) {
   const DType computed = dtype == f64 ? f64 : f32;
   Tensor u;
   if (computed == f64) {
-    u = fractions(key, dims, f64, where);
+    u = fractions(key, sizes, f64, where);
     u = add(u, scalar_like(u, 0x1p-54, where), where);
   } else {  // 23 bits and a half, exact in f32, so that neither 0 nor 1 occurs
-    u = shifted(bits_of(key, dims, where), 9, f32, where);
+    u = shifted(bits_of(key, sizes, where), 9, f32, where);
     u = mul(add(u, scalar_like(u, 0.5, where), where), scalar_like(u, 0x1p-23, where), where);
   }
   const Tensor y = neg(log(neg(log(u, where), where), where), where);
@@ -158,7 +203,7 @@ Tensor gumbel_of(const Tensor& key, std::span<const std::int64_t> dims, DType dt
 
 Tensor random_bits(const Tensor& key, std::span<const std::int64_t> dims,
                    const std::source_location& where) {
-  return bits_of(key, dims, where);
+  return bits_of(key, Sizes(dims), where);
 }
 
 Tensor random_key(std::uint64_t seed, const std::source_location& where) {
@@ -195,20 +240,23 @@ std::vector<Tensor> split_key(const Tensor& key, std::int64_t count,
 Tensor random_uniform(const Tensor& key, const Shape& shape, double low, double high,
                       const std::source_location& where) {
   require_random_floating("random_uniform", shape, where);
-  require_known_sizes("random_uniform", shape, where);
-  const Tensor u = fractions(key, shape.dims(), shape.dtype(), where);
+  const Sizes sizes("random_uniform", key, shape, where);
+  const Tensor u = fractions(key, sizes, shape.dtype(), where);
   return under_tags(scaled_to(u, low, high - low, where), shape, "random_uniform", where);
 }
 
 Tensor random_normal(const Tensor& key, const Shape& shape, double mean, double deviation,
                      const std::source_location& where) {
   require_random_floating("random_normal", shape, where);
-  require_known_sizes("random_normal", shape, where);
+  const Sizes sizes("random_normal", key, shape, where);
   const DType computed = shape.dtype() == f64 ? f64 : f32;
   // Each pair of uniform numbers gives two: one half is the radius times the cosine, one the sine.
-  const std::int64_t count = shape.elements(), half = (count + 1) / 2;
-  const std::int64_t dims[] = {2, half};
-  const Tensor u = fractions(key, dims, computed, where);
+  const bool is_known = sizes.are_known();
+  const std::int64_t count = is_known ? shape.elements() : 0, known_half[] = {(count + 1) / 2};
+  const Tensor row = is_known ? Tensor() : flatten(sizes.like, 0, -1, where);
+  const Sizes half =
+      is_known ? Sizes(known_half) : Sizes(slice(row, 0, 0, to_end, 2, where), where);
+  const Tensor u = fractions(key, half.with_axis(0, 2, where), computed, where);
   const Tensor first = part(u, 0, where), second = part(u, 1, where);
   // 1 - u is exact and never 0.
   const Tensor logarithm = log(sub(scalar_like(u, 1, where), first, where), where);
@@ -217,8 +265,13 @@ Tensor random_normal(const Tensor& key, const Shape& shape, double mean, double 
   const Tensor halves[] = {mul(radius, cos(angle, where), where),
                            mul(radius, sin(angle, where), where)};
   Tensor y = concat(halves, 0, where);
-  if (2 * half != count) y = slice(y, 0, 0, count, 1, where);
-  y = scaled_to(reshape(y, shape.dims(), where), mean, deviation, where);
+  if (!is_known) {
+    y = reshape_like(gather(y, iota(row, 0, i64, 0, 1, where), 0, where), sizes.like, where);
+  } else {
+    if (2 * known_half[0] != count) y = slice(y, 0, 0, count, 1, where);
+    y = reshape(y, shape.dims(), where);
+  }
+  y = scaled_to(y, mean, deviation, where);
   if (computed != shape.dtype()) y = cast(y, shape.dtype(), where);
   return under_tags(y, shape, "random_normal", where);
 }
@@ -226,9 +279,9 @@ Tensor random_normal(const Tensor& key, const Shape& shape, double mean, double 
 Tensor random_exponential(const Tensor& key, const Shape& shape, double rate,
                           const std::source_location& where) {
   require_random_floating("random_exponential", shape, where);
-  require_known_sizes("random_exponential", shape, where);
+  const Sizes sizes("random_exponential", key, shape, where);
   const DType computed = shape.dtype() == f64 ? f64 : f32;
-  const Tensor u = fractions(key, shape.dims(), computed, where);
+  const Tensor u = fractions(key, sizes, computed, where);
   Tensor y = mul(log(sub(scalar_like(u, 1, where), u, where), where),
                  scalar_like(u, -1 / rate, where), where);
   if (computed != shape.dtype()) y = cast(y, shape.dtype(), where);
@@ -237,14 +290,13 @@ Tensor random_exponential(const Tensor& key, const Shape& shape, double rate,
 
 Tensor random_gumbel(const Tensor& key, const Shape& shape, const std::source_location& where) {
   require_random_floating("random_gumbel", shape, where);
-  require_known_sizes("random_gumbel", shape, where);
-  return under_tags(gumbel_of(key, shape.dims(), shape.dtype(), where), shape, "random_gumbel",
-                    where);
+  const Sizes sizes("random_gumbel", key, shape, where);
+  return under_tags(gumbel_of(key, sizes, shape.dtype(), where), shape, "random_gumbel", where);
 }
 
 Tensor random_integers(const Tensor& key, const Shape& shape, std::int64_t low, std::int64_t high,
                        const std::source_location& where) {
-  require_known_sizes("random_integers", shape, where);
+  const Sizes sizes("random_integers", key, shape, where);
   std::int64_t range = 0;
   const bool overflows = __builtin_sub_overflow(high, low, &range);
   if (overflows || range < 1 || range > (std::int64_t{1} << 31) || !is_integer(shape.dtype())) {
@@ -252,7 +304,7 @@ Tensor random_integers(const Tensor& key, const Shape& shape, std::int64_t low, 
             fmt::format("makes integers of a range of 1 to 2^31, not {} in [{}, {})",
                         to_string(shape), low, high));
   }
-  const Tensor wide = cast(bits_of(key, shape.dims(), where), i64, where);
+  const Tensor wide = cast(bits_of(key, sizes, where), i64, where);
   const auto number = [&](std::int64_t value) {
     const Iota one{.size = 1, .start = value, .dtype = i64};
     return squeeze(record_beside(key, op_def<Iota>(), &one, where), 0, where);
@@ -265,15 +317,15 @@ Tensor random_integers(const Tensor& key, const Shape& shape, std::int64_t low, 
 
 Tensor random_bernoulli(const Tensor& key, const Shape& shape, double p,
                         const std::source_location& where) {
-  require_known_sizes("random_bernoulli", shape, where);
-  const Tensor u = fractions(key, shape.dims(), f32, where);
+  const Sizes sizes("random_bernoulli", key, shape, where);
+  const Tensor u = fractions(key, sizes, f32, where);
   return under_tags(lt(u, scalar_like(u, p, where), where), shape, "random_bernoulli", where);
 }
 
 Tensor random_bernoulli(const Tensor& key, const Shape& shape, const Tensor& p,
                         const std::source_location& where) {
-  require_known_sizes("random_bernoulli", shape, where);
-  const Tensor u = fractions(key, shape.dims(), f32, where);
+  const Sizes sizes("random_bernoulli", key, shape, where);
+  const Tensor u = fractions(key, sizes, f32, where);
   return under_tags(lt(u, p, where), shape, "random_bernoulli", where);
 }
 
@@ -281,9 +333,8 @@ Tensor random_categorical(const Tensor& key, const Tensor& logits, const AxisRef
                           const std::source_location& where) {
   const Shape& shape = logits.shape(where);
   require_random_floating("random_categorical", shape, where);
-  require_known_sizes("random_categorical", shape, where);
   const int at = axis_of(logits, axis, "random_categorical", where);
-  const Tensor noise = gumbel_of(key, shape.dims(), shape.dtype(), where);
+  const Tensor noise = gumbel_of(key, Sizes(logits, where), shape.dtype(), where);
   return argmax(add(logits, noise, where), at, false, i32, where);
 }
 
@@ -291,26 +342,25 @@ Tensor random_multinomial(const Tensor& key, const Tensor& weights, std::int64_t
                           bool replacement, const std::source_location& where) {
   const Shape& shape = weights.shape(where);
   require_random_floating("random_multinomial", shape, where);
-  require_known_sizes("random_multinomial", shape, where);
   const int last = axis_of(weights, -1, "random_multinomial", where);
-  if (samples < 0 || (!replacement && samples > shape[last])) {
+  if (samples < 0 || (!replacement && (!is_static(shape[last]) || samples > shape[last]))) {
     fail_at(where, Errc::bad_argument, "random_multinomial",
             fmt::format("cannot take {} samples of {}", samples, to_string(shape)));
   }
   const Tensor logits = log(weights, where);
   if (!replacement) {
-    const Tensor noise = gumbel_of(key, shape.dims(), shape.dtype(), where);
+    const Tensor noise = gumbel_of(key, Sizes(weights, where), shape.dtype(), where);
     return topk(add(logits, noise, where), samples, last, where).indices;
   }
-  std::vector<std::int64_t> dims(shape.dims().begin(), shape.dims().end());
-  dims.insert(dims.end() - 1, samples);
-  const Tensor noise = gumbel_of(key, dims, shape.dtype(), where);
+  const Sizes sizes =
+      Sizes(weights, where).with_axis(static_cast<std::size_t>(last), samples, where);
+  const Tensor noise = gumbel_of(key, sizes, shape.dtype(), where);
   return argmax(add(unsqueeze(logits, last, {}, where), noise, where), -1, false, i32, where);
 }
 
 Tensor random_permutation(const Tensor& key, std::int64_t size, const std::source_location& where) {
   const std::int64_t dims[] = {size};
-  return topk(bits_of(key, dims, where), size, 0, where).indices;
+  return topk(bits_of(key, Sizes(dims), where), size, 0, where).indices;
 }
 
 Tensor dropout(const Tensor& key, const Tensor& x, double rate, const std::source_location& where) {
@@ -318,9 +368,7 @@ Tensor dropout(const Tensor& key, const Tensor& x, double rate, const std::sourc
     fail_at(where, Errc::bad_argument, "dropout", fmt::format("rate {} is not in [0, 1)", rate));
   }
   if (rate == 0) return x;
-  const Shape& shape = x.shape(where);
-  require_known_sizes("dropout", shape, where);
-  const Tensor u = fractions(key, shape.dims(), f32, where);
+  const Tensor u = fractions(key, Sizes(x, where), f32, where);
   const Tensor dropped = lt(u, scalar_like(u, rate, where), where);
   return tenon::where(dropped, scalar_like(x, 0, where),
                       mul(x, scalar_like(x, 1 / (1 - rate), where), where), where);

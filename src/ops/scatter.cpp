@@ -287,7 +287,6 @@ FlatIndices flat_indices(std::string_view op, const Tensor& x, const Tensor& ind
     refuse(Errc::shape_mismatch, "the last axis selects from no axes that x has");
   const int merged = batch_axes + static_cast<int>(selected);
   for (int i = 0; i < merged; ++i) {
-    if (!is_static(from[i])) refuse(Errc::shape_mismatch, "a size that is not known");
     if (i < batch_axes && !sizes_agree(from[i], by[i]))
       refuse(Errc::shape_mismatch, "batch sizes differ");
   }
@@ -298,23 +297,22 @@ FlatIndices flat_indices(std::string_view op, const Tensor& x, const Tensor& ind
   Tensor place, valid;
   for (int i = 0; i < static_cast<int>(selected); ++i) {
     const Tensor index = squeeze(slice(wide, -1, i, i + 1, 1, where), -1, where);
-    const std::int64_t size = from[batch_axes + i];
+    const Tensor size = size_along(x, batch_axes + i, i64);
     const Tensor inside =
-        logical_and(ge(index, scalar_like(index, 0, where), where),
-                    lt(index, scalar_like(index, static_cast<double>(size), where), where), where);
-    place = i == 0 ? index
-                   : add(mul(place, scalar_like(index, static_cast<double>(size), where), where),
-                         index, where);
+        logical_and(ge(index, scalar_like(index, 0, where), where), lt(index, size, where), where);
+    place = i == 0 ? index : add(mul(place, size, where), index, where);
     valid = i == 0 ? inside : logical_and(valid, inside, where);
   }
-  std::int64_t stride = 1;
-  for (int i = batch_axes; i < merged; ++i) stride *= from[i];
+  Tensor stride;  // elements of the merged axes for each place along a batch axis
+  for (int i = batch_axes; batch_axes > 0 && i < merged; ++i) {
+    const Tensor size = size_along(x, i, i64);
+    stride = stride.is_empty() ? size : mul(stride, size, where);
+  }
   for (int i = batch_axes - 1; i >= 0; --i) {
     Tensor number = iota(wide, i, i64, 0, 1, where);
     for (int j = i + 1; j < by.rank() - 1; ++j) number = unsqueeze(number, -1, {}, where);
-    place = add(place, mul(number, scalar_like(number, static_cast<double>(stride), where), where),
-                where);
-    stride *= from[i];
+    place = add(place, mul(number, stride, where), where);
+    if (i > 0) stride = mul(stride, size_along(x, i, i64), where);
   }
   place = tenon::where(valid, place, scalar_like(place, -1, where), where);
   return {merged == 1 ? x : merge_axes(x, 0, merged - 1, {}, where), place};
@@ -335,6 +333,7 @@ Tensor scatter_nd(const Tensor& x, const Tensor& indices, const Tensor& source, 
   const Shape& shape = x.shape(where);
   const std::int64_t selected = indices.shape(where)[indices.rank(where) - 1];
   if (selected == 1) return result;
+  if (!shape.is_static()) return reshape_like(result, x, where);
   IntList sizes;
   for (int i = 0; i < static_cast<int>(selected); ++i) sizes.push_back(shape[i]);
   std::vector<Axis> axes;

@@ -172,10 +172,6 @@ NonzeroResult nonzero(const Tensor& x, std::int64_t capacity, std::int64_t fill,
   require_capacity(name, capacity, line);
   require_rank(name, x, 1, line);
   const Shape& shape = x.shape(line);
-  if (shape.rank() > 1 && !shape.is_static()) {
-    fail_at(line, Errc::unsupported, name,
-            fmt::format("needs known sizes, got {}", to_string(shape)));
-  }
   Tensor row = row_of(x, line);
   if (x.dtype() != boolean) row = ne(row, scalar_like(row, 0, line), line);
   const auto [places, count] =
@@ -186,8 +182,8 @@ NonzeroResult nonzero(const Tensor& x, std::int64_t capacity, std::int64_t fill,
   for (int axis = shape.rank() - 1; axis >= 0; --axis) {
     Tensor index = rest;
     if (axis > 0) {
-      const Tensor size =
-          scalar_like(rest, static_cast<double>(std::max<std::int64_t>(shape[axis], 1)), line);
+      const Tensor one = scalar_like(rest, 1, line);
+      const Tensor size = maximum(size_along(x, axis, i64), one, line);
       index = remainder(rest, size, line);
       rest = div(rest, size, line);
     }

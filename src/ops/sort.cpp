@@ -210,15 +210,14 @@ Tensor searchsorted(const Tensor& sorted, const Tensor& values, bool right,
 
 namespace {
 
-/// For each element of an ascending array, how many distinct ones stand up to it.
-Tensor distinct_until(const Tensor& ascending, const std::source_location& where) {
-  const Tensor left = slice(ascending, 0, 0, -1, 1, where);
-  const Tensor right = slice(ascending, 0, 1, to_end, 1, where);
-  Tensor differs = ne(left, right, where);
+/// Whether each element of an ascending array is the first of its value.
+Tensor is_first(const Tensor& ascending, const std::source_location& where) {
+  const Tensor before = slice(pad(ascending, 0, 1, 0, 0.0, where), 0, 0, -1, 1, where);
+  Tensor differs = ne(ascending, before, where);
   if (is_floating(ascending.dtype(where)))
-    differs = logical_and(differs, logical_not(is_nan(left, where), where), where);
-  return add(cumsum(pad(cast(differs, i64, where), 0, 1, 0, 0.0, where), 0, where),
-             scalar_like(cast(differs, i64, where), 1, where), where);
+    differs = logical_and(differs, logical_not(is_nan(before, where), where), where);
+  const Tensor place = iota(ascending, 0, i64, 0, 1, where);
+  return logical_or(differs, eq(place, scalar_like(place, 0, where), where), where);
 }
 
 }  // namespace
@@ -227,24 +226,18 @@ UniqueResult unique(const Tensor& x, std::int64_t capacity, double fill,
                     const std::source_location& where) {
   if (capacity < 0)
     fail_at(where, Errc::bad_argument, "unique", fmt::format("a capacity of {}", capacity));
-  const Shape& shape = x.shape(where);
-  if (!shape.is_static()) {
-    fail_at(where, Errc::bad_argument, "unique", "needs known sizes, got " + to_string(shape));
-  }
   const Tensor row = flatten(x, 0, -1, where);
   const auto constant = [&](double value, DType dtype) {
     const Full op{.value = value, .dims = {capacity + 1}, .dtype = dtype};
     return located(where, "unique", [&] { return record_beside(x, op_def<Full>(), &op, where); });
   };
   const auto front = [&](const Tensor& all) { return slice(all, 0, 0, capacity, 1, where); };
-  if (row.dim(0, where) == 0) {
-    const Tensor none = constant(0, i64);
-    return {front(constant(fill, x.dtype(where))), reshape(slice(none, 0, 0, 1), {}, where),
-            cast(x, i64, where), front(none)};
-  }
-  const Tensor one = scalar_like(cast(row, i64, where), 1, where);
+  const Tensor one = scalar_like(iota(row, 0, i64, 0, 1, where), 1, where);
+  const auto marks = [&](const Tensor& ascending) {
+    return cast(is_first(ascending, where), i64, where);
+  };
   const auto numbers = [&](const Tensor& ascending) {
-    return sub(distinct_until(ascending, where), one, where);
+    return sub(cumsum(marks(ascending), 0, where), one, where);
   };
   // Elements beyond the capacity go to one more place, which is cut off.
   const auto places = [&](const Tensor& number) {
@@ -252,15 +245,14 @@ UniqueResult unique(const Tensor& x, std::int64_t capacity, double fill,
   };
   const Tensor ascending = sort(row, 0, false, where);
   const Tensor number = numbers(ascending);
-  const Tensor count = reshape(add(slice(number, 0, -1, to_end, 1, where), one, where),
-                               std::span<const std::int64_t>(), where);
+  const Tensor count = sum(marks(ascending), {}, false, where);
   const Tensor values =
       scatter(constant(fill, x.dtype(where)), places(number), ascending, 0, {}, where);
   const Tensor counts = scatter(constant(0, i64), places(number), one, 0, "add", where);
   const Tensor order = argsort(row, 0, false, where);
   const Tensor flat_inverse = scatter(filled_like(row, 0, i64, where), order,
                                       numbers(take_along(row, order, 0, where)), 0, {}, where);
-  const Tensor inverse = reshape(flat_inverse, shape.dims(), where);
+  const Tensor inverse = reshape_like(flat_inverse, x, where);
   return {front(values), count, inverse, front(counts)};
 }
 

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <set>
 #include <utility>
@@ -30,8 +31,16 @@ struct Recorded {
   std::map<std::string, Buffer> weights;
 };
 
+Shape with_symbols(const Shape& shape) {
+  Shape result = shape;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    result = result.with_dim(axis, symbol(Name("N" + std::to_string(shape[axis]))));
+  }
+  return result;
+}
+
 Recorded record_case(const Json& entry, const std::vector<HostBuffer>& values,
-                     const BuilderTable& table) {
+                     const BuilderTable& table, bool is_open = false) {
   const Json& attributes = entry.at("attributes");
   const auto constants = attributes.value("constants", std::vector<std::size_t>{});
   Recorded recorded;
@@ -45,7 +54,8 @@ Recorded record_case(const Json& entry, const std::vector<HostBuffer>& values,
       operands.push_back(graph.constant(name, values[i].shape()));
       recorded.weights.emplace(name, std::move(buffer));
     } else {
-      operands.push_back(graph.input(name, values[i].shape()));
+      const Shape& shape = values[i].shape();
+      operands.push_back(graph.input(name, is_open && i == 0 ? with_symbols(shape) : shape));
       recorded.inputs.push_back(std::move(buffer));
     }
   }
@@ -118,6 +128,28 @@ void check_file(const fs::path& path, const BuilderTable& table) {
 void check_builders(std::string_view family, const BuilderTable& table) {
   check_file(fs::path("tests/builders/data") / ("cases_" + std::string(family) + ".safetensors"),
              table);
+}
+
+void check_open_builders(std::string_view family, const BuilderTable& table,
+                         std::span<const std::string_view> builders) {
+  register_cpu_backend();
+  register_reference_backend();
+  const CaseFile file(fs::path("tests/builders/data") /
+                      ("cases_" + std::string(family) + ".safetensors"));
+  std::set<std::string, std::less<>> seen;
+  for (const Json& entry : file.cases()) {
+    const auto builder = entry.at("op").get<std::string>();
+    if (std::ranges::find(builders, builder) == builders.end()) continue;
+    seen.insert(builder);
+    INFO(entry.at("name").get<std::string>() << " " << entry.at("attributes").dump());
+    const Recorded recorded = record_case(entry, file.arrays(entry.at("inputs")), table, true);
+    for (const char* backend : {"reference", "cpu"}) {
+      expect_close(run(recorded, true, {make_backend(backend), make_backend("reference")}),
+                   file.array(entry.at("output")), entry.at("absolute").get<double>(),
+                   entry.at("relative").get<double>());
+    }
+  }
+  CHECK(seen.size() == builders.size());
 }
 
 void check_fresh_builders(std::string_view family, const BuilderTable& table) {

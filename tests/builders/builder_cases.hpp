@@ -38,6 +38,11 @@ void check_builders(std::string_view family, const BuilderTable& table);
 /// The same for cases that python/tests/builder_cases_FAMILY.py makes now (see generated_cases).
 void check_fresh_builders(std::string_view family, const BuilderTable& table);
 
+/// The committed cases of these builders with symbols in the place of the first operand's sizes, one for
+/// each size.
+void check_open_builders(std::string_view family, const BuilderTable& table,
+                         std::span<const std::string_view> builders);
+
 /// A list of integers in the attributes.
 IntList int_list(const Json& value);
 /// A list of axes in the attributes.

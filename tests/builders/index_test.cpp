@@ -2,8 +2,10 @@
 
 #include <tenon/ops.hpp>
 
+#include <array>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -101,6 +103,12 @@ const BuilderTable index_table = {
 };
 
 TEST_CASE("builders: index") { check_builders("index", index_table); }
+TEST_CASE("builders: index, with symbolic sizes") {
+  constexpr std::array<std::string_view, 7> builders{
+      "gather_nd", "nonzero",       "number_of_nonzero", "scatter_nd",
+      "unique",    "unique_counts", "unique_inverse"};
+  check_open_builders("index", index_table, builders);
+}
 TEST_CASE("builders: index, fresh random cases", "[oracle]") {
   check_fresh_builders("index", index_table);
 }

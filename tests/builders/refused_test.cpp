@@ -153,11 +153,17 @@ TEST_CASE("builders: transforms, complex numbers, products and choices refuse") 
        [](Graph& g) { gather_nd(of(g, {2, 3}), of(g, {4, 3}, i64)); }},
       {"gather_nd of other batches", mismatch,
        [](Graph& g) { gather_nd(of(g, {2, 3}), of(g, {4, 1}, i64), 1); }},
-      {"gather_nd of an unknown size", mismatch,
-       [](Graph& g) { gather_nd(open(g), of(g, {4, 3}, i64)); }},
-      {"random_uniform of an unknown size", argument,
-       [](Graph& g) { random_uniform(random_key(1), open(g).shape()); }},
-      {"unique of an unknown size", argument, [](Graph& g) { unique(open(g), 4); }},
+      {"gather_nd of an unknown number of axes", mismatch,
+       [](Graph& g) {
+         gather_nd(of(g, {2, 3}), g.input("i", Shape({4, Axis(symbol("n"))}, i64)));
+       }},
+      {"random_uniform of a size that nothing has", argument,
+       [](Graph&) { random_uniform(random_key(1), Shape({Axis(symbol("n"))}, f32)); }},
+      {"random_multinomial without replacement of unknown weights", argument,
+       [](Graph& g) {
+         random_multinomial(random_key(1), g.input("w", Shape({2, Axis(symbol("n"))}, f32)), 2);
+       }},
+      {"unique of a negative capacity", argument, [](Graph& g) { unique(open(g), -4); }},
   });
 }
 

@@ -91,6 +91,13 @@ TEST_CASE("calls: images") {
   });
 }
 
+TEST_CASE("calls: random bits in the sizes of another value") {
+  check({
+      "random_bits(u32[2], f32[7, 13], stream=3, like_last=True)",
+      "random_bits(u32[2], i64, f32[70, 3], like_last=True)",
+  });
+}
+
 TEST_CASE("calls: integers of every size") {
   check(
       {

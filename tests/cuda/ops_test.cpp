@@ -216,6 +216,8 @@ TEST_CASE("cuda: random bits are the reference's", "[gpu][ops]") {
   for (const std::int64_t count : {0, 1, 3, 4, 5, 1030}) {
     check_on_device(RandomBits{.dims = {count}}, {key}, 0);
     check_on_device(RandomBits{.dims = {1, count}, .stream = -5}, {key, start}, 0);
+    check_on_device(RandomBits{.stream = -5, .like_last = true},
+                    {key, start, HostBuffer::zeros(Shape({count, 1}, f16))}, 0);
   }
 }
 

@@ -2,12 +2,18 @@
 #include "support/op_testing.hpp"
 #include "support/valued_graph.hpp"
 
-#include <tenon/ops/random.hpp>
+#include <tenon/backends/reference.hpp>
+#include <tenon/graph.hpp>
+#include <tenon/ops.hpp>
+#include <tenon/repeat.hpp>
+#include <tenon/session.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <set>
+#include <utility>
 #include <vector>
 
 namespace tenon::testing {
@@ -61,6 +67,20 @@ TEST_CASE("random_bits: C1 .. C3") {
   expect_error(Errc::bad_shape, [] { infer(RandomBits{.dims = {-1}}, {Shape({2}, u32)}); });
 }
 
+TEST_CASE("random_bits: in the sizes of another value") {
+  const HostBuffer key = key_of(7, 8), like = HostBuffer::zeros(Shape({3, 5}, f16));
+  const RandomBits of_dims{.dims = {3, 5}, .stream = 2}, of_like{.stream = 2, .like_last = true};
+  const HostBuffer made = apply(of_like, {key, like});
+  CHECK(made.shape() == Shape({3, 5}, u32));
+  CHECK(elements(made) == elements(apply(of_dims, {key})));
+  const HostBuffer first = ints({}, {1});
+  CHECK(elements(apply(of_like, {key, first, like})) == elements(apply(of_dims, {key, first})));
+  const Shape key_type({2}, u32);
+  expect_error(Errc::bad_argument, [&] { infer(RandomBits{.like_last = true}, {key_type}); });
+  expect_error(Errc::bad_argument,
+               [&] { infer(RandomBits{}, {key_type, Shape({}, i32), Shape({3}, f32)}); });
+}
+
 TEST_CASE("keys: split and folded ones differ, the same way each time") {
   ValuedGraph graph;
   const Tensor key = graph.input(key_of(1, 2)), run = graph.input(longs({}, {5}));
@@ -112,6 +132,61 @@ TEST_CASE("distributions: range, mean and deviation") {
   expect_type(random_normal(key, Shape({0, 3}, f32)).shape(), "f32[0, 3]");
   expect_error(Errc::bad_argument, [&] { (void)random_uniform(key, Shape({2}, i32)); });
   expect_error(Errc::bad_argument, [&] { (void)random_integers(key, Shape({2}, i32), 3, 3); });
+}
+
+TEST_CASE("distributions: with symbolic sizes the numbers of the sizes themselves") {
+  using Make = std::function<Tensor(const Tensor& key, const Tensor& x)>;
+  const auto typed = [](const Tensor& x, DType dtype) { return x.shape().with_dtype(dtype); };
+  const std::vector<Make> ways{
+      [&](const Tensor& key, const Tensor& x) { return random_uniform(key, x.shape(), -1, 2); },
+      [&](const Tensor& key, const Tensor& x) { return random_uniform(key, typed(x, f64)); },
+      [&](const Tensor& key, const Tensor& x) { return random_normal(key, x.shape(), 1, 2); },
+      [&](const Tensor& key, const Tensor& x) { return random_normal(key, typed(x, f64)); },
+      [&](const Tensor& key, const Tensor& x) { return random_normal(key, typed(x, bf16)); },
+      [&](const Tensor& key, const Tensor& x) { return random_exponential(key, x.shape(), 3); },
+      [&](const Tensor& key, const Tensor& x) { return random_gumbel(key, x.shape()); },
+      [&](const Tensor& key, const Tensor& x) { return random_integers(key, typed(x, i8), -5, 9); },
+      [&](const Tensor& key, const Tensor& x) { return random_bernoulli(key, x.shape(), 0.3); },
+      [&](const Tensor& key, const Tensor& x) { return random_bernoulli(key, x.shape(), x); },
+      [&](const Tensor& key, const Tensor& x) { return random_categorical(key, x, -1); },
+      [&](const Tensor& key, const Tensor& x) { return random_multinomial(key, x, 4, true); },
+      [&](const Tensor& key, const Tensor& x) { return dropout(key, x, 0.4); },
+      [&](const Tensor& key, const Tensor& x) {  // in a loop, whose body has no input of the size
+        const Tensor start = random_uniform(key, Shape({2}, f32));
+        return repeat(std::int64_t{2}, start, [&](const Tensor& index, const Tensor& now) {
+          return now + sum(random_normal(fold_in(key, index), x.shape()));
+        });
+      }};
+  register_reference_backend();
+  for (std::size_t way = 0; way < ways.size(); ++way) {
+    INFO("way " << way);
+    const auto session_of = [&](const Shape& shape) {
+      Graph graph;
+      const Graph::Recording recording(graph);
+      const Tensor key = graph.input("key", Shape({2}, u32));
+      const Tensor y = ways[way](key, graph.input("x", shape));
+      return Session(graph.program({&y, 1}), {.backends = {make_backend("reference")}});
+    };
+    Session open = session_of(Shape({Axis(symbol("A")), Axis(symbol("B"))}, f32));
+    for (const auto& [a, b] :
+         {std::pair(3, 5), std::pair(4, 4), std::pair(0, 3), std::pair(1, 1)}) {
+      INFO(a << " x " << b);
+      const Shape shape({a, b}, f32);
+      HostBuffer x = HostBuffer::uninitialized(shape);
+      float next = 0;
+      for (float& value : x.mutable_values<float>()) value = (next += 0.04f);
+      const auto values = [&](Session& session) {
+        return session
+            .forward(
+                std::vector{key_of(5, 6).to_device(cpu_device()), x.to_device(cpu_device())})[0]
+            .to_host();
+      };
+      Session closed = session_of(shape);
+      const HostBuffer got = values(open), want = values(closed);
+      CHECK(got.shape() == want.shape());
+      CHECK(elements(got) == elements(want));
+    }
+  }
 }
 
 TEST_CASE("random choices: as often as their weights say") {

@@ -678,6 +678,8 @@ TEST_CASE("ops: views, copies and choices refuse") {
       {"random_bits(u32[2], f32, dims=[3])", mismatch},
       {"random_bits(u32[2], i64[2], dims=[3])", mismatch},
       {"random_bits(u32[2], dims=[-3])", shape},
+      {"random_bits(u32[2], f32[3], like_last=True)", {}},
+      {"random_bits(u32[2], like_last=True)", Errc::bad_argument},
   });
 }
 

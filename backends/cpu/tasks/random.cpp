@@ -54,7 +54,7 @@ class RandomBitsTask final : public PartwiseTask {
       : key_(step.inputs[0]),
         y_(step.output),
         stream_(static_cast<std::uint64_t>(step.op.as<RandomBits>()->stream)) {
-    if (step.inputs.size() > 1) {
+    if (step.op.as<RandomBits>()->has_first(step.inputs.size())) {
       first_ = step.inputs[1];
       has_first_ = true;
     }

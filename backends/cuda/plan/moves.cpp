@@ -201,8 +201,9 @@ Refusal plan_random_bits(const Step& step, Emitter* out) {
   draft.args.axes = axes_of(y.shape);
   set_array(draft, draft.args.y, y);
   set_array(draft, draft.args.key, step.inputs[0]);
-  if (step.inputs.size() > 1) set_array(draft, draft.args.first, step.inputs[1]);
-  draft.args.stream = static_cast<std::uint64_t>(step.op.as<RandomBits>()->stream);
+  const RandomBits& op = *step.op.as<RandomBits>();
+  if (op.has_first(step.inputs.size())) set_array(draft, draft.args.first, step.inputs[1]);
+  draft.args.stream = static_cast<std::uint64_t>(op.stream);
   out->launch(Kernel::random_bits, grid_of((std::uint64_t{draft.args.axes.count} + 3) / 4), draft);
   return std::nullopt;
 }

@@ -26,22 +26,31 @@ namespace tenon {
 ///
 /// Inputs    key: u32[2]
 ///           first, optional: one number; i32, i64 or u32, by default 0
-/// Output    y: `dims`; u32
-/// Attribute stream: numbers of different streams are independent. 0 is for data; fold_in and
+///           like, the last when like_last: any, of which only the sizes count, which may be
+///           symbolic
+/// Output    y: `dims`, or the sizes of `like`; u32
+/// Attributes like_last: whether there is a `like`
+///           stream: numbers of different streams are independent. 0 is for data; fold_in and
 ///           split_key take 1 and 2
 /// Errors    C1 key not u32[2]                        Errc::shape_mismatch
 ///           C2 first not one number of such a type   Errc::shape_mismatch
 ///           C3 a negative size                       Errc::bad_shape
+///           C4 wrong number of inputs for the flag   Errc::bad_argument
 /// Numerics  the same bits on every backend, for every number of threads
 /// Source    Salmon et al., Parallel Random Numbers: As Easy as 1, 2, 3 (2011)
 struct RandomBits {
   static constexpr std::string_view name = "random_bits";
-  static constexpr int min_inputs = 1, max_inputs = 2;
+  static constexpr int min_inputs = 1, max_inputs = 3;
   static constexpr OpTraits traits{};
   IntList dims{};
   std::int64_t stream = 0;
+  bool like_last = false;
   static constexpr auto fields =
-      FieldList{field("dims", &RandomBits::dims), field("stream", &RandomBits::stream)};
+      FieldList{field("dims", &RandomBits::dims), field("stream", &RandomBits::stream),
+                field("like_last", &RandomBits::like_last)};
+
+  /// Whether one of so many inputs is `first`.
+  bool has_first(std::size_t inputs) const noexcept { return inputs > (like_last ? 2u : 1u); }
 
   Shape infer(std::span<const Shape> in) const;
   void reference(std::span<const HostView> in, const HostView& out) const;
@@ -65,8 +74,10 @@ Tensor fold_in(const Tensor& key, std::int64_t number,
 std::vector<Tensor> split_key(const Tensor& key, std::int64_t count,
                               const std::source_location& where = std::source_location::current());
 
-// Distributions; composed. `shape` gives sizes, tags and dtype of the result. Sizes must be static,
-// floating types are made where nothing else is said; Errc::bad_argument otherwise.
+// Distributions; composed. `shape` gives sizes, tags and dtype of the result. A symbol among its sizes
+// is that of an input or constant of the graph, and numbers are those of the sizes themselves.
+// Floating types are made where nothing else is said; Errc::bad_argument otherwise, and for a size
+// that nothing has.
 
 /// Uniform in [low, high): multiples of 2^-24 of the range for f32, of 2^-53 for f64, 2^-11 for
 /// f16, 2^-8 for bf16. Rounding may give `high` where that is not a power of two above `low`.
@@ -105,7 +116,7 @@ Tensor random_categorical(const Tensor& key, const Tensor& logits, const AxisRef
 
 /// `samples` indices (i32 [.., samples]) for each distribution along the last axis of `weights`
 /// (>= 0, not normalised). Without replacement they differ, most likely ones first on average, and
-/// are as many as weights at most (Kool et al., arXiv:1903.06059).
+/// are as many as weights at most, whose number is known then (Kool et al., arXiv:1903.06059).
 Tensor random_multinomial(const Tensor& key, const Tensor& weights, std::int64_t samples,
                           bool replacement = false,
                           const std::source_location& where = std::source_location::current());

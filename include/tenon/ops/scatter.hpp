@@ -73,8 +73,7 @@ Tensor index_add(const Tensor& x, const Tensor& index, const Tensor& source,
 /// holds an index for each of k axes of x after the first `batch_axes`, which both share. y has the
 /// sizes [b.., i.., rest of x].
 ///
-/// Errors    a last axis of unknown size, or sizes of the axes that it selects from unknown; ranks
-///           or batch sizes that do not fit                       Errc::shape_mismatch
+/// Errors    a last axis of unknown size; ranks or batch sizes that do not fit    Errc::shape_mismatch
 ///           batch_axes below 0, or not below both ranks          Errc::bad_argument
 ///           when run: an index out of range                      Errc::out_of_range
 Tensor gather_nd(const Tensor& x, const Tensor& indices, int batch_axes = 0,

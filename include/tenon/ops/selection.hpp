@@ -68,7 +68,6 @@ struct NonzeroResult {
 /// A NaN is not 0.
 ///
 /// Errors    capacity below 0                                  Errc::bad_argument
-///           an axis of unknown size, where rank is not 1      Errc::unsupported
 ///           rank 0                                            Errc::bad_shape
 NonzeroResult nonzero(const Tensor& x, std::int64_t capacity, std::int64_t fill = -1,
                       const std::source_location& where = std::source_location::current());

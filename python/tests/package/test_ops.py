@@ -234,6 +234,48 @@ class Functions(unittest.TestCase):
         with self.assertRaises(AttributeError):
             ops.no_such_op
 
+    def test_choices_of_open_sizes(self):
+        rng = np.random.default_rng(5)
+
+        def forward(x, table, at):
+            places = ops.nonzero(x, 40)
+            values = ops.unique(x, 20, fill=-9)
+            return (*places, *values, ops.gather_nd(table, at), ops.scatter_nd(table, at, ops.gather_nd(table, at) * 3.0))
+
+        session = tenon.Session(tenon.export(forward, x="i32[A, B]", table="f32[A, B, C]", at="i64[K, 2]"))
+        for a, b, c, k in ((3, 4, 2, 5), (1, 1, 1, 1), (5, 2, 3, 0), (0, 4, 2, 0), (6, 6, 1, 9)):
+            x, table = rng.integers(-2, 3, (a, b)).astype("i4"), rng.random((a, b, c), np.float32)
+            at = np.stack([rng.permutation(a * b)[:k] // max(b, 1), np.zeros(k, "i8")], 1)
+            at = np.unique(at, axis=0) if k else at
+            places, count, values, distinct, inverse, counts, rows, put = (
+                one.numpy() for one in session.forward(x, table, at))
+            want = np.argwhere(x)
+            self.assertEqual(count, len(want))
+            np.testing.assert_array_equal(places[:len(want)], want)
+            self.assertTrue((places[len(want):] == -1).all())
+            want, want_inverse, want_counts = np.unique(x, return_inverse=True, return_counts=True)
+            self.assertEqual(distinct, len(want))
+            np.testing.assert_array_equal(values, [*want, *[-9] * (20 - len(want))])
+            np.testing.assert_array_equal(inverse, want_inverse.reshape(x.shape))
+            np.testing.assert_array_equal(counts, [*want_counts, *[0] * (20 - len(want))])
+            np.testing.assert_array_equal(rows, table[at[:, 0], at[:, 1]])
+            changed = table.copy()
+            changed[at[:, 0], at[:, 1]] *= 3
+            np.testing.assert_array_equal(put, changed)
+
+    def test_random_numbers_of_open_sizes(self):
+        def forward(key, x):
+            return (ops.random_uniform(key, x.shape), ops.random_normal(key, x.shape, deviation=2.0),
+                    ops.random_integers(key, x.shape, -3, 9, dtype="i32"), ops.dropout(key, x, 0.25))
+
+        key = np.uint32([3, 9])
+        open_sizes = tenon.Session(tenon.export(forward, key="u32[2]", x="f32[A, 3]"))
+        for rows in (4, 1, 0, 301):
+            x = np.ones((rows, 3), np.float32)
+            closed = tenon.Session(tenon.export(forward, key="u32[2]", x=f"f32[{rows}, 3]"))
+            for got, want in zip(open_sizes.forward(key, x), closed.forward(key, x), strict=True):
+                np.testing.assert_array_equal(got.numpy(), want.numpy())
+
     def test_numbers_beside_a_condition(self):
         mask = np.array([True, False, True])
         x = np.array([1.5, 2, 3], np.float32)

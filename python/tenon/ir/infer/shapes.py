@@ -309,10 +309,14 @@ def _(op, ins, a):
 
 @rule("random_bits")
 def _(op, ins, a):
+    require(1 <= len(ins) - a.like_last <= 2, "BadArgument",
+            f"{len(ins)} inputs {'with' if a.like_last else 'without'} a `like`")
     require(ins[0].dtype == "u32" and ins[0].rank == 1 and agree(ins[0].dims[0], 2), "ShapeMismatch",
             "needs a key u32[2]", ins[0])
-    if len(ins) > 1:
+    if len(ins) - a.like_last > 1:
         require(one_number(ins[1]) and ins[1].dtype in ("i32", "i64", "u32"), "ShapeMismatch",
                 "needs one number of i32, i64 or u32 to start from", ins[1])
+    if a.like_last:
+        return Type("u32", ins[-1].dims)
     require(all(size >= 0 for size in a.dims), "BadShape", f"sizes {a.dims}")
     return Type("u32", a.dims)

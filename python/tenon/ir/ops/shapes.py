@@ -126,7 +126,9 @@ def iota(*x, size, axis, start, step, dtype, result):
 
 
 @op
-def random_bits(key, first=None, *, dims, stream):
+def random_bits(key, *others, dims, stream, like_last):
+    dims = others[-1].shape if like_last else dims
+    first = others[0] if len(others) > like_last else None
     count = int(np.prod(dims, dtype=np.int64))
     first = 0 if first is None else int(np.asarray(first).reshape(-1)[0])
     low = np.arange(-(-count // 4), dtype=np.uint64) + np.uint64(first % 2**64)

@@ -69,10 +69,17 @@ std::vector<Tensor> Hypot::gradient(const Backward& at) const {
 TENON_DEFINE_REAL_BINARY(hypot, Hypot);
 
 Tensor floor_div(const Tensor& a, const Tensor& b, const std::source_location& where) {
-  const Tensor modulus = remainder(a, b, where);
-  if (is_floating(a.dtype(where))) {
-    return round(div(sub(a, modulus, where), b, where), where);
+  if (is_floating(a.dtype(where))) {  // Python's way, right for infinite b too
+    const Tensor rest = fmod(a, b, where), zero = scalar_like(rest, 0, where);
+    const Tensor is_off =
+        logical_and(ne(rest, zero, where),
+                    logical_xor(lt(rest, zero, where), lt(b, zero, where), where), where);
+    const Tensor whole = sub(round(div(sub(a, rest, where), b, where), where),
+                             cast(is_off, a.dtype(where), where), where);
+    const Tensor signed_zero = mul(div(a, b, where), zero, where);
+    return tenon::where(eq(whole, zero, where), signed_zero, whole, where);
   }
+  const Tensor modulus = remainder(a, b, where);
   // a - modulus could overflow. Rounding towards zero is one too much where the remainders differ.
   const Tensor off = ne(modulus, fmod(a, b, where), where);
   return sub(div(a, b, where), cast(off, a.dtype(where), where), where);

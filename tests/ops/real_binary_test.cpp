@@ -4,8 +4,11 @@
 
 #include <tenon/ops/real_binary.hpp>
 
+#include <cmath>
+#include <cstddef>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 namespace tenon::testing {
 namespace {
@@ -17,6 +20,23 @@ TEST_CASE("atan2 and hypot: a formula each") {
   expect_near(apply(Hypot{}, {a, b}), {1, 1, 5, 1});
   expect_near(apply(Hypot{}, {floats({}, {3e38f}), floats({}, {1})}), {3e38f});
   expect_type(apply(Hypot{}, {floats({2, 1}, {1, 2}), floats({0}, {})}).shape(), "f32[2, 0]");
+}
+
+TEST_CASE("floor_div: numpy's quotients of zeros and infinite numbers, with their signs") {
+  constexpr float inf = std::numeric_limits<float>::infinity();
+  ValuedGraph graph;
+  const Tensor a =
+      graph.input(floats({12}, {-0.0f, 0, -0.0f, 0, -0.5f, 0.5f, 5, -1, 1, -7.5f, -1e-38f, inf}));
+  const Tensor b = graph.input(floats({12}, {1, -1, -1, 1, -1, -1, -inf, inf, inf, 2, inf, 2}));
+  const std::vector<double> got = elements(graph.value(floor_div(a, b)));
+  // numpy.floor_divide of the same.
+  const std::vector<double> want{-0.0, -0.0, 0, 0, 0, -1, -1, -1, 0, -4, -1};
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    INFO("element " << i);
+    CHECK(got[i] == want[i]);
+    CHECK(std::signbit(got[i]) == std::signbit(want[i]));
+  }
+  CHECK(std::isnan(got[11]));
 }
 
 TEST_CASE("real binary: C1 .. C3") {

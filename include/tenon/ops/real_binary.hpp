@@ -53,8 +53,7 @@ Tensor hypot(const Tensor& a, const Tensor& b,
 // Composed element-wise; operands broadcast as for BinaryOp.
 
 /// floor(a / b) for integers, exactly; by zero gives 0, and the most negative value by -1 itself.
-/// For floating types (a - remainder(a, b)) / b rounded to the nearest whole number, as numpy's
-/// floor_divide; by zero it is NaN.
+/// For floating types as numpy's floor_divide, with the sign of a / b where it is 0; by zero it is NaN.
 Tensor floor_div(const Tensor& a, const Tensor& b,
                  const std::source_location& where = std::source_location::current());
 

@@ -17,10 +17,17 @@ def true_divide(a, b):
 def floor_divide(a, b):
     """a // b: the quotient rounded down, as Python and numpy have it."""
     a, b = common(a, b)
-    rest = a - _ops["remainder"](a, b)
     if all(isinstance(one, (bool, int)) or isinstance(one, (Tensor, Buffer)) and _is_whole(one) for one in (a, b)):
-        return _ops["div"](rest, b)
-    whole = _ops["round"](_ops["div"](rest, b))
+        return _ops["div"](a - _ops["remainder"](a, b), b)
+    where = _ops["where"]
+    quotient, rest = _ops["div"](a, b), _ops["fmod"](a, b)
+    whole = _ops["round"](_ops["div"](a - rest, b))
     if isinstance(b, (int, float)):
-        return whole if b else _ops["div"](a, float(b))
-    return _ops["where"](_ops["eq"](b, 0.0), _ops["div"](a, b), whole)
+        if not b:
+            return quotient
+        is_off = rest > 0.0 if b < 0 else rest < 0.0
+    else:
+        is_off = where(b < 0.0, rest > 0.0, rest < 0.0)
+    whole = where(is_off, whole - 1.0, whole)
+    whole = where(_ops["eq"](whole, 0.0), quotient * 0.0, whole)  # the quotient's sign
+    return whole if isinstance(b, (int, float)) else where(_ops["eq"](b, 0.0), quotient, whole)

@@ -147,11 +147,14 @@ def div(n, self, other, rounding_mode=None):
         return shaped(n.b.div(a, b), shape)
     if rounding_mode == "trunc":
         return shaped(n.b.div(a, b) if a.dtype in INTEGERS else n.b.trunc(n.b.div(a, b)), shape)
-    whole = n.b.div(n.b.sub(a, n.b.remainder(a, b)), b)
-    if a.dtype in FLOATS:
-        zero = n.b.number(0, a.dtype)
-        whole = n.b.where(n.b.eq(b, zero), n.b.div(a, b), n.b.round(whole))
-    return shaped(whole, shape)
+    if a.dtype not in FLOATS:
+        return shaped(n.b.div(n.b.sub(a, n.b.remainder(a, b)), b), shape)
+    zero, quotient, rest = n.b.number(0, a.dtype), n.b.div(a, b), n.b.fmod(a, b)
+    is_off = n.b.logical_and(n.b.ne(rest, zero), n.b.logical_xor(n.b.lt(rest, zero), n.b.lt(b, zero)))
+    whole = n.b.round(n.b.div(n.b.sub(a, rest), b))
+    whole = n.b.where(is_off, n.b.sub(whole, n.b.number(1, a.dtype)), whole)
+    whole = n.b.where(n.b.eq(whole, zero), n.b.mul(quotient, zero), whole)  # the quotient's sign
+    return shaped(n.b.where(n.b.eq(b, zero), quotient, whole), shape)
 
 
 @op("remainder.Tensor", "remainder.Scalar", "remainder.Scalar_Tensor", "fmod.Tensor", "fmod.Scalar")

@@ -234,6 +234,22 @@ class Functions(unittest.TestCase):
         with self.assertRaises(AttributeError):
             ops.no_such_op
 
+    def test_whole_quotients_as_numpy(self):
+        numbers = np.float32([0, -0.0, 0.5, -0.5, 1, -1, 5, -5, 1e-38, -1e-38, np.inf, -np.inf, np.nan, 7.5, -7.5])
+        a, b = (one.reshape(-1) for one in np.meshgrid(numbers, numbers))
+        with np.errstate(all="ignore"):
+            want = np.floor_divide(a, b)
+            made = {"arrays": tenon.array(a) // tenon.array(b),
+                    "a program": tenon.Session(tenon.export(
+                        lambda a, b: a // b, a="f32[N]", b="f32[N]")).forward(a, b)[0]}
+            for name, got in made.items():
+                np.testing.assert_array_equal(got.numpy(), want, name)
+                np.testing.assert_array_equal(np.signbit(got.numpy())[want == 0], np.signbit(want)[want == 0], name)
+            for by in (2.5, -2.5, 0.0, float("inf"), float("-inf")):
+                got, want = (tenon.array(numbers) // by).numpy(), np.floor_divide(numbers, np.float32(by))
+                np.testing.assert_array_equal(got, want, str(by))
+                np.testing.assert_array_equal(np.signbit(got)[want == 0], np.signbit(want)[want == 0], str(by))
+
     def test_choices_of_open_sizes(self):
         rng = np.random.default_rng(5)
 

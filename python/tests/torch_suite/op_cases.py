@@ -141,6 +141,9 @@ case("rsub_alpha", lambda a, b: (torch.rsub(a, b, alpha=2), torch.add(a, b, alph
      T(), T("4"))
 case("floor_divide", lambda a, b: (a // b, a // 2), T(dtype="i64", low=-9, high=9), T("4", "i64", 1, 4))
 case("floor_divide_f", lambda a, b: (a // b, a // 0.7), T(low=-9, high=9), T("4", low=0.5, high=4))
+_SIGNED = [0.0, -0.0, 0.5, -0.5, 3.0, -3.0, np.inf, -np.inf, np.nan]
+case("floor_divide_signs", lambda a, b: (a // b, torch.copysign(torch.ones(()), a // b).where(a // b == 0, torch.zeros(()))),
+     T("B 30", values=_SIGNED), T("30", values=_SIGNED))
 case("of_two", lambda a, b: (torch.atan2(a, b), torch.hypot(a, b), torch.logaddexp(a, b)), T(), T("4"))
 case("fmax", lambda a, b: (torch.fmax(a, b), torch.fmin(a, b)), T(values=[1.0, 2.0, np.nan]), T("4", values=[0.0, 3.0]))
 case("logical", lambda a, b: (torch.logical_and(a, b), torch.logical_or(a, b), torch.logical_xor(a, b)),

@@ -1,6 +1,7 @@
 """Programs as ONNX models: the program's text, op by op, as nodes of opset 21."""
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import onnx
@@ -35,6 +36,15 @@ def to_model(program, weights=None):
     return Exporter(text, arrays).model()
 
 
+def _used(nodes):
+    """The values that nodes read, and those of their subgraphs."""
+    for node in nodes:
+        yield from node.input
+        for attribute in node.attribute:
+            if attribute.type == onnx.AttributeProto.GRAPH:
+                yield from _used(attribute.g.node)
+
+
 class Exporter:
     """The nodes of one model."""
 
@@ -42,24 +52,15 @@ class Exporter:
         self.program, self.arrays = program, arrays
         self.function = program.main
         self.values = self.function.values
-        self.nodes, self.initializers, self.known, self.scopes = [], [], {}, {}
+        self.nodes, self.initializers, self.known, self.scopes, self.tuples = [], [], {}, {}, {}
         self.names = {value.name for value in self.values.values()}
         self.at = None
 
     def model(self):
-        for instruction in self.function.body:
-            self.at = instruction
-            if instruction.kind == "const":
-                self._constant(instruction)
-            elif instruction.kind == "op":
-                self._op(instruction)
-            elif instruction.kind == "scope":
-                self.scopes[instruction.result.name] = self._full_name(instruction)
-            else:
-                raise self.error("a loop with a condition, or a call, has no form here")
+        self._body(self.function.body)
         outputs = [self._output(name) for name in self.function.results]
         inputs = [self._info(value.name, value.type) for value in self.function.parameters]
-        used = {name for node in self.nodes for name in node.input} | {one.name for one in outputs}
+        used = set(_used(self.nodes)) | {one.name for one in outputs}
         kept = [one for one in self.initializers if one.name in used]
         graph = helper.make_graph(self.nodes, self.program.name, inputs, outputs, kept)
         model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION,
@@ -86,8 +87,91 @@ class Exporter:
             raise unsupported(f"value '{name}'", f"{kind} is no type of ONNX")
         return helper.make_tensor_value_info(name, NUMBERS[kind.dtype], list(kind.dims))
 
+    def _body(self, body):
+        for instruction in body:
+            self.at = instruction
+            if instruction.kind == "const":
+                self._constant(instruction)
+            elif instruction.kind == "op":
+                self._op(instruction)
+            elif instruction.kind == "scope":
+                self.scopes[instruction.result.name] = self._full_name(instruction)
+            elif instruction.kind == "pack":
+                self.tuples[instruction.result.name] = instruction.operands
+            elif instruction.kind == "item":
+                made = self.tuples[instruction.operands[0]][instruction.index]
+                self.nodes.append(helper.make_node("Identity", [made], [instruction.result.name]))
+            elif instruction.kind == "repeat" and instruction.condition >= 0:
+                self._loop(instruction)
+            else:
+                raise self.error("this has no form here")
+
+    def _loop(self, instruction):
+        """A loop with a condition: Loop, whose body is a graph that sees the values around it; of one iteration, If."""
+        function = self.program[instruction.function]
+        carry, scope, *outer = instruction.operands
+        carry, condition = self.tuples[carry], instruction.condition
+        body, names = self._renamed(function)
+        index, prefix = (names[one.name] for one in function.parameters[len(carry):len(carry) + 2])
+        carried = [names[one.name] for one in function.parameters[:len(carry)]]
+        extras = [names[one.name] for one in function.parameters[len(carry) + 2:]]
+        is_branch = instruction.count == 1
+        if is_branch:  # else each iteration would have constants of its own
+            self.scopes[prefix] = ".".join(one for one in (self.scopes[scope], str(instruction.first)) if one)
+        around, self.nodes = self.nodes, []
+        same = [*zip(outer, extras), *(zip(carry, carried) if is_branch else [])]
+        self.nodes.extend(helper.make_node("Identity", [one], [other]) for one, other in same)
+        if is_branch:
+            self.nodes.append(helper.make_node("Identity", [self.array(instruction.first)], [index]))
+            step = None
+        else:
+            step = self.fresh(index)
+            self.nodes.append(helper.make_node("Add", [step, self.array(instruction.first)], [index]))
+        self._body(body)
+        self.at = instruction
+        results = [names[one] for one in function.results]
+        nodes, self.nodes = self.nodes, around
+        made = [self.fresh(instruction.result.name) for _ in carry]
+        if is_branch:
+            branches = [self._branch(instruction.function, nodes, results, carry),
+                        self._branch(f"not_{instruction.function}", [], carry, carry)]
+            self.nodes.append(helper.make_node("If", [carry[condition]], made, then_branch=branches[0],
+                                               else_branch=branches[1]))
+        else:
+            before = self.fresh("going")
+            inputs = [self._info(step, ir.Type("i64")), self._info(before, ir.Type("bool")),
+                      *(self._info(one, self.type(one)) for one in carried)]
+            graph = self._branch(instruction.function, nodes, [results[condition], *results],
+                                 [carry[condition], *carry], inputs)
+            self.nodes.append(helper.make_node(
+                "Loop", [self.array(instruction.count), carry[condition], *carry], made, body=graph))
+        self.tuples[instruction.result.name] = made
+
+    def _branch(self, name, nodes, results, like, inputs=()):
+        """A subgraph with outputs of its own, whose types are those of other values."""
+        outputs = [self.fresh(one) for one in results]
+        copies = [helper.make_node("Identity", [one], [made]) for one, made in zip(results, outputs)]
+        infos = [self._info(made, self.type(one)) for made, one in zip(outputs, like)]
+        return helper.make_graph([*nodes, *copies], name, list(inputs), infos)
+
+    def _renamed(self, function):
+        """A function's instructions with names that no other value has, and these names by those it has itself."""
+        names = {}
+        for value in function.values.values():
+            names[value.name] = value.name
+            if value.name in self.names:
+                names[value.name] = self.fresh(value.name)
+            self.names.add(names[value.name])
+            self.values[names[value.name]] = replace(value, name=names[value.name])
+        body = [replace(one, result=self.values[names[one.result.name]], operands=[names[x] for x in one.operands])
+                for one in function.body]
+        return body, names
+
     def _full_name(self, instruction):
         """The name of a constant or a scope, with those of the scopes around it."""
+        for one in instruction.operands:
+            if one not in self.scopes:
+                raise self.error("each iteration of a loop with a condition has a weight of its own: no form in ONNX")
         return ".".join([*(self.scopes[one] for one in instruction.operands), instruction.text])
 
     def _constant(self, instruction):

@@ -11,6 +11,7 @@ try:
 
     import tenon
     import tenon.onnx
+    from tenon import ops
     from tenon.importing import kept
 except ImportError as error:
     raise unittest.SkipTest(str(error)) from None
@@ -239,6 +240,103 @@ class Open(unittest.TestCase):
         np.testing.assert_array_equal(*results)
         np.testing.assert_allclose(results[0][:, 1, 3, 0], (x[:, 4:12] * np.hanning(8) * np.cos(
             2 * np.pi * 3 * np.arange(8) / 8)).sum(1), rtol=1e-4, atol=1e-4)
+
+
+class WrittenLoops(unittest.TestCase):
+    """Loops with a condition and branches as Loop and If."""
+
+    def check(self, function, given, weights=None, **types):
+        """A program and the model of it give the same for each of the inputs; returns the ops of its main graph."""
+        program = tenon.export(function, **types)
+        model = tenon.onnx.to_model(program, weights)
+        session = tenon.Session(program, weights)
+        runtime = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        again = tenon.onnx.Model(model)
+        for inputs in given:
+            inputs = dict(zip(types, inputs, strict=True))
+            wanted = runtime.run(None, inputs)
+            for made in ([one.numpy() for one in session.forward(**inputs)], again.run(inputs)):
+                for got, want in zip(made, wanted, strict=True):
+                    self.assertEqual((got.dtype, got.shape), (want.dtype, want.shape))
+                    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+        return [node.op_type for node in model.graph.node]
+
+    def test_loops_that_values_end(self):
+        def root(a):
+            return tenon.while_loop(lambda x, before, n: (abs(x - before) > 1e-4).any(),
+                                    lambda x, before, n: ((x + a / x) * 0.5, x, n + 1),
+                                    (a, a * 2.0, ops.full((), 0, "i64")), limit=20)
+
+        made = self.check(root, [(np.float32([2, 9, 100]),), (np.float32([1, 1, 1]),), (np.float32([1e9, 1, 2]),)],
+                          a="f32[3]")
+        self.assertEqual(made.count("Loop"), 1)
+        self.check(lambda x: tenon.while_loop(lambda x: x < 0.0, lambda x: x + 1.0, x, limit=0),
+                   [(np.array(-3, "f4"),)], x="f32[]")
+
+    def test_branches_and_loops_within_loops(self):
+        def collatz(n):
+            def step(n, steps):
+                n = tenon.cond((n % 2) == 0, lambda: n // 2, lambda: n * 3 + 1)
+                return n, tenon.while_loop(lambda s: s % 7 != 0, lambda s: s + n, steps + 1, limit=5)
+
+            return tenon.while_loop(lambda n, steps: n != 1, step, (n, ops.full((), 0, "i64")), limit=1000)
+
+        self.check(collatz, [(np.array(n),) for n in (1, 2, 27, 97)], n="i64[]")
+        made = self.check(lambda on, x: tenon.cond(on, lambda: (x * 2.0, x.sum()), lambda: (x, x.max())),
+                          [(np.array(on), real(4)) for on in (True, False)], on="bool[]", x="f32[4]")
+        self.assertEqual(made.count("If"), 2)
+
+    def test_scans_and_updates(self):
+        def cumulative(x, start):
+            def step(carry, row):
+                carry = carry * 0.5 + row
+                return carry, carry.sum()
+
+            return tenon.scan(step, start, x)
+
+        self.check(cumulative, [(real(n, 3), real(3)) for n in (1, 5, 12)], x="f32[N, 3]", start="f32[3]")
+
+        def put(on, table, at):
+            return tenon.cond(on, lambda now: ops.update_slice(now, at, table[0] * 2.0), lambda now: now, carry=table)
+
+        self.check(put, [(np.array(on), real(4, 2), np.array(3)) for on in (True, False)],
+                   on="bool[]", table="f32[4, 2]", at="i64[]")
+
+    def test_weights_within(self):
+        rng = np.random.default_rng(2)
+        weights = {"blk.0.w": rng.random((3, 3), np.float32) / 4}
+
+        def forward(x):
+            w = tenon.build.weight("blk.0.w", "f32[3, 3]")
+            return tenon.while_loop(lambda x: x.sum() < 50.0, lambda x: ops.linear(x, w) + x, x, limit=40)
+
+        self.check(forward, [(np.abs(real(3)),), (np.float32([100, 0, 0]),)], weights, x="f32[3]")
+        text = """# tenon 1.0
+from __future__ import annotations
+from tenon.ir import *
+
+module("own", opset=1)
+
+def step(on: bool, x: f32[2], i: i64, s: Scope):
+    w: f32[2] = const(s, "w")
+    y: f32[2] = add(x, w)
+    return on, y
+
+def forward(on: bool, x: f32[2]):
+    s0 = scope("blk")
+    c0 = pack(on, x)
+    c1 = repeat(step, {count}, c0, s0, condition=0)
+    y: f32[2] = item(c1, 1)
+    return y
+"""
+        own = {f"blk.{i}.w": np.float32([i + 1, 2]) for i in range(2)}
+        with self.assertRaisesRegex(tenon.UnsupportedError, "each iteration .* has a weight of its own"):
+            tenon.onnx.to_model(tenon.parse(text.replace("{count}", "2")), own)
+        model = tenon.onnx.to_model(tenon.parse(text.replace("{count}", "1")), own)  # a branch
+        runtime = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+        for on, want in ((True, [6, 8]), (False, [5, 6])):
+            [got] = runtime.run(None, {"on": np.array(on), "x": np.float32([5, 6])})
+            np.testing.assert_array_equal(got, want)
 
 
 if __name__ == "__main__":

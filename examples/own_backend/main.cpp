@@ -2,6 +2,7 @@
 // address, and a unit for linear layers alone. docs/own-backends.md explains it.
 #include <tenon/range_allocator.hpp>
 #include <tenon/tenon.hpp>
+#include <tenon/testkit.hpp>
 
 #include <cstdio>
 #include <cstring>
@@ -100,8 +101,9 @@ class CardSteps final : public Partition, public BoundPartition {
 
   void run_on_device(DeviceFrame& frame) const override {
     const auto address = [&](const Operand& operand) {
-      return operand.place.kind == Place::Kind::constant ? weights_.at(operand.place.index).data()
-                                                         : frame.address(operand.place);
+      if (operand.place.kind != Place::Kind::constant) return frame.address(operand.place);
+      // A slice of a weight begins within it.
+      return weights_.at(operand.place.index).data() + operand.place.offset;
     };
     for (const Step& step : steps_) {
       if (frame.interrupt != nullptr) frame.interrupt->check("card");
@@ -176,6 +178,12 @@ int main(int argc, char** argv) try {
   for (const auto& part : run.report().parts) {
     std::printf("%s: %s\n", part.backend.c_str(), part.values.front().c_str());
   }
+
+  // Everything that it does not refuse, tried.
+  const auto check = testkit::check_backend(device_backends(device).front());
+  for (const std::string& finding : check.findings) std::printf("%s\n", finding.c_str());
+  std::printf("%d linear layers tried, %zu findings\n", static_cast<int>(check.ran.at("linear")),
+              check.findings.size());
   return 0;
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());

@@ -5,17 +5,21 @@
 #include <tenon/shape.hpp>
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
-// What an op or a kernel of one's own must do, tried. Depends on no test framework: link
+// What an op, a kernel or a backend of one's own must do, tried. Depends on no test framework: link
 // tenon::testkit and check that the list of findings is empty.
 namespace tenon::testkit {
 
 struct OpCheckOptions {
   /// Tried besides the op's reference(). One that refuses the op is a finding: nothing was tried.
   std::vector<BackendPtr> backends{};
+  /// A backend that takes dense operands may refuse strided, constant and empty ones, which others then
+  /// compute: that of a device.
+  bool may_refuse = false;
   /// A backend's result may differ from the reference's by this times max(1, |reference|).
   double tolerance = 1e-5;
   /// Random inputs are uniform in [low, high); integers are rounded down.
@@ -41,5 +45,40 @@ std::vector<std::string> check_op(const Op& op, std::initializer_list<Shape> inp
                                   const OpCheckOptions& options = {}) {
   return check_op(OpInstance(op), std::span<const Shape>(inputs.begin(), inputs.size()), options);
 }
+
+struct BackendCheckOptions {
+  /// What it refuses runs on these, in order of priority. Empty: on the reference backend.
+  std::vector<BackendPtr> behind{};
+  /// A result may differ from the reference's by this times max(1, |reference|), or by two units in the
+  /// last place of its element type, and that of a whole model by ten times as much.
+  double tolerance = 1e-4;
+  /// How many single ops of each kind are offered to it: sizes, element types, attributes.
+  int trials_per_op = 60;
+  /// Whether to try what sessions do on several threads.
+  bool threads = true;
+  std::uint64_t seed = 1;
+};
+
+struct BackendCheck {
+  std::vector<std::string> findings;        ///< what is wrong, a sentence each
+  std::map<std::string, std::int64_t> ran;  ///< by op: trials that it took
+  std::map<std::string, std::string> left;  ///< by op of which it took no trial: why it refused one
+
+  bool passed() const noexcept { return findings.empty(); }
+};
+
+/// Tries a backend on whatever it does not refuse; what is wrong becomes a finding, also what its
+/// members throw:
+/// - memory, where the CPU cannot address it: bytes come back at odd offsets and sizes, neighbours stay,
+///   copies may overlap, no room is Errc::out_of_device_memory, and what is freed can be allocated again;
+/// - ops: every registered one, with other attributes, element types and sizes than models usually have
+///   and broadcast operands, dense, strided, as parts of inputs and of constants, and used again later;
+/// - models: layers, images, attention, loops, state that is updated in place, branches, integers,
+///   halves, views, results that are inputs, symbols that are 0, 1 and more. Each is run twice, with inputs
+///   given up and in the backend's memory, with results there, step by step, with other weights, in forks
+///   at once, submitted, interrupted, profiled, and from a snapshot;
+/// - memory in use does not grow from one round to the next.
+/// A device that reports other numbers on purpose (one that computes in int8) needs a larger tolerance.
+BackendCheck check_backend(const BackendPtr& backend, const BackendCheckOptions& options = {});
 
 }  // namespace tenon::testkit

@@ -1,5 +1,6 @@
 #include "environment.hpp"
 
+#include "base/suggestion.hpp"
 #include "io/names.hpp"
 
 #include <algorithm>
@@ -44,7 +45,7 @@ std::vector<std::string> unread_variables() {
     const std::string_view name = text.substr(0, text.find('='));
     if (!name.starts_with(prefix) || std::ranges::find(known, name) != known.end()) continue;
     sentences.push_back(fmt::format("nothing reads the environment variable {}{}",
-                                    io::quote_name(name), io::suggestion(name, known)));
+                                    io::quote_name(name), suggestion(name, known)));
   }
   return sentences;
 }

@@ -1,5 +1,5 @@
+#include "base/suggestion.hpp"
 #include "environment.hpp"
-#include "io/names.hpp"
 #include "tool.hpp"
 #ifdef TENON_WITH_CUDA_EMULATION
 #include "emulation/emulation.hpp"
@@ -111,13 +111,13 @@ std::string suggested_option(const CLI::App& app) {
   for (const CLI::Option* option : app.get_options()) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  return tenon::io::suggestion(wrong, std::vector<std::string_view>(names.begin(), names.end()));
+  return tenon::suggestion(wrong, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
 std::string suggested_command(const CLI::App& app, std::string_view wrong) {
   std::vector<std::string> names;
   for (const CLI::App* command : app.get_subcommands({})) names.push_back(command->get_name());
-  return tenon::io::suggestion(wrong, std::vector<std::string_view>(names.begin(), names.end()));
+  return tenon::suggestion(wrong, std::vector<std::string_view>(names.begin(), names.end()));
 }
 
 /// The message for a wrong command line, with the help to read.

@@ -1,3 +1,4 @@
+#include "base/suggestion.hpp"
 #include "names.hpp"
 #include "parsed_file.hpp"
 

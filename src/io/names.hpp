@@ -36,7 +36,4 @@ std::vector<std::uint32_t> sorted_positions(std::span<const std::string_view> na
 std::optional<std::pair<std::uint32_t, std::uint32_t>> find_duplicate(
     std::span<const std::string_view> names, std::span<const std::uint32_t> sorted);
 
-/// "; did you mean 'a', 'b'?" with at most three names close to `wanted`, or nothing.
-std::string suggestion(std::string_view wanted, std::span<const std::string_view> names);
-
 }  // namespace tenon::io

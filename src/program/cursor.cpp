@@ -127,6 +127,11 @@ Argument Cursor::argument() {
   } else if (token.kind == Token::Kind::mark || token.kind == Token::Kind::end) {
     throw Fault{Errc::syntax, token.offset,
                 fmt::format("expected a name or a literal, found {}", quoted(token))};
+  } else if (token.kind == Token::Kind::name && peek().is('(')) {
+    throw Fault{
+        Errc::syntax, peek().offset,
+        fmt::format("a call of '{}' within a call: give its result a name, on a line before",
+                    token.text)};
   }
   return result;
 }

@@ -123,6 +123,12 @@ std::optional<LexError> Lexer::run() {
       push(Token::Kind::mark, at_ - 1);
     } else {
       if (c == '\t') return LexError{Errc::syntax, at_, "tabs are not allowed; use spaces"};
+      if (std::string_view("+-*/@%<>").find(c) != std::string_view::npos) {
+        return LexError{Errc::syntax, at_,
+                        fmt::format("'{}' has no meaning here: texts have ops by name, such as "
+                                    "add, sub, mul, div, matmul and lt",
+                                    c)};
+      }
       const auto byte = static_cast<unsigned char>(c);
       return LexError{Errc::syntax, at_,
                       byte > 0x20 && byte < 0x7F

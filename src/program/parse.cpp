@@ -428,7 +428,8 @@ void Parser::finish_program() {
         const Places::Spot spot =
             places_[index].statements[static_cast<std::size_t>(&instruction - f.body.data())];
         error(Errc::unknown_op, spot.line, spot.offset,
-              fmt::format("there is no op or function '{}'", instruction.function));
+              fmt::format("there is no op or function '{}'{}", instruction.function,
+                          op_suggestion(instruction.function, program.functions)));
       } else if (callee->second != 1) {
         value.kind = ValueKind::tuple;
       }

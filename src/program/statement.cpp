@@ -1,5 +1,6 @@
 #include "program/statement.hpp"
 
+#include "base/suggestion.hpp"
 #include "program/literals.hpp"
 #include "program/words.hpp"
 
@@ -209,7 +210,8 @@ void Builder::call() {
   for (const Argument& argument : arguments_) {
     if (argument.keyword.empty()) continue;
     throw Fault{Errc::unknown_op, callee_.offset,
-                fmt::format("there is no op '{}', and functions take no attributes", callee_.text)};
+                fmt::format("there is no op '{}', and functions take no attributes{}", callee_.text,
+                            op_suggestion(callee_.text))};
   }
   operands(arguments_);
 }
@@ -239,6 +241,13 @@ Statement Builder::run() {
 Statement make_statement(const Token& callee, const std::vector<Argument>& arguments,
                          const Resolve& resolve, WordBudget& words) {
   return Builder(callee, arguments, resolve, words).run();
+}
+
+std::string op_suggestion(std::string_view wanted, std::span<const Function> functions) {
+  std::vector<std::string_view> names;
+  for (const OpDef* def : all_ops()) names.push_back(def->name);
+  for (const Function& function : functions) names.push_back(function.name);
+  return suggestion(wanted, names);
 }
 
 std::string string_of(const Token& token) {

@@ -6,6 +6,8 @@
 
 #include <cstddef>
 #include <functional>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +26,9 @@ using Resolve = std::function<ValueId(const Token& name)>;
 /// `callee(arguments)` as an instruction, without result and line. Throws Fault.
 Statement make_statement(const Token& callee, const std::vector<Argument>& arguments,
                          const Resolve& resolve, WordBudget& words);
+
+/// Names like this one of ops and of `functions`, as a part of a message; nothing where none is close.
+std::string op_suggestion(std::string_view wanted, std::span<const Function> functions = {});
 
 /// The text of a string token; throws Fault for a bad escape.
 std::string string_of(const Token& token);

@@ -1,5 +1,7 @@
 #include "session/constants.hpp"
 
+#include "base/suggestion.hpp"
+
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/object.hpp>
@@ -9,6 +11,7 @@
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -47,8 +50,12 @@ Buffer constant_array(const Program& program, const WeightSet& weights, const Co
   }
   const Buffer* weight = weights.find(slot.name);
   if (weight == nullptr) {
-    throw Error(Errc::bad_reference, program.name,
-                fmt::format("no weight is bound to constant '{}'", slot.name));
+    std::vector<std::string_view> names;
+    for (const auto& [name, bound] : weights.all()) names.push_back(name);
+    throw Error(
+        Errc::bad_reference, program.name,
+        fmt::format("no weight is bound to constant '{}'{}", slot.name,
+                    names.empty() ? ": bind() was given none" : suggestion(slot.name, names)));
   }
   if (is_object(slot.shape.dtype()) && !is_object(weight->shape().dtype())) {
     return weights.as_object(slot.name, slot.shape.dtype());

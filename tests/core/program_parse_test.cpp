@@ -69,6 +69,27 @@ TEST_CASE("parse: all errors are reported") {
                "11:20 BadAttribute"});
 }
 
+TEST_CASE("parse: what a writer meant is said") {
+  const auto message = [](std::string_view statement) {
+    const ParseResult result =
+        parse_all(std::string(program_header) + in_forward(statement), "bad.tenon");
+    REQUIRE(result.errors.size() == 1);
+    return result.errors[0].message.substr(0, result.errors[0].message.find('\n'));
+  };
+  CHECK(message("y = sofmax(x, axis=0)") ==
+        "there is no op 'sofmax', and functions take no attributes; did you mean 'softmax'?");
+  CHECK(message("y = reluu(x)") ==
+        "there is no op or function 'reluu'; did you mean 'relu', 'relu6'?");
+  CHECK(message("y = forwrd(x, i)") ==
+        "there is no op or function 'forwrd'; did you mean 'forward'?");
+  CHECK(message("y = quite_another(x)") == "there is no op or function 'quite_another'");
+  CHECK(message("y = relu(exp(x))") ==
+        "a call of 'exp' within a call: give its result a name, on a line before");
+  CHECK(message("y = x * x") ==
+        "'*' has no meaning here: texts have ops by name, such as add, sub, mul, div, "
+        "matmul and lt");
+}
+
 TEST_CASE("parse: a return that cannot be read is not missing, too") {
   CHECK(errors_in("def forward(x: f32[4]):\n    y = exp(x)\n   return y\n") ==
         Errors{"3:4 Syntax"});

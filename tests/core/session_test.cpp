@@ -139,7 +139,12 @@ TEST_CASE("Session: an input that does not fit is named, with both types") {
 TEST_CASE("Session: weights that are missing or misshapen are named") {
   const Buffer x = filled(1, 1);
   Session run(sample(), {.backends = backends("reference")});
-  check_contains(expect_error(Errc::bad_reference, [&] { run.forward({x, x}); }), {"'w'"});
+  check_contains(expect_error(Errc::bad_reference, [&] { run.forward({x, x}); }),
+                 {"'w'", "bind() was given none"});
+  run.bind(std::make_shared<const WeightSet>(
+      std::map<std::string, Buffer>{{"W", device(HostBuffer::zeros(Shape({4, 4}, f32)))}}));
+  check_contains(expect_error(Errc::bad_reference, [&] { run.forward({x, x}); }),
+                 {"'w'", "did you mean 'W'?"});
   run.bind(std::make_shared<const WeightSet>(
       std::map<std::string, Buffer>{{"w", device(HostBuffer::zeros(Shape({4, 3}, f32)))}}));
   check_contains(expect_error(Errc::shape_mismatch, [&] { run.forward({x, x}); }),

@@ -1,6 +1,6 @@
+#include "base/suggestion.hpp"
 #include "dialogue.hpp"
 #include "interrupts.hpp"
-#include "io/names.hpp"
 #include "line_reader.hpp"
 #include "picture.hpp"
 #include "prompt_cache.hpp"
@@ -134,7 +134,7 @@ class ChatLoop {
         save(argument);
       } else {
         say(fmt::format("[no command {}{}; /help lists them, // begins a message with /]",
-                        printable(command), io::suggestion(command, commands)));
+                        printable(command), suggestion(command, commands)));
       }
     } catch (const Error& error) {
       say(fmt::format("[{}]", error.what()));

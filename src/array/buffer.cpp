@@ -1,6 +1,7 @@
 #include "array/object_slot.hpp"
 #include "array/storage.hpp"
 #include "memory/ledger.hpp"
+#include "memory/malloc_for.hpp"
 
 #include <tenon/buffer.hpp>
 #include <tenon/error.hpp>
@@ -140,7 +141,8 @@ Buffer& Buffer::malloc_on(MemRegion& region) {
     return *this;
   }
   // An array without elements gets memory, too, so that it has a region.
-  set_data(region.malloc(static_cast<std::uint64_t>(std::max<std::int64_t>(shape_.bytes(), 1))));
+  const auto size = static_cast<std::uint64_t>(std::max<std::int64_t>(shape_.bytes(), 1));
+  set_data(malloc_for(region, size, 64, [&] { return to_string(shape_); }));
   return *this;
 }
 

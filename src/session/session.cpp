@@ -1,6 +1,7 @@
 #include "backend/backend_registry.hpp"
 #include "lower/constant_paths.hpp"
 #include "memory/large_pages.hpp"
+#include "memory/malloc_for.hpp"
 #include "memory/submitted_handles.hpp"
 #include "session/constants.hpp"
 #include "session/run.hpp"
@@ -388,7 +389,10 @@ const MemChunk& Activations::get(Chunks& chunks, MemRegion& region, std::int64_t
     // costs a tenth of the time of a batch of images.
     const auto size = static_cast<std::uint64_t>(bytes);
     const bool is_large = region.is_host() && size >= 2 * large_page_bytes;
-    chunk = region.malloc(size, true, is_large ? large_page_bytes : 64);
+    chunk = malloc_for(region, size, is_large ? large_page_bytes : 64, [&] {
+      return region.is_host() ? "the activations of a run"
+                              : "the activations, inputs and results of a run";
+    });
   }
   return chunk;
 }

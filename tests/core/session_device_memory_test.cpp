@@ -105,6 +105,27 @@ TEST_CASE("Session: results lie there, too, where the CPU's would be in large pa
   CHECK(result.to_host().at({8388607}) == 1);
 }
 
+TEST_CASE("Session: what a device has no memory for is said") {
+  const auto fake = std::make_shared<FakeDevice>(nullptr, "fake:", std::uint64_t{64} << 10);
+  const Program program = program_of(R"(def forward(x: f32[N, 64]):
+    y = exp(x)
+    z = neg(y)
+    return z
+)");
+  Session run(program, {.backends = {std::make_shared<RemoteBackend>(fake)}});
+  const auto message = [&](std::int64_t rows) {
+    const Buffer x = device(HostBuffer::zeros(Shape({rows, 64}, f32)));
+    return expect_error(Errc::out_of_device_memory, [&] { run.forward({x}); });
+  };
+  CHECK(message(200).find("for the activations, inputs and results of a run") != std::string::npos);
+  const std::string input = expect_error(Errc::out_of_device_memory, [&] {
+    static_cast<void>(device(HostBuffer::zeros(Shape({300, 64}, f32))).to(fake->dram()));
+  });
+  CHECK(input.find("no room for 76800 bytes aligned to 64, for f32[300, 64]") != std::string::npos);
+  const Buffer few = device(HostBuffer::zeros(Shape({2, 64}, f32)));
+  CHECK(run.forward({few})[0].to_host().at({1, 63}) == -1);
+}
+
 TEST_CASE("Session: results lie in the memory of its first backend, when asked to") {
   const HostBuffer x = Random(1).uniform(Shape({4, 6}, f32)),
                    w = Random(2).uniform(Shape({6, 6}, f32));

@@ -32,6 +32,13 @@ inline void require_computed(std::string_view op, const Shape& shape) {
   }
 }
 
+/// For messages about sizes that must be known: what to do where one is a symbol.
+inline std::string_view advice_on_symbols(const Shape& shape) noexcept {
+  return shape.is_static() ? ""
+                           : "; record or compile it for one size: a compiled model records others "
+                             "when it is called with them";
+}
+
 inline void require_bool(std::string_view op, const Shape& shape) {
   if (shape.dtype() != boolean) {
     fail(Errc::unsupported_dtype, op, fmt::format("needs bool, got {}", to_string(shape)));

@@ -165,7 +165,8 @@ Shape Rfft::infer(std::span<const Shape> in) const {
   const int at = checked_axis(name, axis, in[0]);  // C2
   if (!is_static(in[0][at]) || in[0][at] == 0) {   // C3
     fail(Errc::bad_shape, name,
-         fmt::format("needs a known size above 0 along axis {}, got {}", at, to_string(in[0])));
+         fmt::format("needs a known size above 0 along axis {}, got {}{}", at, to_string(in[0]),
+                     advice_on_symbols(in[0])));
   }
   return in[0].with_dim(at, in[0][at] / 2 + 1).with_tag(at, {}).with_axis(in[0].rank(), Axis(2));
 }

@@ -53,7 +53,8 @@ std::array<std::int64_t, 2> require_known_matrices(std::string_view op, const Sh
   if (rank < 2) fail(Errc::shape_mismatch, op, fmt::format("needs matrices, got {}", to_string(a)));
   const std::int64_t m = a[rank - 2], n = a[rank - 1];
   if (!is_static(m) || !is_static(n)) {
-    fail(Errc::bad_shape, op, fmt::format("needs known sizes, got {}", to_string(a)));
+    fail(Errc::bad_shape, op,
+         fmt::format("needs known sizes, got {}{}", to_string(a), advice_on_symbols(a)));
   }
   return {m, n};
 }

@@ -1,4 +1,5 @@
 #include "ops/builder.hpp"
+#include "ops/checks.hpp"
 #include "ops/support.hpp"
 #include "ops/window.hpp"
 
@@ -160,9 +161,9 @@ Tensor adaptive_pool(std::string_view name, PoolKind kind, const Tensor& x, cons
     const std::int64_t outputs = sizes[static_cast<std::size_t>(i)], inputs = shape[axis];
     if (outputs == -1 || outputs == inputs) continue;
     if (!is_static(inputs) || inputs == 0) {
-      fail_at(
-          where, is_static(inputs) ? Errc::bad_shape : Errc::unsupported, name,
-          fmt::format("needs a known size above 0 along axis {} of {}", axis, to_string(shape)));
+      fail_at(where, is_static(inputs) ? Errc::bad_shape : Errc::unsupported, name,
+              fmt::format("needs a known size above 0 along axis {} of {}{}", axis,
+                          to_string(shape), advice_on_symbols(shape)));
     }
     const Name tag = shape.tag(axis);
     if (inputs % outputs == 0) {

@@ -1,4 +1,5 @@
 #include "ops/builder.hpp"
+#include "ops/checks.hpp"
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
@@ -132,8 +133,8 @@ Tensor stft(const Tensor& x, const Tensor& window, std::int64_t hop, bool center
       hop < 1) {
     fail_at(
         where, Errc::bad_argument, "stft",
-        fmt::format("needs known sizes, a vector as window and steps above 0, got {}, {} and {}",
-                    to_string(shape), to_string(weights), hop));
+        fmt::format("needs known sizes, a vector as window and steps above 0, got {}, {} and {}{}",
+                    to_string(shape), to_string(weights), hop, advice_on_symbols(shape)));
   }
   const std::int64_t n = weights[0], length = shape[last], margin = center ? n / 2 : 0;
   if (n < 1 || length + 2 * margin < n || (center && length <= margin)) {

@@ -1,4 +1,5 @@
 #include "ops/builder.hpp"
+#include "ops/checks.hpp"
 #include "ops/filled.hpp"
 #include "ops/support.hpp"
 #include "ops/view.hpp"
@@ -215,8 +216,8 @@ std::vector<Tensor> chunk(const Tensor& x, std::int64_t parts, const AxisRef& ax
   const std::int64_t size = x.shape(where)[at];
   if (parts < 1 || !is_static(size)) {
     fail_at(where, Errc::bad_argument, "chunk",
-            fmt::format("axis {} of {} into {} parts: needs a known size, and at least one", at,
-                        to_string(x.shape(where)), parts));
+            fmt::format("axis {} of {} into {} parts: needs a known size, and at least one{}", at,
+                        to_string(x.shape(where)), parts, advice_on_symbols(x.shape(where))));
   }
   const std::int64_t each = std::max<std::int64_t>(1, size / parts + (size % parts != 0 ? 1 : 0));
   std::vector<std::int64_t> sizes;

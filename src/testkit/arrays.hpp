@@ -3,11 +3,15 @@
 
 #include <tenon/host_buffer.hpp>
 
+#include <cstddef>
 #include <optional>
 #include <random>
 #include <string>
 
 namespace tenon::testkit {
+
+/// Budget of a graph of a few ops: thousands are made, and address sanitizers fill what is freed.
+inline constexpr std::size_t small_graph_bytes = std::size_t{1} << 18;
 
 bool same_bytes(const HostBuffer& a, const HostBuffer& b);
 

@@ -221,7 +221,7 @@ class ModelCheck {
 
  private:
   Program record() const {
-    Graph graph;
+    Graph graph(small_graph_bytes);
     const Graph::Recording recording(graph);
     return graph.program(model_.record(graph, symbol("rows")));
   }

@@ -306,7 +306,7 @@ class CallCheck {
 
   Made make(Way way, std::span<const HostBuffer> arrays) const {
     Made made;
-    Graph graph;
+    Graph graph(small_graph_bytes);
     const Graph::Recording recording(graph);
     std::vector<Tensor> operands;
     for (std::size_t i = 0; i < arrays.size(); ++i) {

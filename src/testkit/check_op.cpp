@@ -165,7 +165,7 @@ class OpCheck {
   };
 
   Program program(std::span<const Shape> inputs, const Around& around) const {
-    Graph graph;
+    Graph graph(small_graph_bytes);
     const Graph::Recording recording(graph);
     const auto here = std::source_location::current();
     std::vector<Tensor> operands;

@@ -1,6 +1,5 @@
 #include "array/size_text.hpp"
 #include "ops/builder.hpp"
-#include "ops/checks.hpp"
 #include "ops/filled.hpp"
 #include "ops/support.hpp"
 

@@ -37,6 +37,7 @@ class Tensor {
   int rank(const std::source_location& asked = std::source_location::current()) const {
     return shape(asked).rank();
   }
+  /// An axis's size; of a symbolic axis its symbol, which is negative (is_static() in tenon/shape.hpp).
   std::int64_t dim(const AxisRef& axis,
                    const std::source_location& asked = std::source_location::current()) const {
     return shape(asked).dim(axis);

@@ -69,7 +69,7 @@ struct BackendCheck {
 
 /// Tries a backend on whatever it does not refuse; what is wrong becomes a finding, also what its
 /// members throw:
-/// - memory, where the CPU cannot address it: bytes come back at odd offsets and sizes, neighbours stay,
+/// - memory, where the CPU cannot address it: bytes come back at odd offsets and sizes, adjacent ones stay,
 ///   copies may overlap, no room is Errc::out_of_device_memory, and what is freed can be allocated again;
 /// - ops: every registered one, with other attributes, element types and sizes than models usually have
 ///   and broadcast operands, dense, strided, as parts of inputs and of constants, and used again later;

@@ -80,7 +80,7 @@ TENON_INLINE RowStream<Panel, StartOf<Panel>, rows> row_codes(const LinearJob& j
   return stream;
 }
 
-/// Prefetches as many bytes as a group has, so far behind its own.
+/// Prefetches what lies prefetch_distance behind a group: as many bytes as it has.
 template <int bytes>
 TENON_INLINE void prefetch_group(const std::uint8_t* group) {
   for (int line = 0; line < bytes; line += 64) {

@@ -15,7 +15,7 @@ struct PanelSource {
   std::int64_t inputs;
 };
 
-/// Interleave rows into one panel; bytes as in layout.hpp.
+/// Interleave rows into one panel; bytes as in panel_layout.hpp.
 void pack_plain_panel(DType dtype, const PanelSource& source, std::byte* panel) noexcept;
 void pack_block_panel(DType dtype, const PanelSource& source, std::byte* panel) noexcept;
 

@@ -200,7 +200,9 @@ void write_scales(const BlockFormat& format, const Record (&rows)[16], std::int6
     for (std::int64_t e = k; e < k + size; e += format.group) {
       std::uint8_t* const record = panel + format.record_at(e);
       const std::int64_t place = e % format.span() / format.group;
-      if (place == 0) std::memset(record, 0, 64);  // an odd last group has half of them
+      if (place == 0) {  // an odd last group has half of them
+        std::memset(record, 0, static_cast<std::size_t>(format.scale_bytes()));
+      }
       for (int r = 0; r < 16; ++r) {
         const Record& row = rows[r];
         const std::uint16_t& d = format.group == 16 ? row.group_d[(e - k) / 16] : row.d;

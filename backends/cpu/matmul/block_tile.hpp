@@ -11,8 +11,7 @@ namespace tenon::cpu {
 namespace {
 
 /// Prefetch distance in bytes: enough to hide the latency of memory, and less than a page, so that
-/// the hardware prefetcher, which works within pages, sees accesses in order. Prefetches go to L2,
-/// which can have more lines in flight than L1.
+/// the hardware prefetcher, which works within pages, sees accesses in order.
 constexpr std::int64_t prefetch_distance = 3328;
 constexpr std::int64_t direct_rows = 4;  // most rows that read packed weights
 
@@ -80,24 +79,28 @@ TENON_INLINE RowStream<Panel, StartOf<Panel>, rows> row_codes(const LinearJob& j
   return stream;
 }
 
-/// Prefetches what lies prefetch_distance behind a group: as many bytes as it has.
-template <int bytes>
+/// Prefetches what lies prefetch_distance behind a group, as many bytes as it has, to the cache that `locality` names: 2 is L2.
+template <int bytes, int locality>
 TENON_INLINE void prefetch_group(const std::uint8_t* group) {
   for (int line = 0; line < bytes; line += 64) {
-    __builtin_prefetch(group + prefetch_distance + line, 0, 2);
+    __builtin_prefetch(group + prefetch_distance + line, 0, locality);
   }
 }
 
-/// Hardware that follows a stream by itself does so while few instructions use each line.
+enum class Prefetch : std::uint8_t { none, to_l1, to_l2 };
+
+/// L2 can have more lines in flight than L1. Hardware that follows a stream by itself does so while few instructions use each
+/// line; where many do, it lacks only what prefetches to L1 bring.
 template <std::size_t rows>
-TENON_INLINE bool prefetches_for(const LinearJob& job) {
-  return rows > 2 || job.prefetches;
+TENON_INLINE Prefetch prefetch_for(const LinearJob& job) {
+  if (job.prefetches) return Prefetch::to_l2;
+  return rows > 2 ? Prefetch::to_l1 : Prefetch::none;
 }
 
 /// Calls add(g, i, codes, record) for groups [first, last), the i-th of their record, and
 /// end_record(g, record) after the last of a record that starts with group g.
 template <std::size_t panels, class Panel, class Add, class EndRecord>
-TENON_INLINE void for_groups(bool prefetches, const Panel (&panel)[panels], std::int64_t first,
+TENON_INLINE void for_groups(Prefetch prefetch, const Panel (&panel)[panels], std::int64_t first,
                              std::int64_t last, const Add& add, const EndRecord& end_record) {
   const std::uint8_t* codes[panels];
   typename Panel::Record record[panels];
@@ -108,7 +111,9 @@ TENON_INLINE void for_groups(bool prefetches, const Panel (&panel)[panels], std:
       for (std::size_t p = 0; p < panels; ++p) {
         codes[p] = panel[p].codes(g, i);
         if constexpr (Panel::streams) {
-          if (prefetches) prefetch_group<Panel::even_bytes>(panel[p].evenly(g + i));
+          const std::uint8_t* group = panel[p].evenly(g + i);
+          if (prefetch == Prefetch::to_l2) prefetch_group<Panel::even_bytes, 2>(group);
+          if (prefetch == Prefetch::to_l1) prefetch_group<Panel::even_bytes, 3>(group);
         }
       }
       add(g + i, i, codes, record);
@@ -203,7 +208,7 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
   Float y[panels][rows];
   load_sums(x, first, y);
   for_groups(
-      prefetches_for<rows>(job), panel, first, last,
+      prefetch_for<rows>(job), panel, first, last,
       [&](std::int64_t g, int i, const std::uint8_t* const(&codes)[panels],
           const Record(&record)[panels])
           __attribute__((always_inline)) { stream.template add<panels>(g, codes, record, i, y); },
@@ -230,7 +235,7 @@ void tile(const LinearJob& job, const Panel (&panel)[panels], std::int64_t colum
   clear(part);
   const auto stream = row_codes<rows, Panel>(job, x, first);
   for_groups(
-      prefetches_for<rows>(job), panel, first, last,
+      prefetch_for<rows>(job), panel, first, last,
       [&](std::int64_t g, int i, const std::uint8_t* const(&codes)[panels],
           const Record(&record)[panels]) __attribute__((always_inline)) {
         stream.template add_integers<panels>(g, codes, record, i, part);

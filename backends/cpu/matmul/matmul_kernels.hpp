@@ -40,7 +40,7 @@ struct LinearOperands {
   const std::byte* panels;
   std::size_t panel_bytes;
   std::int64_t outputs, inputs;
-  bool prefetches;  ///< software prefetches weights of one or two rows, too
+  bool prefetches;  ///< software prefetches weights to L2, however few the rows (block_tile.hpp)
 
   float* y;
   std::int64_t y_stride;

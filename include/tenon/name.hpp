@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace tenon {
@@ -17,6 +18,8 @@ class Name {
   /// Errc::limit_exceeded for more than 255 bytes, or more than 2^20 distinct names.
   Name(std::string_view text);  // NOLINT(google-explicit-constructor): words read as names
   Name(const char* text) : Name(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
+  Name(const std::string& text)
+      : Name(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
 
   /// Valid until the process ends.
   std::string_view text() const noexcept {

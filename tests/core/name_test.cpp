@@ -23,6 +23,16 @@ TEST_CASE("name: equal texts are one name") {
   CHECK(Name::from_id(c.id()) == c);
 }
 
+Name passed(Name name) { return name; }
+
+TEST_CASE("name: a text of any kind is a name where one is asked for") {
+  const std::string text = "head";
+  CHECK(passed(text) == Name("head"));
+  CHECK(passed("he" + text.substr(2)) == Name("head"));
+  CHECK(passed(std::string_view(text)) == Name("head"));
+  CHECK(passed("head") == Name("head"));
+}
+
 TEST_CASE("name: the empty name") {
   CHECK(Name().empty());
   CHECK(Name("") == Name());

@@ -120,7 +120,10 @@ models::SamplingDefaults SamplingOptions::over(models::SamplingDefaults defaults
   sampler.top_k = top_k.value_or(sampler.top_k);
   sampler.top_p = top_p.value_or(sampler.top_p);
   sampler.min_p = min_p.value_or(sampler.min_p);
-  sampler.repetition_penalty = repetition_penalty.value_or(sampler.repetition_penalty);
+  // A greedy answer is what --temp 0 asks for, whatever penalty is recommended for sampling.
+  const bool asks_greedy = temperature && *temperature == 0;
+  sampler.repetition_penalty =
+      repetition_penalty.value_or(asks_greedy ? 1 : sampler.repetition_penalty);
   sampler.seed = seed;
   for (const std::string& text : logit_bias) sampler.logit_bias.push_back(parse_bias(text));
   return defaults;
@@ -258,10 +261,10 @@ void add_generation(Command& command, GenerationOptions& options) {
   command
       .option("-n,--max-tokens", options.generate.max_tokens, "Maximal number of generated tokens")
       .range(0, 1 << 24);
-  command.option(
-      "--temp", sampling.temperature,
-      "Temperature; 0: greedy. Defaults of this and the next four: what the model's files "
-      "recommend, else 0.7, top-p 0.95, penalty 1.1");
+  command.option("--temp", sampling.temperature,
+                 "Temperature; 0: greedy, without a penalty unless one is given. Defaults of this "
+                 "and the next "
+                 "four: what the model's files recommend, else 0.7, top-p 0.95, penalty 1.1");
   command.option("--top-k", sampling.top_k, "Sample from the K most probable tokens; 0: all");
   command.option("--top-p", sampling.top_p, "Sample from the most probable tokens up to this sum");
   command.option("--min-p", sampling.min_p, "Drop tokens below this times the highest probability");

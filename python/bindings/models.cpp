@@ -68,7 +68,7 @@ BackendOptions backend_options(int threads, bool exact) {
 }
 
 std::vector<text::ChatMessage> to_messages(nb::handle messages) {
-  if (nb::isinstance<nb::str>(messages)) return {{"user", nb::cast<std::string>(messages)}};
+  if (nb::isinstance<nb::str>(messages)) return {{"user", to_utf8(messages, "chat", "the text")}};
   std::vector<text::ChatMessage> list;
   const auto fail = [] {
     throw Error(
@@ -82,7 +82,8 @@ std::vector<text::ChatMessage> to_messages(nb::handle messages) {
     std::array<std::string, 2> texts;
     for (std::size_t i = 0; i < texts.size(); ++i) {
       const char* const key = i == 0 ? "role" : "content";
-      if (!parts.contains(key) || !nb::try_cast(parts[key], texts[i])) fail();
+      if (!parts.contains(key) || !nb::isinstance<nb::str>(parts[key])) fail();
+      texts[i] = to_utf8(parts[key], "chat", fmt::format("'{}' of message {}", key, list.size()));
     }
     list.push_back({std::move(texts[0]), std::move(texts[1])});
   }
@@ -199,7 +200,7 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
   model.def(
       "_generate",
       [parts_of](const LanguageModel& self, Conversation& at, const Prompt& prompt,
-                 std::int64_t max_tokens, const std::vector<std::string>& stop,
+                 std::int64_t max_tokens, const std::vector<nb::str>& stop,
                  std::optional<std::int64_t> logprobs, std::optional<double> timeout,
                  bool sample_on_device, const nb::dict& sampler, nb::object emit,
                  const Cancellation& cancellation) {
@@ -207,7 +208,10 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
         options.max_tokens = max_tokens;
         options.sampler = sampler_of(models::sampling_defaults(self.file()).sampler, sampler);
         options.sample_on_device = sample_on_device;
-        options.stop = stop;
+        for (const nb::str& text : stop) {
+          options.stop.push_back(
+              to_utf8(text, "generate", fmt::format("stop text {}", options.stop.size())));
+        }
         options.logprobs = logprobs;
         options.interrupt = to_interrupt(timeout);
         options.interrupt.cancel = cancellation.source.get_token();

@@ -308,6 +308,13 @@ class Generate(Folder):
             self.assertEqual(made("--top-k", 1, "--repeat-penalty", 1)["tokens"], greedy)
             self.assertEqual(first["options"]["sample_on_device"], bool(where))
 
+    def test_temperature_zero_is_greedy_without_a_penalty(self):
+        plain = self.made("--prompt", "abc", "-n", 12, "--temp", 0)
+        self.assertEqual(plain["options"]["repetition_penalty"], 1)
+        self.assertEqual(plain["tokens"], self.made("--prompt", "abc", "-n", 12)["tokens"])
+        given = self.made("--prompt", "abc", "-n", 2, "--temp", 0, "--repeat-penalty", 1.3)
+        self.assertEqual(given["options"]["repetition_penalty"], 1.3)
+
     def test_options_are_echoed(self):
         options = self.json("generate", LLAMA, "--prompt", "a", "-n", 2, "--seed", 7)["options"]
         ours = {"defaults_of": "tenon", "temperature": 0.7, "top_p": 0.95, "repetition_penalty": 1.1}
@@ -341,6 +348,8 @@ class Generate(Folder):
             self.assertGreaterEqual(entry["logprob"], entry["top"][1]["logprob"])
             self.assertLess(entry["logprob"], 0)
         self.assertNotIn("logprobs", self.made("--prompt", "abc", "-n", 1))
+        refused = self.tenon("generate", LLAMA, "--prompt", "a", "--logprobs", 2, status=WRONG_CALL)
+        self.assertIn(b"--logprobs needs --json", refused.stderr)
 
     def test_a_bias_excludes_a_token(self):
         first = self.made("--prompt", "abc", "-n", 4)["tokens"][0]

@@ -136,6 +136,9 @@ void print_summary(const models::LanguageModel& model, const models::Generated& 
 }
 
 void run(Tool& tool, const Options& options, bool from_file) {
+  if (options.logprobs && !tool.json) {
+    throw Error(Errc::bad_argument, "command line", "--logprobs needs --json, which prints them");
+  }
   Interrupts interrupts;
   const std::stop_token stop = interrupts.begin();
   std::vector<HostBuffer> pictures;

@@ -161,6 +161,18 @@ class Language(unittest.TestCase):
         result = self.model.generate("The", max_tokens=3, temperature=0, logprobs=2)
         self.assertEqual([len(top) for _, _, top in result.choices], [2, 2, 2])
 
+    def test_texts_that_are_no_unicode(self):
+        half = "\ud83d"  # of an emoji, as a text that was cut
+        for call, says in ((lambda: self.model.generate("x", stop=half), "stop text 0 has a lone surrogate"),
+                           (lambda: self.model.generate("x", stop=["a", half]), "stop text 1 has a lone surrogate"),
+                           (lambda: self.model.chat(half), "the text has a lone surrogate"),
+                           (lambda: self.model.chat([{"role": "user", "content": "x" + half}]),
+                            "'content' of message 0 has a lone surrogate, half a character, at 1")):
+            with self.assertRaisesRegex(tenon.InputError, says):
+                call()
+        with self.assertRaises(tenon.ArgumentError):
+            self.model.chat([{"role": "user", "content": 5}])
+
 
 class WrittenInPython(unittest.TestCase):
     """The examples: few lines, a short text, and the tokens of the library's own models."""

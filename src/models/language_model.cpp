@@ -98,17 +98,24 @@ std::uint64_t bytes_of(const WeightSet& weights) {
   return bytes;
 }
 
-/// Low-rank adapters as weights of a model. Their names tell their values, so that a file of packed
-/// weights never has those of other adapters.
+/// Low-rank adapters as weights of a model. Their names tell what they change, and how much, so that files of packed
+/// weights and of conversations never have those of other adapters.
 class Adapters {
  public:
   Adapters(std::span<const AdapterSource> sources, const Decoder<>& decoder)
       : values_(load_adapters(sources, decoder)) {
     XXH3_state_t hash;
     XXH3_64bits_reset(&hash);
-    visit_fields(values_, [&](const std::string&, const HostBuffer& values) {
+    visit_fields(values_, [&](const std::string& name, const HostBuffer& values) {
+      XXH3_64bits_update(&hash, name.data(), name.size());
       XXH3_64bits_update(&hash, values.bytes(), static_cast<std::size_t>(values.shape().bytes()));
     });
+    for (const LayerAdapters<HostBuffer>& layer : values_.layers) {
+      for (const auto* const one : {&layer.query, &layer.key, &layer.value, &layer.output,
+                                    &layer.gate, &layer.up, &layer.down}) {
+        if (*one) XXH3_64bits_update(&hash, &(*one)->scale, sizeof((*one)->scale));
+      }
+    }
     digest_ = fmt::format("{:016x}", XXH3_64bits_digest(&hash));
     const std::string prefix = fmt::format("adapters.{}.", digest_);
     std::vector<std::pair<std::string, Shape>> weights;

@@ -264,6 +264,42 @@ class Conversations(unittest.TestCase):
                 result = model.generate(tokens[15:], conversation=model.restore(self.path), max_tokens=1, temperature=0)
                 self.assertEqual(result.tokens, [int(want.argmax())][: len(result.tokens)])
 
+    def test_adapters_are_those_it_was_saved_with(self):
+        folder = self.path.parent / "adapter"
+        folder.mkdir()
+
+        def written(layer):
+            """A folder of PEFT's for the queries of one layer, of the same numbers whichever it is."""
+            factors = {"A": np.full((2, 32), 0.1, "f4"), "B": np.full((32, 2), 0.2, "f4")}
+            header, at = {}, 0
+            for name, values in factors.items():
+                header[f"base_model.model.model.layers.{layer}.self_attn.q_proj.lora_{name}.weight"] = {
+                    "dtype": "F32", "shape": values.shape, "data_offsets": [at, at + values.nbytes]}
+                at += values.nbytes
+            text = json.dumps(header).encode()
+            (folder / "adapter_model.safetensors").write_bytes(
+                len(text).to_bytes(8, "little") + text + b"".join(values.tobytes() for values in factors.values()))
+            (folder / "adapter_config.json").write_text(json.dumps(
+                {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj"],
+                 "layers_to_transform": [layer]}))
+
+        def model(*factors):
+            return tenon.LanguageModel(TINY / "tiny_llama.gguf", context=64, threads=1,
+                                       adapters=[(folder, factor) for factor in factors])
+
+        written(0)
+        conversation = model(0.5).conversation()
+        conversation.read([1, 2, 3])
+        conversation.save(self.path)
+        want = conversation.read([4])
+        np.testing.assert_array_equal(model(0.5).restore(self.path).read([4]), want)
+        for factors in (), (1.0,), (0.5, 0.5):
+            with self.assertRaisesRegex(tenon.InputError, "Incompatible.*other adapters"):
+                model(*factors).restore(self.path)
+        written(1)
+        with self.assertRaisesRegex(tenon.InputError, "Incompatible.*other adapters"):
+            model(0.5).restore(self.path)
+
     def test_what_is_refused(self):
         model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=64, threads=1)
         conversation = model.conversation()

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 namespace tenon::cpu {
 namespace {
@@ -237,6 +238,90 @@ void log_softmax_f64(const Row<double>& row) noexcept {
   for (std::int64_t i = 0; i < row.size; ++i) row.y[i] = row.x[i] - peak - shift;
 }
 
+/// As Columns of elementwise.hpp, with steps in bytes.
+struct ColumnsF64 {
+  const std::byte* from;
+  std::int64_t from_step;
+  std::byte* to;
+  std::int64_t to_step;
+  std::int64_t rows, columns;
+
+  const double* row(std::int64_t i) const noexcept {
+    return reinterpret_cast<const double*>(from + i * from_step);
+  }
+  double* result(std::int64_t i) const noexcept {
+    return reinterpret_cast<double*>(to + i * to_step);
+  }
+};
+using ColumnNumbers = std::array<double, column_block>;
+
+/// The sums of sum_of() for each column.
+struct ColumnSumsF64 {
+  std::array<ColumnNumbers, 8> parts{};
+
+  void add(const double* row, std::int64_t columns, std::int64_t number) noexcept {
+    auto& part = parts[static_cast<std::size_t>(number) % parts.size()];
+    accumulate_columns(Compute::f64, Gathering::sum, row, columns, 1, 0, part.data());
+  }
+  void add_to(ColumnNumbers& sums, std::int64_t columns) const noexcept {
+    ColumnNumbers all{};
+    for (const ColumnNumbers& part : parts) {
+      for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c) all[c] += part[c];
+    }
+    for (std::size_t c = 0; c < static_cast<std::size_t>(columns); ++c) sums[c] += all[c];
+  }
+};
+
+void column_peaks(const ColumnsF64& x, ColumnNumbers& peaks) noexcept {
+  std::fill_n(peaks.begin(), x.columns, -std::numeric_limits<double>::infinity());
+  accumulate_columns(Compute::f64, Gathering::max, x.from, x.columns, x.rows, x.from_step,
+                     peaks.data());
+}
+
+/// y = e^(x - peak)
+void column_powers(const double* x, const ColumnNumbers& peaks, std::int64_t columns,
+                   double* y) noexcept {
+  arithmetic(Compute::f64, Arithmetic::sub, x, 1, peaks.data(), 1, y, columns);
+  exp_f64(y, 0, y, columns);
+}
+
+/// With the bits of softmax_f64.
+void softmax_columns_f64(const ColumnsF64& x) noexcept {
+  ColumnNumbers peaks, sums{};
+  column_peaks(x, peaks);
+  ColumnSumsF64 parts;
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    column_powers(x.row(i), peaks, x.columns, x.result(i));
+    parts.add(x.result(i), x.columns, i);
+  }
+  parts.add_to(sums, x.columns);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    double* const y = x.result(i);
+    arithmetic(Compute::f64, Arithmetic::div, y, 1, sums.data(), 1, y, x.columns);
+  }
+}
+
+/// With the bits of log_softmax_f64.
+void log_softmax_columns_f64(const ColumnsF64& x) noexcept {
+  ColumnNumbers peaks, powers, sums{};
+  column_peaks(x, peaks);
+  for (std::int64_t first = 0; first < x.rows; first += block_elements) {
+    ColumnSumsF64 parts;
+    const std::int64_t last = std::min(first + block_elements, x.rows);
+    for (std::int64_t i = first; i < last; ++i) {
+      column_powers(x.row(i), peaks, x.columns, powers.data());
+      parts.add(powers.data(), x.columns, i - first);
+    }
+    parts.add_to(sums, x.columns);
+  }
+  for (std::size_t c = 0; c < static_cast<std::size_t>(x.columns); ++c) sums[c] = std::log(sums[c]);
+  for (std::int64_t i = 0; i < x.rows; ++i) {
+    double* const y = x.result(i);
+    arithmetic(Compute::f64, Arithmetic::sub, x.row(i), 1, peaks.data(), 1, y, x.columns);
+    arithmetic(Compute::f64, Arithmetic::sub, y, 1, sums.data(), 1, y, x.columns);
+  }
+}
+
 std::unique_ptr<Task> make_rms_norm(const Step& step, Compiler& compiler) {
   const double eps = step.op.as<RmsNorm>()->eps;
   if (is_f64(step)) {
@@ -265,27 +350,31 @@ std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler& compiler) {
 /// narrow types are widened first.
 class ColumnTask final : public PartwiseTask {
  public:
-  using Function = void (*)(const Columns& x, float* y, std::int64_t y_step) noexcept;
+  struct Functions {
+    void (*f32)(const Columns& x, float* y, std::int64_t y_step) noexcept;
+    void (*f64)(const ColumnsF64& x) noexcept;
+  };
 
-  ColumnTask(const Step& step, int axis, Compiler& compiler, Function function)
+  ColumnTask(const Step& step, int axis, Compiler& compiler, Functions functions)
       : x_(step.inputs[0]),
         y_(step.output),
         x_lanes_(x_, axis),
         y_lanes_(y_, axis),
         x_step_(x_.strides[static_cast<std::size_t>(axis)]),
         y_step_(y_.strides[static_cast<std::size_t>(axis)]),
-        function_(function) {
-    if (!is_f32()) compiler.working_memory(widened_bytes(x_lanes_.size()));
+        functions_(functions) {
+    if (!is_computed_as_stored(x_.shape.dtype())) {
+      compiler.working_memory(widened_bytes(x_lanes_.size()));
+    }
   }
 
   static bool takes(const Step& step, int axis) {
-    constexpr std::int64_t min_columns = 4;  // fewer are computed one by one
     constexpr std::int64_t most_bytes = 128 << 10;
     const Operand &x = step.inputs[0], &y = step.output;
-    return compute_type(x.shape.dtype()) == Compute::f32 && x.shape.dtype() == y.shape.dtype() &&
-           !is_tiled(y) &&
+    const std::int64_t min_columns = x.shape.dtype() == DType::f64 ? 16 : 4;  // fewer: one by one
+    return x.shape.dtype() == y.shape.dtype() && !is_tiled(y) &&
            std::min(Lanes(x, axis).adjacent(), Lanes(y, axis).adjacent()) >= min_columns &&
-           (x.shape.dtype() == f32 || widened_bytes(x.shape[axis]) <= most_bytes);
+           (is_computed_as_stored(x.shape.dtype()) || widened_bytes(x.shape[axis]) <= most_bytes);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -297,10 +386,13 @@ class ColumnTask final : public PartwiseTask {
           {lanes.end - i, x_lanes_.adjacent_from(i), y_lanes_.adjacent_from(i), column_block});
       const std::byte* const from = x + x_lanes_.offset(i);
       std::byte* const to = y + y_lanes_.offset(i);
-      if (is_f32()) {
+      if (is_f64()) {
+        functions_.f64({from, x_step_, to, y_step_, x_lanes_.size(), count});
+      } else if (is_computed_as_stored(x_.shape.dtype())) {
         constexpr std::int64_t unit = sizeof(float);
-        function_({reinterpret_cast<const float*>(from), x_step_ / unit, x_lanes_.size(), count},
-                  reinterpret_cast<float*>(to), y_step_ / unit);
+        functions_.f32(
+            {reinterpret_cast<const float*>(from), x_step_ / unit, x_lanes_.size(), count},
+            reinterpret_cast<float*>(to), y_step_ / unit);
       } else {
         run_widened(from, to, count, reinterpret_cast<float*>(context.working_memory()));
       }
@@ -308,7 +400,7 @@ class ColumnTask final : public PartwiseTask {
   }
 
  private:
-  bool is_f32() const noexcept { return x_.shape.dtype() == f32; }
+  bool is_f64() const noexcept { return x_.shape.dtype() == DType::f64; }
   static constexpr std::int64_t widened_bytes(std::int64_t rows) noexcept {
     return rows * column_block * static_cast<std::int64_t>(sizeof(float));
   }
@@ -318,7 +410,7 @@ class ColumnTask final : public PartwiseTask {
     const DType dtype = x_.shape.dtype();
     const std::int64_t rows = x_lanes_.size();
     for (std::int64_t r = 0; r < rows; ++r) widen(dtype, x + r * x_step_, wide + r * count, count);
-    function_({wide, count, rows, count}, wide, count);
+    functions_.f32({wide, count, rows, count}, wide, count);
     for (std::int64_t r = 0; r < rows; ++r) {
       narrow(dtype, wide + r * count, y + r * y_step_, count);
     }
@@ -327,13 +419,14 @@ class ColumnTask final : public PartwiseTask {
   Operand x_, y_;
   Lanes x_lanes_, y_lanes_;
   std::int64_t x_step_, y_step_;  ///< bytes
-  Function function_;
+  Functions functions_;
 };
 
 std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
   const auto axis = static_cast<int>(step.op.as<Softmax>()->axis);
   if (ColumnTask::takes(step, axis)) {
-    return std::make_unique<ColumnTask>(step, axis, compiler, softmax_columns);
+    return std::make_unique<ColumnTask>(
+        step, axis, compiler, ColumnTask::Functions{softmax_columns, softmax_columns_f64});
   }
   if (is_f64(step)) return row_task<double>(step, axis, compiler, softmax_f64);
   return row_task<float>(step, axis, compiler,
@@ -343,7 +436,8 @@ std::unique_ptr<Task> make_softmax(const Step& step, Compiler& compiler) {
 std::unique_ptr<Task> make_log_softmax(const Step& step, Compiler& compiler) {
   const auto axis = static_cast<int>(step.op.as<LogSoftmax>()->axis);
   if (ColumnTask::takes(step, axis)) {
-    return std::make_unique<ColumnTask>(step, axis, compiler, log_softmax_columns);
+    return std::make_unique<ColumnTask>(
+        step, axis, compiler, ColumnTask::Functions{log_softmax_columns, log_softmax_columns_f64});
   }
   if (is_f64(step)) return row_task<double>(step, axis, compiler, log_softmax_f64);
   return row_task<float>(step, axis, compiler,

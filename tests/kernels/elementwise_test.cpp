@@ -681,7 +681,8 @@ TEST_CASE("sums are rounded once to every type") {
   std::vector<double> x{0.0,          -0.0,      1e300,
                         -1e300,       1e-300,    5e-324,
                         infinity,     -infinity, std::numeric_limits<double>::quiet_NaN(),
-                        65519.999999, 65520,     3.4028236e38};
+                        65519.999999, 65520,     3.4028236e38,
+                        1e-39,        -3e-40,    9.1835496e-41};
   while (x.size() < 5000) {
     // Near what lies between two halves, which rounding to f32 before would reach.
     const double stored = to_float(half{static_cast<std::uint16_t>(random.below(65536))});
@@ -712,7 +713,11 @@ TEST_CASE("sums are rounded once to every type") {
     }
     CHECK(wrong == 0);
   };
-  for (const DType dtype : {f64, f32, f16, bf16, f8_e4m3, f8_e5m2}) check(dtype, x, store_double);
+  on_every_level([&] {
+    for (const DType dtype : {f64, f32, f16, bf16, f8_e4m3, f8_e5m2}) {
+      check(dtype, x, store_double);
+    }
+  });
   check(i64, whole, store_int64);
   for (const DType dtype : {i8, i16, i32, u8, u16, u32, u64, DType::boolean, f32}) {
     check(dtype, small, store_int64);

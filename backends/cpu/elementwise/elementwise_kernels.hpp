@@ -53,6 +53,7 @@ struct ElementwiseKernels {
                     std::int64_t count, void* sums) noexcept;
   void (*log_gamma)(const float* x, float* y, std::int64_t count) noexcept;
   void (*exp_f64)(const double* x, double shift, double* y, std::int64_t count) noexcept;
+  void (*round_to_odd)(const double* x, float* y, std::int64_t count) noexcept;
 };
 
 namespace portable {

@@ -37,6 +37,7 @@ constinit const ElementwiseKernels elementwise{run_unary,
                                                run_accumulate_columns,
                                                run_fold_rows,
                                                run_log_gamma,
-                                               run_exp_f64};
+                                               run_exp_f64,
+                                               run_round_to_odd};
 
 }  // namespace tenon::cpu::portable

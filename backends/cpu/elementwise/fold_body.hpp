@@ -110,28 +110,6 @@ void sum_rows(const float* x, std::int64_t step, std::int64_t rows, std::int64_t
   });
 }
 
-/// A vector of the instruction set's width, of sums or of as many elements.
-template <class T>
-struct SumsOf;
-template <>
-struct SumsOf<std::int64_t> {
-  using Type = std::int64_t __attribute__((vector_size(4 * Simd::lanes)));
-};
-template <>
-struct SumsOf<double> {
-  using Type = Doubles;
-};
-template <class T>
-struct AddendsOf : SumsOf<T> {};
-template <>
-struct AddendsOf<float> {
-  using Type = FewFloats;
-};
-template <>
-struct AddendsOf<std::int32_t> {
-  using Type = std::int32_t __attribute__((vector_size(2 * Simd::lanes)));
-};
-
 /// Rows of less than 16 elements are folded in order.
 template <class T, class Sum, class F>
 void fold_typed_rows_of(const void* x, std::int64_t step, std::int64_t rows, std::int64_t count,

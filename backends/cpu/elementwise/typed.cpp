@@ -1,6 +1,5 @@
 #include "typed.hpp"
 
-#include "array/element.hpp"
 #include "elementwise.hpp"
 #include "elementwise_kernels.hpp"
 
@@ -56,7 +55,7 @@ void narrow_halves(DType to, const double* x, std::uint16_t* y, std::int64_t cou
   float odd[block];
   for (std::int64_t first = 0; first < count; first += block) {
     const std::int64_t some = std::min(block, count - first);
-    for (std::int64_t i = 0; i < some; ++i) odd[i] = element::round_to_odd(x[first + i]);
+    elementwise_kernels().round_to_odd(x + first, odd, some);
     narrow(to, odd, y + first, some);
   }
 }

@@ -3,6 +3,7 @@
 // Loops over whole numbers and f64, which compilers turn into the vectors of the instruction set
 // whose source includes this.
 #include "independent.hpp"
+#include "trigonometry_body.hpp"
 #include "typed.hpp"
 
 #include <cstdint>
@@ -316,6 +317,40 @@ void accumulate_rows_by(Gathering op, const void* x, std::int64_t count, std::in
   });
 }
 
+/// A vector of the instruction set's width, of sums or of as many elements.
+template <class T>
+struct SumsOf;
+template <>
+struct SumsOf<std::int64_t> {
+  using Type = std::int64_t __attribute__((vector_size(4 * Simd::lanes)));
+};
+template <>
+struct SumsOf<double> {
+  using Type = Doubles;
+};
+template <class T>
+struct AddendsOf : SumsOf<T> {};
+template <>
+struct AddendsOf<float> {
+  using Type = FewFloats;
+};
+template <>
+struct AddendsOf<std::int32_t> {
+  using Type = std::int32_t __attribute__((vector_size(2 * Simd::lanes)));
+};
+
+/// As many elements as a vector has sums, as these, with fewer instructions than compilers convert a loop's with.
+template <class T, class Sum>
+TENON_INLINE typename SumsOf<Sum>::Type load_as_sums(const T* x) {
+  typename AddendsOf<T>::Type some;
+  __builtin_memcpy(&some, x, sizeof some);
+  if constexpr (static_cast<T>(0.5) != 0) {
+    return widened(some);
+  } else {
+    return __builtin_convertvector(some, typename SumsOf<Sum>::Type);
+  }
+}
+
 template <int width>
 struct Width {};
 
@@ -324,6 +359,17 @@ template <int width, class T, class Sum, class F>
 [[gnu::always_inline]] inline void accumulate_block(const char* x, std::int64_t rows,
                                                     std::int64_t step, Sum* sums, F f) {
   using Held = typename HeldIn<T, Sum, F>::Type;
+  constexpr int each = static_cast<int>(sizeof(Doubles) / sizeof(Sum)), vectors = width / each;
+  if constexpr (sizeof(T) < sizeof(Held) && vectors > 0) {
+    typename SumsOf<Sum>::Type part[static_cast<unsigned>(vectors)];
+    __builtin_memcpy(part, sums, sizeof part);
+    for (std::int64_t r = 0; r < rows; ++r, x += step) {
+      const auto* row = reinterpret_cast<const T*>(x);
+      for (int v = 0; v < vectors; ++v) part[v] = f(part[v], load_as_sums<T, Sum>(row + v * each));
+    }
+    __builtin_memcpy(sums, part, sizeof part);
+    return;
+  }
   Held part[static_cast<unsigned>(width)];
   for (int i = 0; i < width; ++i) part[i] = static_cast<Held>(sums[i]);
   for (std::int64_t r = 0; r < rows; ++r, x += step) {

@@ -3,7 +3,7 @@
 import argparse
 import sys
 
-from .. import errors, ir, save_safetensors
+from .. import errors, ir, save_gguf, save_safetensors
 
 # As the tool's: docs of `tenon --help`.
 _STATUS = ((errors.ArgumentError, 2), (errors.InputError, 3), (errors.UnsupportedError, 4), (errors.MachineError, 5),
@@ -17,11 +17,12 @@ def report(command, error):
 
 
 def to_text(program, target):
-    """A program as target and, where it has weights, target.safetensors."""
+    """A program as target and, where it has weights, target.safetensors, or target.gguf for block types."""
     text = ir.parse(str(program))
     if program.folded:
-        beside = target.with_suffix(".safetensors")
-        save_safetensors(beside, program.folded)
+        has_blocks = any(one.dtype.is_block for one in program.folded.values())
+        beside = target.with_suffix(".gguf" if has_blocks else ".safetensors")
+        (save_gguf if has_blocks else save_safetensors)(beside, program.folded)
         text.weights = beside.name
     target.write_text(str(text))
 

@@ -145,6 +145,10 @@ class Builder:
         """A known value as a constant of the program, which is not computed with while the model is read."""
         return Value(self, tensor=self.tensor(value), name=value.name, inputs=value.inputs)
 
+    def stored(self, array, name=""):
+        """An array of a block type as a constant of the program."""
+        return Value(self, tensor=self.graph.capture(self._unique(name or "constant"), array), name=name)
+
     def computed_size(self, value):
         """A number that the program computes, i64[1], as a size without a known expression: a list of one."""
         if value.tensor is None or value.dtype != "i64" or value.shape != (1,):

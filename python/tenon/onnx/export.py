@@ -29,11 +29,16 @@ def save(program, path, weights=None):
 def to_model(program, weights=None):
     """The onnx.ModelProto of a program. An op that ONNX has no form for is an UnsupportedError that names it."""
     whole = program.unrolled().verify()
-    arrays = {name: np.asarray(one.numpy()) for name, one in whole.folded.items()}
-    for name, one in (weights or {}).items():
-        arrays[name] = np.asarray(one.numpy() if hasattr(one, "numpy") else one)
+    arrays = {name: _plain(one) for name, one in {**whole.folded, **(weights or {})}.items()}
     text = ir.parse(str(whole))
     return Exporter(text, arrays).model()
+
+
+def _plain(array):
+    """As a numpy array; block types, which ONNX lacks, as f32."""
+    if getattr(getattr(array, "dtype", None), "is_block", False):
+        array = array.astype("f32")
+    return np.asarray(array.numpy() if hasattr(array, "numpy") else array)
 
 
 def _used(nodes):
@@ -179,6 +184,9 @@ class Exporter:
         if name not in self.arrays:
             raise wrong_call("save", f"the constant '{name}' is not given: weights={{{name!r}: ...}}")
         array = self.arrays[name]
+        declared = instruction.result.type
+        if declared is not None and array.dtype == np.float32:
+            instruction.result.type = replace(declared, dtype="f32")  # a block type's before
         try:
             type_of(array)
         except KeyError:

@@ -35,11 +35,12 @@ class Scope:
 class Importer:
     """The state of reading one model once."""
 
-    def __init__(self, model, folder=None, shapes=None, values=None):
+    def __init__(self, model, folder=None, shapes=None, values=None, packed=None):
         self.model = model
         self.folder = folder
         self.shapes = shapes or {}
         self.fixed = values or {}
+        self.packed = packed
         self.builder = Builder()
         self.depth = 0
         self.nodes = 0

@@ -8,6 +8,7 @@ from ..importing import sizes as sz
 from ..importing.products import multiplied
 from ..importing.shaping import shaped, sliced
 from . import norms, quantised
+from .blocks import packed
 from .images import average_pool
 from .node import op
 from .pointwise import gelu
@@ -140,23 +141,32 @@ def inverse(n, x):
 
 @_op("MatMulNBits")
 def matmul_n_bits(n, x, codes, scales, zeros=None, order=None, bias=None):
-    """A product with a weight of 2, 4 or 8 bits, which is widened while the model is read."""
+    """A product with a weight of 2, 4 or 8 bits. Where the model (accuracy_level 4) or its reader allows x in 8 bits,
+    the weight stays in a block type that holds it; else it is widened while the model is read."""
     width, rows = n.attribute("K"), n.attribute("N")
     bits, block = n.attribute("bits", 4), n.attribute("block_size")
     if bits not in (2, 4, 8) or order is not None:
         raise n.error(f"{bits}" if order is None else "an order of the rows", "bits" if order is None else "g_idx")
     blocks = -(-width // block)
     whole = _unpacked(n, n.array(codes, "the weight"), bits).reshape(rows, blocks, -1)[:, :, :block]
-    scale = n.array(scales, "the scales").reshape(rows, blocks, 1)
+    scale = n.array(scales, "the scales").reshape(rows, blocks)
     if zeros is None:
-        zero = np.float32(1 << (bits - 1))
+        zero = np.full((rows, blocks), 1 << (bits - 1), np.float32)
     else:
         zero = n.array(zeros, "the zero points")
         zero = (_unpacked(n, zero.reshape(rows, -1), bits) if zero.dtype == np.uint8 else zero.reshape(rows, -1))
-        zero = zero[:, :blocks, None].astype(np.float32)
-    weight = ((whole - zero) * scale).reshape(rows, -1)[:, :width].astype(scale.dtype)
+        zero = zero[:, :blocks].astype(np.float32)
+    keeps = n.importer.packed if n.importer.packed is not None else n.attribute("accuracy_level", 0) == 4
+    stored = None
+    if keeps:
+        stored = packed(whole.reshape(rows, -1)[:, :width], zero, scale, bits, block)
+    if stored is None:
+        wide = ((whole - zero[..., None]) * scale[..., None]).reshape(rows, -1)[:, :width]
+        weight = n.b.known(wide.astype(scale.dtype))
+    else:
+        weight = n.b.stored(stored, codes.name)
     options = {} if bias is None else {"bias": bias}
-    return shaped(n.b.linear(x, n.b.known(weight), **options), (*x.shape[:-1], rows))
+    return shaped(n.b.linear(x, weight, **options), (*x.shape[:-1], rows))
 
 
 def _unpacked(n, array, bits):

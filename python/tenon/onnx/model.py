@@ -20,20 +20,22 @@ MIN_OPSET, MAX_OPSET = 7, onnx.defs.onnx_opset_version()
 _MOST_FIXED = 1024         # elements of an input whose values a Model fixes
 
 
-def load(model, shapes=None, values=None, folder=None, optimize=True):
+def load(model, shapes=None, values=None, folder=None, optimize=True, packed=None):
     """The program of a model: a path, the bytes of a file, or an onnx.ModelProto.
 
     Inputs and results keep their names, as far as a program's text can have them; sizes that have a name in the model
     are words, which may differ from run to run. `shapes` fixes sizes, by the name of the size or of an input:
     {"batch": 4, "x": (1, 3, 224, 224)}. `values` makes inputs constants: {"shape": array}. `folder` has the external
-    data of a model that is no path. Weights become constants of the program (Program.folded).
+    data of a model that is no path. Weights become constants of the program (Program.folded). `packed`: whether those
+    of MatMulNBits stay in a block type that holds them, and are multiplied by x in 8 bits; None: where the model says
+    so.
     """
-    return load_program(*read(model, folder), shapes, values, optimize)
+    return load_program(*read(model, folder), shapes, values, optimize, packed)
 
 
-def load_program(proto, folder=None, shapes=None, values=None, optimize=True):
+def load_program(proto, folder=None, shapes=None, values=None, optimize=True, packed=None):
     """The same, of a model that has been read."""
-    importer = Importer(proto, folder, shapes, values)
+    importer = Importer(proto, folder, shapes, values, packed)
     tensors = importer.program()
     program = importer.builder.graph.program(tensors)
     program.name = _word(proto.graph.name) or "model"
@@ -104,12 +106,13 @@ class Model:
     """A model that is read once for each set of its inputs' sizes, so that nothing in it is open.
 
     Where its nodes need values of an input while they are read, such as the sizes that a Reshape is given, the program
-    is one for these values, too; that is limited to inputs of 1024 elements. `options` are those of tenon.Session.
+    is one for these values, too; that is limited to inputs of 1024 elements. `packed` is load's; `options` are those of
+    tenon.Session.
     """
 
-    def __init__(self, model, folder=None, **options):
+    def __init__(self, model, folder=None, packed=None, **options):
         self.proto, self.folder = read(model, folder)
-        self.options = options
+        self.packed, self.options = packed, options
         held = {one.name for one in self.proto.graph.initializer}
         self.inputs = [one.name for one in self.proto.graph.input if one.name not in held]
         self.declared = {one.name: [size.dim_value if size.HasField("dim_value") else size.dim_param or "?"
@@ -174,5 +177,5 @@ class Model:
     def _made(self, arrays):
         values = {name: arrays[name] for name in self.fixed}
         shapes = {name: one.shape for name, one in arrays.items() if name not in self.fixed}
-        program = load_program(self.proto, self.folder, shapes, values)
+        program = load_program(self.proto, self.folder, shapes, values, packed=self.packed)
         return program, [name for name in self.inputs if name not in self.fixed]

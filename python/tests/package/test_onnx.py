@@ -416,6 +416,28 @@ class Files(unittest.TestCase):
                                    atol=1e-4)
         self.assertEqual(main([str(self.path / "none.onnx")]), 3)
 
+    def test_the_command_with_weights_of_few_bits(self):
+        from tenon.onnx.__main__ import main
+        rng = np.random.default_rng(5)
+        node = helper.make_node("MatMulNBits", ["x", "b", "s"], ["y"], domain="com.microsoft", K=64, N=3, bits=4,
+                                block_size=32, accuracy_level=4)
+        weights = [numpy_helper.from_array(one, name) for name, one in (
+            ("b", rng.integers(0, 256, (3, 2, 16)).astype("u1")), ("s", np.float16([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])))]
+        model = graph_model([node], [info("x", [2, 64], TensorProto.FLOAT16)], [info("y", None, TensorProto.FLOAT16)], weights)
+        model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
+        onnx.save(model, self.path / "m.onnx")
+        self.assertEqual(main([str(self.path / "m.onnx")]), 0)
+        self.assertIn("q4_0[3, 64]", (self.path / "m.tenon").read_text())
+        file = tenon.open(self.path / "m.gguf")
+        program = tenon.parse((self.path / "m.tenon").read_text())
+        x = rng.standard_normal((2, 64)).astype("f2")
+        [want] = by_runtime(model, {"x": x})
+        [got] = tenon.Session(program, {name: file[name] for name in file}).forward(x=x)
+        np.testing.assert_allclose(got.numpy(), want, rtol=0, atol=0.04 * np.abs(want).max())
+        self.assertEqual(main([str(self.path / "m.tenon"), "-o", str(self.path / "again.onnx")]), 0)
+        [again] = by_runtime(onnx.load(self.path / "again.onnx"), {"x": x})
+        np.testing.assert_allclose(again, want, rtol=0, atol=0.04 * np.abs(want).max())
+
 
 class Export(unittest.TestCase):
     """Single ops, by ONNX Runtime and by Tenon."""

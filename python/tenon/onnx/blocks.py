@@ -7,11 +7,11 @@ from .. import _tenon
 _BLOCK = 32
 
 
-def packed(codes, zeros, scales, bits, size):
+def packed(codes, zeros, scales, bits, size, exactly=False):
     """A weight (codes - zeros) * scales as an array of q4_0, q4_1 or q8_0, or None where none of them holds it.
 
     Codes are whole numbers of 2, 4 or 8 bits, [N, K]; zeros and scales are [N, groups], of `size` adjacent codes each.
-    Scales, and their products with zero points, are rounded to f16."""
+    Scales, and their products with zero points, are rounded to f16; `exactly`: not even that."""
     rows, width = codes.shape
     if size % _BLOCK or width % _BLOCK:
         return None
@@ -25,7 +25,8 @@ def packed(codes, zeros, scales, bits, size):
     numbers = [scales] if symmetric else [scales, -zeros * scales]
     with np.errstate(over="ignore"):
         halves = [one.astype(np.float16) for one in numbers]
-    if not all(_is_near(half, one) for half, one in zip(halves, numbers, strict=True)):
+    share = np.float32(0 if exactly else 2**-11)
+    if not all(_is_near(half, one, share) for half, one in zip(halves, numbers, strict=True)):
         return None
     if bits == 8:
         stored, kind = (codes.astype(np.int16) - middle).astype(np.int8).view(np.uint8), "q8_0"
@@ -36,6 +37,6 @@ def packed(codes, zeros, scales, bits, size):
     return _tenon.HostBuffer(np.concatenate([*heads, stored], axis=-1).tobytes(), _tenon.Shape((rows, width), kind))
 
 
-def _is_near(half, one):
-    """Whether numbers, [N, groups], lost no more than f16 loses of the largest of their row if that is a normal f16."""
-    return (np.abs(half.astype(np.float32) - one) <= np.abs(one).max(axis=1, keepdims=True) * np.float32(2**-11)).all()
+def _is_near(half, one, share):
+    """Whether numbers, [N, groups], lost no more than a share of their row's largest: f16 loses 2^-11."""
+    return (np.abs(half.astype(np.float32) - one) <= np.abs(one).max(axis=1, keepdims=True) * share).all()

@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from ..importing import sizes as sz
+from ..importing.picking import positions
 from ..importing.products import multiplied
 from ..importing.shaping import shaped, sliced
 from . import norms, quantised
@@ -167,6 +168,35 @@ def matmul_n_bits(n, x, codes, scales, zeros=None, order=None, bias=None):
         weight = n.b.stored(stored, codes.name)
     options = {} if bias is None else {"bias": bias}
     return shaped(n.b.linear(x, weight, **options), (*x.shape[:-1], rows))
+
+
+@_op("GatherBlockQuantized")
+def gather_blocks(n, codes, index, scales, zeros=None):
+    """Rows of a table in codes of 2, 4 or 8 bits, which stays in a block type that holds it; else it is widened."""
+    block, bits = n.attribute("block_size", 128), n.attribute("bits", 4)
+    if bits not in (2, 4, 8):
+        raise n.error(f"{bits}", "bits")
+    data, scale = _unpacked(n, n.array(codes, "the table"), bits), n.array(scales, "the scales")
+    axis = n.axis(n.attribute("gather_axis", 0), data.ndim)
+    if n.axis(n.attribute("quantize_axis", 1), data.ndim) != data.ndim - 1:
+        raise n.error("not the last axis", "quantize_axis")
+    if zeros is None:
+        zero = np.full(scale.shape, 1 << (bits - 1), np.float32)
+    else:
+        zero = _unpacked(n, n.array(zeros, "the zero points"), bits)[..., :scale.shape[-1]]
+    width = data.shape[-1]
+    if scale.shape != (*data.shape[:-1], -(-width // block)) or zero.shape != scale.shape:
+        raise n.malformed(f"scales {scale.shape} and zero points {zero.shape} of {data.shape}")
+    index = positions(n, index, data.shape[axis])
+    sizes = (*data.shape[:axis], *index.shape, *data.shape[axis + 1:])
+    stored = None
+    if n.importer.packed is not False and data.ndim == 2 and axis == 0:
+        stored = packed(data, zero, scale, bits, block, exactly=not n.importer.packed)
+    if stored is not None:
+        rows, kind = n.b.embedding(index, n.b.stored(stored, codes.name)), n.b.known(scale).dtype
+        return shaped(rows if rows.dtype == kind else n.b.cast(rows, kind), sizes)
+    zero, step = (np.repeat(one.astype(np.float32), block, axis=-1)[..., :width] for one in (zero, scale))
+    return shaped(n.b.gather(n.b.known(((data - zero) * step).astype(scale.dtype)), index, axis=axis), sizes)
 
 
 def _unpacked(n, array, bits):

@@ -423,7 +423,8 @@ class Files(unittest.TestCase):
                                 block_size=32, accuracy_level=4)
         weights = [numpy_helper.from_array(one, name) for name, one in (
             ("b", rng.integers(0, 256, (3, 2, 16)).astype("u1")), ("s", np.float16([0.1, 0.2, 0.3, 0.4, 0.5, 0.6])))]
-        model = graph_model([node], [info("x", [2, 64], TensorProto.FLOAT16)], [info("y", None, TensorProto.FLOAT16)], weights)
+        half = TensorProto.FLOAT16
+        model = graph_model([node], [info("x", [2, 64], half)], [info("y", None, half)], weights)
         model.opset_import.append(helper.make_opsetid("com.microsoft", 1))
         onnx.save(model, self.path / "m.onnx")
         self.assertEqual(main([str(self.path / "m.onnx")]), 0)

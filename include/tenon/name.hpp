@@ -19,8 +19,8 @@ class Name {
   /// Errc::limit_exceeded for more than 255 bytes, or more than 2^20 distinct names.
   Name(std::string_view text);  // NOLINT(google-explicit-constructor): words read as names
   Name(const char* text) : Name(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
-  template <std::same_as<std::string>
-                Text>  // of no other type: {"k", 0} is an axis, not the characters of a name
+  /// A string itself, not what makes one: {"k", 0} is an axis.
+  template <std::same_as<std::string> Text>
   Name(const Text& text) : Name(std::string_view(text)) {}  // NOLINT(google-explicit-constructor)
 
   /// Valid until the process ends.

@@ -263,8 +263,8 @@ void add_generation(Command& command, GenerationOptions& options) {
       .range(0, 1 << 24);
   command.option("--temp", sampling.temperature,
                  "Temperature; 0: greedy, without a penalty unless one is given. Defaults of this "
-                 "and the next "
-                 "four: what the model's files recommend, else 0.7, top-p 0.95, penalty 1.1");
+                 "and the next four: what the model's files recommend, else 0.7, top-p 0.95, "
+                 "penalty 1.1");
   command.option("--top-k", sampling.top_k, "Sample from the K most probable tokens; 0: all");
   command.option("--top-p", sampling.top_p, "Sample from the most probable tokens up to this sum");
   command.option("--min-p", sampling.min_p, "Drop tokens below this times the highest probability");

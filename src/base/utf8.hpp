@@ -56,6 +56,15 @@ inline CodePoint code_point_at(std::string_view text, std::size_t position) noex
   return decode_multibyte(text, position);
 }
 
+inline bool is_valid_utf8(std::string_view text) noexcept {
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint c = code_point_at(text, i);
+    if (!c.is_valid) return false;
+    i += c.length;
+  }
+  return true;
+}
+
 /// Where the character (or the ill-formed part) that ends at `end` begins; `end` must not be 0.
 inline std::size_t character_before(std::string_view text, std::size_t end) noexcept {
   // A lead byte always begins a part, so the longest that fits is the one.

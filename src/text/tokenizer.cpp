@@ -1,4 +1,5 @@
 #include "base/utf8.hpp"
+#include "token_pieces.hpp"
 #include "tokenizer_impl.hpp"
 
 #include <tenon/error.hpp>
@@ -7,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <mutex>
 #include <unordered_map>
 #include <utility>
 
@@ -83,15 +85,6 @@ std::vector<std::int32_t> closing_tokens(const Recipe& recipe, const TokenIndex&
   const auto repeated = std::ranges::unique(ids);
   ids.erase(repeated.begin(), repeated.end());
   return ids;
-}
-
-bool is_valid_utf8(std::string_view text) {
-  for (std::size_t i = 0; i < text.size();) {
-    const CodePoint c = code_point_at(text, i);
-    if (!c.is_valid) return false;
-    i += c.length;
-  }
-  return true;
 }
 
 /// A text with invalid UTF-8 replaced by U+FFFD, and the ranges adapted to it.
@@ -185,6 +178,12 @@ void Tokenizer::Impl::append_decoded(std::string& out, std::int32_t id,
   at_start = false;
   if (recipe.cleans_up_decoded) clean_up(piece);
   out.append(piece);
+}
+
+std::shared_ptr<const TokenPieces> Tokenizer::Impl::pieces(const Tokenizer& self) const {
+  const std::scoped_lock lock(pieces_mutex_);
+  if (!pieces_) pieces_ = std::make_shared<const TokenPieces>(self);
+  return pieces_;
 }
 
 Tokenizer::Tokenizer(Vocabulary vocabulary, TokenizerTables kept) {

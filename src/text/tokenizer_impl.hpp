@@ -5,6 +5,7 @@
 #include "tables.hpp"
 #include "token_matcher.hpp"
 
+#include <tenon/fork_aware_mutex.hpp>
 #include <tenon/text/tokenizer.hpp>
 
 #include <cstdint>
@@ -14,6 +15,8 @@
 #include <vector>
 
 namespace tenon::text {
+
+class TokenPieces;
 
 /// The state that copies of a tokenizer share. Never moved: it has pointers to its own members.
 struct Tokenizer::Impl {
@@ -29,6 +32,9 @@ struct Tokenizer::Impl {
   void append_decoded(std::string& out, std::int32_t id, const DecodeOptions& options,
                       bool& at_start) const;
 
+  /// What tokens add to a text, made when it is first asked for. `self` is one of the handles.
+  std::shared_ptr<const TokenPieces> pieces(const Tokenizer& self) const;
+
   Recipe recipe;
   Tables tables;
   std::shared_ptr<const void> keeper;  ///< of tables that are kept
@@ -36,6 +42,10 @@ struct Tokenizer::Impl {
   TokenMatcher raw_tokens;                    ///< looked for in the text as it comes
   TokenMatcher normalized_tokens;             ///< looked for after normalisation
   std::vector<std::int32_t> ends_generation;  ///< sorted
+
+ private:
+  mutable ForkAwareMutex pieces_mutex_{"Tokenizer"};
+  mutable std::shared_ptr<const TokenPieces> pieces_;
 };
 
 }  // namespace tenon::text

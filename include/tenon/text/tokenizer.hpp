@@ -121,6 +121,7 @@ class Tokenizer {
 
  private:
   friend class StreamDecoder;
+  friend class TokenConstraint;
   struct Impl;
   explicit Tokenizer(std::shared_ptr<const Impl> impl);
 

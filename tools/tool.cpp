@@ -129,6 +129,15 @@ models::SamplingDefaults SamplingOptions::over(models::SamplingDefaults defaults
   return defaults;
 }
 
+std::optional<text::Grammar> GrammarOptions::read() const {
+  if (!grammar.empty()) return text::Grammar::parse(grammar);
+  if (!grammar_file.empty()) return text::Grammar::parse(read_text(grammar_file));
+  if (!json_schema.empty()) return text::Grammar::from_json_schema(json_schema);
+  if (!json_schema_file.empty())
+    return text::Grammar::from_json_schema(read_text(json_schema_file));
+  return std::nullopt;
+}
+
 models::GenerateOptions GenerationOptions::for_model(const models::LanguageModel& model,
                                                      std::string& source) const {
   models::GenerateOptions options = generate;
@@ -146,6 +155,7 @@ Json described(const models::GenerateOptions& options, const std::string& source
     bias[std::to_string(token)] = is_number ? Json(value) : Json(fmt::format("{}", value));
   }
   return {{"max_tokens", options.max_tokens},
+          {"grammar", options.grammar ? Json(options.grammar->text()) : Json(nullptr)},
           {"stop", options.stop},
           {"defaults_of", source},
           {"temperature", sampler.temperature},
@@ -199,6 +209,8 @@ std::string_view stopped_by(models::Generated::End end) {
       return "end token";
     case End::stop:
       return "stop text";
+    case End::grammar:
+      return "end of the grammar";
     case End::length:
       return "length";
     case End::context:
@@ -277,6 +289,19 @@ void add_generation(Command& command, GenerationOptions& options) {
       .option("--logit-bias", sampling.logit_bias,
               "TOKEN=BIAS: added to a token's logit; -inf: excluded; may be repeated")
       .one_value_each();
+  GrammarOptions& grammar = options.grammar;
+  Option choices[] = {
+      command.option("--grammar", grammar.grammar,
+                     "What the answer may be, as llama.cpp's GBNF: root ::= \"yes\" | \"no\""),
+      command.option("--grammar-file", grammar.grammar_file, "A file that holds it"),
+      command.option("-j,--json-schema", grammar.json_schema,
+                     "The answer is JSON that this schema allows; {} allows any"),
+      command.option("--json-schema-file", grammar.json_schema_file,
+                     "A file that holds the schema")};
+  for (std::size_t i = 0; i < std::size(choices); ++i) {
+    choices[i].not_empty();
+    for (std::size_t j = 0; j < i; ++j) choices[i].excludes(choices[j]);
+  }
   command
       .option("--stop", options.generate.stop,
               "A text that ends the answer and is not part of it; may be repeated")

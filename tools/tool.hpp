@@ -74,10 +74,19 @@ struct SamplingOptions {
   models::SamplingDefaults over(models::SamplingDefaults defaults) const;
 };
 
+/// Where the grammar of an answer is given; at most one of them.
+struct GrammarOptions {
+  std::string grammar, grammar_file, json_schema, json_schema_file;
+
+  /// Nothing without any. Errors: those of read_text() and of making a text::Grammar.
+  std::optional<text::Grammar> read() const;
+};
+
 /// What generate and chat share: options, and the output of results.
 struct GenerationOptions {
   models::GenerateOptions generate{};
   SamplingOptions sampling{};
+  GrammarOptions grammar{};
 
   /// `generate` with the sampling options of the command line and the model; the source of the
   /// recommendation goes to `source`.

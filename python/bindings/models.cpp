@@ -38,6 +38,8 @@ const char* word(Generated::End end) {
       return "token";
     case Generated::End::stop:
       return "stop";
+    case Generated::End::grammar:
+      return "grammar";
     case Generated::End::length:
       return "length";
     case Generated::End::context:
@@ -202,9 +204,10 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
       [parts_of](const LanguageModel& self, Conversation& at, const Prompt& prompt,
                  std::int64_t max_tokens, const std::vector<nb::str>& stop,
                  std::optional<std::int64_t> logprobs, std::optional<double> timeout,
-                 bool sample_on_device, const nb::dict& sampler, nb::object emit,
-                 const Cancellation& cancellation) {
+                 bool sample_on_device, std::optional<text::Grammar> grammar,
+                 const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
         GenerateOptions options;
+        options.grammar = std::move(grammar);
         options.max_tokens = max_tokens;
         options.sampler = sampler_of(models::sampling_defaults(self.file()).sampler, sampler);
         options.sample_on_device = sample_on_device;
@@ -228,7 +231,8 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
       },
       nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
       nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
-      nb::arg("sampler"), nb::arg("emit").none(), nb::arg("cancellation"));
+      nb::arg("grammar").none(), nb::arg("sampler"), nb::arg("emit").none(),
+      nb::arg("cancellation"));
 }
 
 void bind_image_prompts(nb::module_& module, nb::class_<LanguageModel>& model) {

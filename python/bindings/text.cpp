@@ -1,6 +1,8 @@
 #include "bindings.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/host_buffer.hpp>
+#include <tenon/text/grammar.hpp>
 #include <tenon/text/stream_decoder.hpp>
 #include <tenon/text/tokenizer.hpp>
 
@@ -36,8 +38,86 @@ std::string to_utf8(nb::handle text, std::string_view where, std::string_view wh
                           what, at));
 }
 
+namespace {
+
+/// Text or bytes; a text may end within a character only as bytes.
+std::string bytes_of(nb::handle text, std::string_view where) {
+  if (nb::isinstance<nb::bytes>(text)) {
+    const auto bytes = nb::borrow<nb::bytes>(text);
+    return {bytes.c_str(), bytes.size()};
+  }
+  if (nb::isinstance<nb::str>(text)) return to_utf8(text, where, "the text");
+  throw Error(Errc::bad_argument, std::string(where), "wanted is a text or bytes");
+}
+
+/// A schema as a text, or as json.dumps() writes it.
+std::string schema_text(nb::handle schema) {
+  if (nb::isinstance<nb::str>(schema)) return to_utf8(schema, "JSON schema", "the text");
+  const nb::object text = nb::module_::import_("json").attr("dumps")(schema);
+  return to_utf8(text, "JSON schema", "the text");
+}
+
+void bind_grammars(nb::module_& module) {
+  using text::Grammar, text::GrammarMatcher, text::TokenConstraint;
+  nb::class_<Grammar>(module, "Grammar", "The texts that a model may write, as llama.cpp's GBNF")
+      .def_static(
+          "parse",
+          [](const nb::str& gbnf, const nb::str& root) {
+            return Grammar::parse(to_utf8(gbnf, "grammar", "the text"),
+                                  to_utf8(root, "grammar", "the rule"));
+          },
+          nb::arg("gbnf"), nb::arg("root") = "root")
+      .def_static(
+          "from_json_schema",
+          [](nb::handle schema) { return Grammar::from_json_schema(schema_text(schema)); },
+          nb::arg("schema"),
+          "The JSON texts that a schema, a dict or a text, allows; {} allows each")
+      .def_prop_ro("text", &Grammar::text, "What it was made of, in GBNF");
+  nb::class_<GrammarMatcher>(module, "GrammarMatcher",
+                             "A text that grows, and what a grammar allows behind it")
+      .def(nb::init<const Grammar&>(), nb::arg("grammar"))
+      .def(
+          "push",
+          [](GrammarMatcher& self, nb::handle text) {
+            return self.push(bytes_of(text, "GrammarMatcher.push"));
+          },
+          nb::arg("text"),
+          "Adds a text or bytes and returns True where the grammar allows it; else nothing changes")
+      .def_prop_ro("may_end", &GrammarMatcher::may_end, "Whether the text may end")
+      .def_prop_ro("may_continue", &GrammarMatcher::may_continue, "Whether a byte may follow");
+  nb::class_<TokenConstraint>(module, "TokenConstraint",
+                              "The tokens that a grammar allows behind those before")
+      .def(
+          "__init__",
+          [](TokenConstraint* self, const Grammar& grammar, const text::Tokenizer& tokenizer) {
+            new (self) TokenConstraint(grammar, tokenizer);
+          },
+          nb::arg("grammar"), nb::arg("tokenizer"), nb::keep_alive<1, 3>())
+      .def(
+          "allowed",
+          [](TokenConstraint& self) {
+            const auto words = self.allowed();
+            HostBuffer flags =
+                HostBuffer::zeros(Shape({static_cast<std::int64_t>(words.size()) * 64}, boolean));
+            const auto values = flags.mutable_values<bool>();
+            for (std::size_t i = 0; i < values.size(); ++i) {
+              values[i] = ((words[i / 64] >> (i % 64)) & 1) != 0;
+            }
+            return nb::cast(std::move(flags)).attr("numpy")();
+          },
+          "An array of bool, one for each token, filled up with False to a multiple of 64")
+      .def("allows", &TokenConstraint::allows, nb::arg("token"))
+      .def("push", &TokenConstraint::push, nb::arg("token"),
+           "Adds a token; an error unless it is allowed")
+      .def_prop_ro("may_end", &TokenConstraint::may_end)
+      .def_prop_ro("may_continue", &TokenConstraint::may_continue);
+}
+
+}  // namespace
+
 void bind_text(nb::module_& module) {
   using text::Tokenizer;
+  bind_grammars(module);
   auto tokenizer = nb::class_<Tokenizer>(module, "Tokenizer", "Text to token ids and back");
   tokenizer.def_static("from_json", &Tokenizer::from_json, nb::arg("path"),
                        "Reads a Hugging Face tokenizer.json");

@@ -14,7 +14,8 @@ image_marker = _tenon.image_marker
 
 @dataclass
 class Generated:
-    """What a model wrote. `end` says why it stopped: "token", "stop", "length", "context", "cancelled", "deadline"."""
+    """What a model wrote. `end` says why it stopped: "token", "stop", "grammar", "length", "context",
+    "cancelled", "deadline"."""
 
     text: str
     tokens: list
@@ -127,7 +128,7 @@ class LanguageModel:
         return self._model._image_prompt(self.vision._encoder, messages, images)
 
     def generate(self, prompt, *, images=None, conversation=None, max_tokens=128, stop=(), logprobs=None, timeout=None,
-                 emit=None, sample_on_device=False, **sampler):
+                 emit=None, sample_on_device=False, grammar=None, json_schema=None, **sampler):
         """Continues a prompt: text, tokens as chat_tokens() makes them, or an ImagePrompt. Returns Generated.
 
         `images` are those of image_prompt().
@@ -136,10 +137,13 @@ class LanguageModel:
         left out are the publisher's. `emit` is called with pieces of text as they come. `timeout` in seconds ends
         the text early, without an error. `sample_on_device` draws tokens where the model runs, with other random
         numbers; not with `logprobs`.
+
+        `grammar` is what the answer may be, a Grammar or a text of llama.cpp's GBNF; `json_schema` instead of it, a
+        dict or a text, makes the answer JSON that the schema allows: {} allows any.
         """
         prompt = prompt if images is None else self.image_prompt(prompt, images)
-        return self._run(prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, sampler, emit,
-                         _tenon._Cancellation())
+        return self._run(prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device,
+                         _grammar_of(grammar, json_schema), sampler, emit, _tenon._Cancellation())
 
     def chat(self, messages, **options):
         """As generate(), for messages (dicts of role and content, or one user's text)."""
@@ -151,13 +155,14 @@ class LanguageModel:
         return self.generate(self.image_prompt(messages, images), stop=stop, **options)
 
     def stream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
-               **sampler):
+               grammar=None, json_schema=None, **sampler):
         """Pieces of text as they are generated. Closing the generator ends the generation.
 
         The model works on a thread of its own, a few pieces ahead of the reader. The generator's return value is
         the Generated.
         """
-        work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device, sampler)
+        work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device,
+                             _grammar_of(grammar, json_schema), sampler)
         try:
             while True:
                 text, end = work.get()
@@ -168,22 +173,23 @@ class LanguageModel:
             work.close()
 
     async def astream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
-                      **sampler):
+                      grammar=None, json_schema=None, **sampler):
         """As stream(), for `async for`. Ends the generation when the task is cancelled, too."""
         import asyncio
 
-        work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device, sampler)
+        work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device,
+                             _grammar_of(grammar, json_schema), sampler)
         try:
             while (piece := (await asyncio.to_thread(work.get))[0]) is not None:
                 yield piece
         finally:
             await asyncio.to_thread(work.close)
 
-    def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, sampler):
+    def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, grammar, sampler):
         return _Stream(lambda emit, cancellation: self._run(prompt, conversation, max_tokens, stop, None, timeout,
-                                                            sample_on_device, sampler, emit, cancellation))
+                                                            sample_on_device, grammar, sampler, emit, cancellation))
 
-    def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, sampler, emit,
+    def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, sampler, emit,
              cancellation):
         if isinstance(prompt, str):
             prompt = self._model.tokenizer.encode(prompt)
@@ -192,7 +198,15 @@ class LanguageModel:
         conversation = conversation or self._model.conversation()
         stop = [stop] if isinstance(stop, str) else list(stop)
         return Generated(**self._model._generate(conversation, prompt, max_tokens, stop, logprobs, timeout,
-                                                 sample_on_device, sampler, emit, cancellation))
+                                                 sample_on_device, grammar, sampler, emit, cancellation))
+
+
+def _grammar_of(grammar, json_schema):
+    if grammar is not None and json_schema is not None:
+        raise ArgumentError("BadArgument", 11010, "generate", "both a grammar and a JSON schema")
+    if json_schema is not None:
+        return _tenon.Grammar.from_json_schema(json_schema)
+    return _tenon.Grammar.parse(grammar) if isinstance(grammar, str) else grammar
 
 
 class _Encoder:

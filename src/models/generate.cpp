@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -58,9 +59,14 @@ class Generation {
       throw Error(Errc::unsupported, "generate",
                   "logprobs with sample_on_device: they are computed of logits on the host");
     }
+    if (options.grammar && options.sample_on_device) {
+      throw Error(Errc::unsupported, "generate",
+                  "a grammar with sample_on_device: it chooses among logits on the host");
+    }
     for (const std::string& spelling : options.stop) {
       if (const auto id = model.tokenizer().find(spelling)) stop_tokens_.push_back(*id);
     }
+    if (options.grammar) constraint_.emplace(*options.grammar, model.tokenizer());
   }
 
   /// `beginning` is read before `prompt`.
@@ -140,7 +146,7 @@ class Generation {
   }
 
   std::int32_t draw(std::span<const std::int32_t> tokens) {
-    if (options_.sampler.is_greedy() && !options_.logprobs) {
+    if (options_.sampler.is_greedy() && !options_.logprobs && !constraint_) {
       return conversation_.read_greedy(tokens, options_.interrupt);
     }
     if (options_.sample_on_device) {
@@ -149,9 +155,50 @@ class Generation {
     // The vocabulary may have padding rows: only tokens can be drawn.
     const auto logits =
         conversation_.read(tokens, options_.interrupt).first(model_.tokenizer().vocab_size());
-    const std::int32_t token = sampler_.sample(logits, history_);
+    const std::int32_t token =
+        constraint_ ? constrained_token(logits) : sampler_.sample(logits, history_);
     if (options_.logprobs) choice_ = choice_of(logits, token, *options_.logprobs);
     return token;
+  }
+
+  /// Draws one of the tokens that the grammar allows.
+  std::int32_t constrained_token(std::span<const float> logits) {
+    if (options_.sampler.is_greedy()) {  // as a rule the best token is one that is allowed
+      const std::int32_t best = sampler_.sample(logits, history_);
+      if (is_allowed(best)) return best;
+    }
+    const auto allowed = constraint_->allowed();
+    bool is_any = false;
+    constrained_.assign(logits.begin(), logits.end());
+    for (std::size_t i = 0; i < constrained_.size(); ++i) {
+      if (((allowed[i / 64] >> (i % 64)) & 1) != 0) {
+        is_any = true;
+      } else {
+        constrained_[i] = -std::numeric_limits<float>::infinity();
+      }
+    }
+    if (constraint_->may_end()) {
+      for (const std::int32_t stop : stop_tokens_) {
+        const auto i = static_cast<std::size_t>(stop);
+        constrained_[i] = logits[i];
+        is_any = true;
+      }
+    }
+    if (!is_any) {
+      throw Error(Errc::bad_input, "generate",
+                  "no token of the vocabulary goes on as the grammar wants");
+    }
+    const std::int32_t token = sampler_.sample(constrained_, history_);
+    if (is_allowed(token)) return token;
+    throw Error(Errc::bad_input, "generate",
+                "no token that the grammar allows has a logit that is a number");
+  }
+
+  bool is_allowed(std::int32_t token) {
+    return constraint_->allows(token) || (constraint_->may_end() && is_stop(token));
+  }
+  bool is_stop(std::int32_t token) const {
+    return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
   }
 
   /// Adds a token to the result. Returns whether to continue.
@@ -161,15 +208,14 @@ class Generation {
       return false;
     };
     if (options_.max_tokens <= 0) return ends(Generated::End::length);
-    if (model_.tokenizer().is_eog(token) ||
-        std::ranges::find(stop_tokens_, token) != stop_tokens_.end()) {
-      return ends(Generated::End::token);
-    }
+    if (model_.tokenizer().is_eog(token) || is_stop(token)) return ends(Generated::End::token);
+    if (constraint_) constraint_->push(token);
     history_.push_back(token);
     result_.tokens.push_back(token);
     if (options_.logprobs) result_.choices.push_back(std::move(choice_));
     put(stop_text_.push(decoder_.push(token)));
     if (stop_text_.found()) return ends(Generated::End::stop);
+    if (constraint_ && !constraint_->may_continue()) return ends(Generated::End::grammar);
     if (static_cast<std::int64_t>(result_.tokens.size()) >= options_.max_tokens) {
       return ends(Generated::End::length);
     }
@@ -192,7 +238,9 @@ class Generation {
   StopText stop_text_;
   std::vector<std::int32_t> stop_tokens_;
   std::vector<std::int32_t> history_;
-  Generated::Choice choice_{};  // of the token that was drawn last
+  std::optional<text::TokenConstraint> constraint_;
+  std::vector<float> constrained_;  // logits, a member to reuse its memory
+  Generated::Choice choice_{};      // of the token that was drawn last
   Generated result_;
 };
 

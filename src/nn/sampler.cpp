@@ -132,7 +132,9 @@ std::int32_t Sampler::sample(std::span<const float> logits, std::span<const std:
   const double random = static_cast<double>(random_() >> 11) * 0x1p-53;
   const auto top_k = static_cast<std::size_t>(options_.top_k);
   if (top_k > 0 && top_k < logits.size()) {
-    collect(logits, reached_by(logits, top_k, weights_));
+    // Excluded tokens are never among them, also where fewer than top_k are left.
+    constexpr float least = std::numeric_limits<float>::lowest();
+    collect(logits, std::max(reached_by(logits, top_k, weights_), least));
     candidates_.resize(std::min(top_k, candidates_.size()));
     double total = 0;
     for (auto& [weight, id] : candidates_) {

@@ -84,7 +84,7 @@ struct TokenConstraint::Impl {
   static constexpr std::size_t kept_masks = 256;
 
   Impl(const Grammar& grammar, Tokenizer of)
-      : tokenizer(std::move(of)), pieces(tokenizer.impl_->pieces(tokenizer)), matcher(grammar) {
+      : tokenizer(std::move(of)), pieces(tokenizer.impl_->pieces()), matcher(grammar) {
     for (std::size_t i = 0; i < tokenizer.vocab_size(); ++i) {
       const auto id = static_cast<std::int32_t>(i);
       if (tokenizer.is_eog(id)) ends.push_back(id);
@@ -104,10 +104,9 @@ struct TokenConstraint::Impl {
   std::span<const std::uint64_t> allowed() {
     if (has_ended) return no_tokens();
     GrammarAutomaton& automaton = position().automaton;
-    // The first token may be spelled without its space: it is looked at for itself.
-    if (at_start) return mask = make_first_mask();
     if (generation != automaton.generation() || masks.size() >= kept_masks) masks.clear();
     generation = automaton.generation();
+    if (at_start) return mask = make_first_mask();
     const auto known = masks.find(position().state);
     if (known != masks.end()) return known->second;
     return masks.emplace(position().state, make_mask()).first->second;
@@ -125,13 +124,14 @@ struct TokenConstraint::Impl {
     for (const std::int32_t id : ends) add(tokens, id);
   }
 
+  /// Many tokenizers drop the space of the first token.
   std::vector<std::uint64_t> make_first_mask() {
-    std::vector<std::uint64_t> tokens = empty_mask();
-    for (std::size_t i = 0; i < pieces->size(); ++i) {
-      const std::int32_t id = (*pieces)[i].id;
-      if (is_text_allowed(id)) add(tokens, id);
+    std::vector<std::uint64_t> tokens = make_mask();
+    for (const std::int32_t id : pieces->other_at_start()) {
+      const std::uint64_t bit = std::uint64_t{1} << (id % 64);
+      std::uint64_t& word = tokens[static_cast<std::size_t>(id) / 64];
+      word = is_text_allowed(id) ? word | bit : word & ~bit;
     }
-    add_ends(tokens);
     return tokens;
   }
 

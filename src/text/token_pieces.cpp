@@ -5,13 +5,13 @@
 
 namespace tenon::text {
 
-TokenPieces::TokenPieces(const Tokenizer& tokenizer) {
+TokenPieces::TokenPieces(
+    std::size_t count, const std::function<std::string(std::int32_t id, bool at_start)>& spelling) {
   std::vector<std::pair<std::string, std::int32_t>> tokens;
-  for (std::size_t i = 0; i < tokenizer.vocab_size(); ++i) {
+  for (std::size_t i = 0; i < count; ++i) {
     const auto id = static_cast<std::int32_t>(i);
-    const TokenType type = tokenizer.type(id);
-    if (type == TokenType::control || type == TokenType::unknown || tokenizer.is_eog(id)) continue;
-    std::string text = tokenizer.piece(id);
+    std::string text = spelling(id, false);
+    if (spelling(id, true) != text) other_at_start_.push_back(id);
     if (!text.empty()) tokens.emplace_back(std::move(text), id);
   }
   std::ranges::sort(tokens);

@@ -180,9 +180,20 @@ void Tokenizer::Impl::append_decoded(std::string& out, std::int32_t id,
   out.append(piece);
 }
 
-std::shared_ptr<const TokenPieces> Tokenizer::Impl::pieces(const Tokenizer& self) const {
+bool Tokenizer::Impl::is_eog(std::int32_t id) const {
+  return std::ranges::binary_search(ends_generation, id);
+}
+
+std::shared_ptr<const TokenPieces> Tokenizer::Impl::pieces() const {
   const std::scoped_lock lock(pieces_mutex_);
-  if (!pieces_) pieces_ = std::make_shared<const TokenPieces>(self);
+  if (!pieces_) {
+    const auto spelling = [&](std::int32_t id, bool at_start) {
+      std::string text;
+      if (!is_eog(id)) append_decoded(text, id, {}, at_start);
+      return text;
+    };
+    pieces_ = std::make_shared<const TokenPieces>(recipe.vocabulary.tokens.size(), spelling);
+  }
   return pieces_;
 }
 
@@ -310,8 +321,6 @@ bool Tokenizer::adds_bos() const {
   return bos() && std::ranges::find(before, *bos()) != before.end();
 }
 
-bool Tokenizer::is_eog(std::int32_t id) const {
-  return std::ranges::binary_search(impl_->ends_generation, id);
-}
+bool Tokenizer::is_eog(std::int32_t id) const { return impl_->is_eog(id); }
 
 }  // namespace tenon::text

@@ -32,8 +32,9 @@ struct Tokenizer::Impl {
   void append_decoded(std::string& out, std::int32_t id, const DecodeOptions& options,
                       bool& at_start) const;
 
-  /// What tokens add to a text, made when it is first asked for. `self` is one of the handles.
-  std::shared_ptr<const TokenPieces> pieces(const Tokenizer& self) const;
+  bool is_eog(std::int32_t id) const;
+  /// What tokens that end no generation add to a text; made when it is first asked for.
+  std::shared_ptr<const TokenPieces> pieces() const;
 
   Recipe recipe;
   Tables tables;

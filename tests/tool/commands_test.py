@@ -16,7 +16,8 @@ import xml.etree.ElementTree
 
 import model_files
 from harness import (
-    DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, MACHINE, MALFORMED, SOURCE, WRONG_CALL, ToolTest, read_npy,
+    DATA, ENDED_EARLY, LLAMA, LLAMA_VOCABULARY, MACHINE, MALFORMED, SOURCE, UNSUPPORTED, WRONG_CALL, ToolTest,
+    read_npy,
 )
 
 COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
@@ -350,6 +351,23 @@ class Generate(Folder):
         self.assertNotIn("logprobs", self.made("--prompt", "abc", "-n", 1))
         refused = self.tenon("generate", LLAMA, "--prompt", "a", "--logprobs", 2, status=WRONG_CALL)
         self.assertIn(b"--logprobs needs --json", refused.stderr)
+
+    def test_grammars(self):
+        path, gbnf = self.folder / "answer.gbnf", 'root ::= "yes" | "no"'
+        path.write_text(gbnf)
+        for given in (("--grammar", gbnf), ("--grammar-file", path)):
+            made = self.made("--prompt", "abc", "-n", 9, *given)
+            self.assertIn(made["text"], ("yes", "no"))
+            self.assertEqual((made["stopped"], made["options"]["grammar"]), ("end of the grammar", gbnf))
+        path.write_text('{"enum": [17, "x"]}')
+        for given in (("-j", path.read_text()), ("--json-schema-file", path)):
+            self.assertIn(self.made("--prompt", "abc", *given)["text"], ("17", '"x"'))
+        refused = self.tenon("generate", LLAMA, "--prompt", "a", "--grammar", gbnf, "-j", "{}", status=WRONG_CALL)
+        self.assertIn(b"--grammar excludes --json-schema", refused.stderr)
+        refused = self.tenon("generate", "no file", "--prompt", "a", "--grammar", "root ::= x", status=MALFORMED)
+        self.assertIn(b'BadReference: grammar: 1:10: no rule is named "x"', refused.stderr)
+        refused = self.tenon("chat", "no file", "-j", '{"not": {}}', status=UNSUPPORTED)
+        self.assertIn(b'the keyword "not"', refused.stderr)
 
     def test_a_bias_excludes_a_token(self):
         first = self.made("--prompt", "abc", "-n", 4)["tokens"][0]

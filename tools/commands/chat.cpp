@@ -249,6 +249,7 @@ class ChatLoop {
 };
 
 void run(const Tool& tool, const Options& options) {
+  const auto grammar = options.generation.grammar.read();
   Interrupts interrupts;
   const auto model =
       models::LanguageModel::load(tool.model, tool.language_model(interrupts.begin()));
@@ -264,7 +265,8 @@ void run(const Tool& tool, const Options& options) {
                 "the file has no chat template; --raw sends messages as plain text");
   }
   std::string source;
-  const models::GenerateOptions generate = options.generation.for_model(model, source);
+  models::GenerateOptions generate = options.generation.for_model(model, source);
+  generate.grammar = grammar;
   Dialogue dialogue(model, std::move(format), generate, options.cache.conversation(model),
                     encoder.has_value());
   dialogue.set_system(options.system);

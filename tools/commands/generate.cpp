@@ -136,6 +136,7 @@ void print_summary(const models::LanguageModel& model, const models::Generated& 
 }
 
 void run(Tool& tool, const Options& options, bool from_file) {
+  const auto grammar = options.generation.grammar.read();
   if (options.logprobs && !tool.json) {
     throw Error(Errc::bad_argument, "command line", "--logprobs needs --json, which prints them");
   }
@@ -146,6 +147,7 @@ void run(Tool& tool, const Options& options, bool from_file) {
   const auto model = models::LanguageModel::load(tool.model, tool.language_model(stop));
   std::string source;
   models::GenerateOptions generate = options.generation.for_model(model, source);
+  generate.grammar = grammar;
   generate.logprobs = options.logprobs;
   generate.interrupt.cancel = stop;
   if (options.timeout_s > 0) {

@@ -10,6 +10,7 @@
 #include <tenon/nn/sampler.hpp>
 #include <tenon/session.hpp>
 #include <tenon/text/chat.hpp>
+#include <tenon/text/grammar.hpp>
 #include <tenon/text/tokenizer.hpp>
 
 #include <chrono>
@@ -260,6 +261,11 @@ struct GenerateOptions {
   /// random numbers than without, so that the same seed gives another text. Errc::unsupported with
   /// `logprobs`, which are computed of logits on the host.
   bool sample_on_device = false;
+  /// What the answer may be. Tokens that do not go on as the grammar wants have no probability, before all that
+  /// `sampler` does; the answer ends where the grammar allows an end token, or nothing more. At max_tokens or a
+  /// stop text it is cut like any other. Errc::unsupported with sample_on_device; Errc::bad_input where the
+  /// grammar wants what no token of the vocabulary spells.
+  std::optional<text::Grammar> grammar{};
   /// Stop sequences, which end the answer and are not part of it: a token with that spelling, or
   /// that text in the output. Errc::bad_argument for an empty one.
   std::vector<std::string> stop{};
@@ -273,6 +279,7 @@ struct Generated {
   enum class End {
     token,      ///< an end token of the model, or a token of GenerateOptions::stop
     stop,       ///< a text of GenerateOptions::stop
+    grammar,    ///< nothing may follow in GenerateOptions::grammar
     length,     ///< max_tokens
     context,    ///< the conversation is full
     cancelled,  ///< GenerateOptions::interrupt

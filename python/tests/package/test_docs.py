@@ -49,6 +49,10 @@ class Page(unittest.TestCase):
         pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")
         self.assertRegex(self.run_page("conversations.md", 1), r"(\d+) of (\d+) tokens are known")
 
+    def test_grammars(self):
+        pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")
+        self.assertRegex(self.run_page("grammars.md", 1), r'(blue|grey) grammar\n\{\s*"name"')
+
     def test_objects(self):
         self.assertIn("42 42 40", self.run_page("objects.md", 1))
 

@@ -1,0 +1,176 @@
+// Answers that a grammar restricts, on a tiny model with a vocabulary of bytes and a few words.
+#include "support/expect_error.hpp"
+#include "support/shown_code.hpp"
+
+#include <tenon/models/language_model.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+
+using namespace tenon;
+using namespace tenon::testing;
+using models::Generated;
+using models::GenerateOptions;
+using End = models::Generated::End;
+
+namespace {
+
+const models::LanguageModel& model() {
+  static const auto loaded = [] {
+    models::LanguageModelOptions options;
+    options.context = 256;
+    options.backend = {.threads = 2, .exact = true};
+    return models::LanguageModel::load("tests/models/data/tiny_llama.gguf", options);
+  }();
+  return loaded;
+}
+
+Generated answer(const GenerateOptions& options) {
+  auto conversation = model().conversation();
+  return models::generate(model(), conversation, model().tokenizer().encode("abc"), options);
+}
+
+/// The same, step by step: the sampler sees minus infinity for what is not allowed.
+std::vector<std::int32_t> by_hand(const GenerateOptions& options) {
+  const text::Tokenizer& tokenizer = model().tokenizer();
+  text::TokenConstraint constraint(*options.grammar, tokenizer);
+  nn::Sampler sampler(options.sampler);
+  auto conversation = model().conversation();
+  auto history = tokenizer.encode("abc");
+  std::vector<std::int32_t> tokens, read = history;
+  while (static_cast<std::int64_t>(tokens.size()) < options.max_tokens &&
+         constraint.may_continue()) {
+    const auto logits = conversation.read(read);
+    std::vector<float> masked(logits.begin(),
+                              logits.begin() + static_cast<std::ptrdiff_t>(tokenizer.vocab_size()));
+    for (std::size_t i = 0; i < masked.size(); ++i) {
+      if (!constraint.allows(static_cast<std::int32_t>(i)))
+        masked[i] = -std::numeric_limits<float>::infinity();
+    }
+    const std::int32_t token = sampler.sample(masked, history);
+    if (tokenizer.is_eog(token)) break;
+    constraint.push(token);
+    tokens.push_back(token);
+    history.push_back(token);
+    read = {token};
+  }
+  return tokens;
+}
+
+}  // namespace
+
+TEST_CASE("constrained: the answer is one of the grammar's, and the best of them step by step") {
+  const char* const grammars[] = {
+      "root ::= \"yes\" | \"no\"",
+      "root ::= [a-c]{5,9} (\" \" [x-z]+)? \".\"",
+      "root ::= \"{\" [^}]{0,20} \"}\"",
+      "root ::= word (\", \" word){2}\nword ::= \"ein\" | \"é\" [a-z]{1,3}",
+  };
+  for (const char* const text : grammars) {
+    for (const double temperature : {0.0, 0.7, 3.0}) {
+      for (const std::int64_t top_k : {0, 5}) {
+        INFO(text << ", temperature " << temperature << ", top-k " << top_k);
+        GenerateOptions options;
+        options.max_tokens = 60;
+        options.grammar = text::Grammar::parse(text);
+        options.sampler.temperature = temperature;
+        options.sampler.top_k = top_k;
+        options.sampler.repetition_penalty = temperature > 1 ? 1.2 : 1;
+        options.sampler.seed = 5;
+        const Generated result = answer(options);
+        INFO(result.text);
+        CHECK(result.tokens == by_hand(options));
+        text::GrammarMatcher matcher(*options.grammar);
+        CHECK(matcher.push(result.text));
+        if (result.end == End::grammar) {
+          CHECK(matcher.may_end());
+          CHECK_FALSE(matcher.may_continue());
+        } else if (result.end == End::token) {
+          CHECK(matcher.may_end());
+        } else {
+          CHECK(result.end == End::length);
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("constrained: the answer ends when nothing may follow") {
+  GenerateOptions options;
+  options.grammar = text::Grammar::parse("root ::= \"abc\" \"\"");
+  std::string streamed;
+  auto conversation = model().conversation();
+  const auto result = models::generate(model(), conversation, model().tokenizer().encode("x"),
+                                       options, [&](std::string_view text) { streamed += text; });
+  CHECK(result.text == "abc");
+  CHECK(streamed == "abc");
+  CHECK(result.end == End::grammar);
+  options.max_tokens = 1;
+  options.grammar = text::Grammar::parse("root ::= \"<\" \"/\" \"!\"");
+  CHECK(answer(options).end == End::length);
+}
+
+TEST_CASE("constrained: stop texts end it as ever, also as tokens where the text may end") {
+  GenerateOptions options;
+  options.grammar = text::Grammar::parse("root ::= \"aaa-bbb\"");
+  options.stop = {"-"};
+  const auto cut = answer(options);
+  CHECK(cut.text == "aaa");
+  CHECK((cut.end == End::stop || cut.end == End::token));
+}
+
+TEST_CASE("constrained: log-probabilities are those of the model") {
+  GenerateOptions options;
+  options.grammar = text::Grammar::parse("root ::= \"q\" \"z\"");
+  options.logprobs = 2;
+  auto conversation = model().conversation();
+  const auto prompt = model().tokenizer().encode("abc");
+  const auto result = models::generate(model(), conversation, prompt, options);
+  REQUIRE(result.choices.size() == result.tokens.size());
+  auto plain = model().conversation();
+  const auto logits = plain.read(prompt).first(model().tokenizer().vocab_size());
+  const auto token = static_cast<std::size_t>(result.tokens[0]);
+  CHECK(result.choices[0].drawn.value ==
+        Approx(static_cast<double>(logits[token]) - nn::log_sum_exp(logits)));
+  CHECK(result.choices[0].top[0].token == nn::top_k(logits, 1)[0]);
+}
+
+TEST_CASE("grammars.md: the code that it shows") {
+  check_shown_code("docs/grammars.md", "tests/models/constrained_test.cpp", 1);
+  const models::LanguageModel& model = ::model();
+  auto conversation = model.conversation();
+  const auto prompt = model.tokenizer().encode("abc");
+
+  GenerateOptions options;
+  options.grammar = text::Grammar::from_json_schema(R"({
+  "type": "object",
+  "properties": {"name": {"type": "string", "maxLength": 20}, "age": {"type": "integer", "minimum": 0}},
+  "required": ["name", "age"]
+})");
+  const Generated result = models::generate(model, conversation, prompt, options);
+
+  CHECK(result.end == End::grammar);
+  CHECK(result.text.starts_with("{"));
+}
+
+TEST_CASE("constrained: what cannot be is refused") {
+  GenerateOptions options;
+  options.grammar = text::Grammar::parse("root ::= \"a\"");
+  options.sample_on_device = true;
+  expect_error(Errc::unsupported, [&] { answer(options); });
+  options.sample_on_device = false;
+  for (std::int32_t id = 0; id < static_cast<std::int32_t>(model().tokenizer().vocab_size());
+       ++id) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    if (model().tokenizer().piece(id) == "a" || model().tokenizer().piece(id) == " a") {
+      options.sampler.logit_bias.emplace_back(id, -infinity);
+    }
+  }
+  const auto message = expect_error(Errc::bad_argument, [&] { answer(options); });
+  CHECK(contains(message, "logit_bias"));
+}

@@ -52,7 +52,8 @@ Error::Error(Errc code, std::string where, std::string message)
       where_(printable(where, LineBreaks::keep)),
       message_(printable(message, LineBreaks::keep)) {
   what_ = std::string(spelling(code_)) + ": ";
-  if (!where_.empty()) what_ += where_ + ": ";
+  // A URL of a device may end with a colon.
+  if (!where_.empty()) what_ += where_ + (where_.ends_with(':') ? " " : ": ");
   what_ += message_;
 }
 

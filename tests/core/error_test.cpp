@@ -15,6 +15,8 @@ TEST_CASE("error: what() says code, place and facts") {
   CHECK(error.where() == "model.gguf:0");
   CHECK(error.message() == "found FUGG, expected GGUF");
   CHECK(std::string(Error(Errc::busy, "", "a session runs").what()) == "Busy: a session runs");
+  CHECK(std::string(Error(Errc::device_unavailable, "tpu:", "no device").what()) ==
+        "DeviceUnavailable: tpu: no device");
 }
 
 TEST_CASE("error: the place may be a line of the user's source") {

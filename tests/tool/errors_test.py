@@ -130,6 +130,7 @@ class WrongFile(Folder):
 
     def test_devices_that_are_none(self):
         self.refused(UNSUPPORTED, "DeviceUnavailable", "devices", "tpu:7", says="'tpu:'")
+        self.refused(UNSUPPORTED, "DeviceUnavailable", "devices", "tpu:", says=": tpu: no device is registered")
         self.refused(WRONG_CALL, "OutOfRange", "devices", "npu://sim?ocm=1", says="ocm")
         self.refused(MALFORMED, "DuplicateName", "devices", "npu://sim?ocm=1MiB&ocm=1MiB", says="'ocm'")
 

@@ -1,7 +1,12 @@
 #include "prompt_cache.hpp"
 
+#include <tenon/error.hpp>
+
 #include <filesystem>
 #include <system_error>
+
+#include <fmt/format.h>
+#include <unistd.h>
 
 namespace tenon::tool {
 
@@ -19,6 +24,26 @@ Option PromptCache::add_to(Command& command, const std::string& help, bool with_
         .excludes(read_only);
   }
   return file;
+}
+
+void PromptCache::check() const {
+  if (!is_used() || is_read_only_) return;
+  const std::filesystem::path given = std::filesystem::path(path_).parent_path();
+  const std::filesystem::path folder = given.empty() ? "." : given;
+  std::error_code unknown;
+  if (!std::filesystem::is_directory(folder, unknown)) {
+    throw Error(Errc::io_error, path_,
+                fmt::format("--prompt-cache is to be written there, but there is no folder '{}'",
+                            folder.string()));
+  }
+  if (std::filesystem::is_directory(path_, unknown)) {
+    throw Error(Errc::io_error, path_, "--prompt-cache names a folder, not a file");
+  }
+  if (::access(folder.c_str(), W_OK) != 0) {
+    throw Error(Errc::io_error, path_,
+                fmt::format("--prompt-cache is to be written there, but '{}' is not writable",
+                            folder.string()));
+  }
 }
 
 models::Conversation PromptCache::conversation(const models::LanguageModel& model) const {

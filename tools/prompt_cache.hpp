@@ -18,6 +18,9 @@ class PromptCache {
   bool is_used() const noexcept { return !path_.empty(); }
   bool has_answers() const noexcept { return with_answers_; }
 
+  /// To be called before the work begins: Errc::io_error where the file could not be written, for
+  /// want of its folder or of the right to write there.
+  void check() const;
   /// The conversation of the file; a new one where there is no file, or an empty one, as mktemp makes
   /// it. Errors: those of LanguageModel::restore().
   models::Conversation conversation(const models::LanguageModel& model) const;

@@ -291,7 +291,12 @@ class Generate(Folder):
             cache.write_bytes(bytes_)
             self.refused(MALFORMED, code, *given, says=cache.name)
             self.assertEqual(cache.read_bytes(), bytes_)  # of the user, whatever it is
-        self.refused(MACHINE, "IoError", *given[:-1], self.folder / "no" / "such", says="such")
+        self.refused(MACHINE, "IoError", *given[:-1], self.folder / "no" / "such", says="no folder")
+        # Also where the prompt is one token, which leaves nothing to save, and before the model is loaded.
+        for model in LLAMA, self.folder / "no model":
+            self.refused(MACHINE, "IoError", "generate", model, "-p", "a", "-n", 1, "--prompt-cache",
+                         self.folder / "no" / "such", says="no folder")
+        self.refused(MACHINE, "IoError", *given[:-1], self.folder, says="names a folder")
         self.refused(WRONG_CALL, "BadArgument", *given[:-1], "", says="--prompt-cache")
         for option in ("--prompt-cache-all", "--prompt-cache-ro"):
             self.refused(WRONG_CALL, "BadArgument", *given[:-2], option, says="requires --prompt-cache")

@@ -250,6 +250,7 @@ class ChatLoop {
 
 void run(const Tool& tool, const Options& options) {
   const auto grammar = options.generation.grammar.read();
+  options.cache.check();
   Interrupts interrupts;
   const auto model =
       models::LanguageModel::load(tool.model, tool.language_model(interrupts.begin()));

@@ -140,6 +140,7 @@ void run(Tool& tool, const Options& options, bool from_file) {
   if (options.logprobs && !tool.json) {
     throw Error(Errc::bad_argument, "command line", "--logprobs needs --json, which prints them");
   }
+  options.cache.check();
   Interrupts interrupts;
   const std::stop_token stop = interrupts.begin();
   std::vector<HostBuffer> pictures;

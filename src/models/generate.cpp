@@ -3,6 +3,7 @@
 #include <tenon/error.hpp>
 #include <tenon/memory_errors.hpp>
 #include <tenon/models/language_model.hpp>
+#include <tenon/nn/token_sampling.hpp>
 #include <tenon/text/stream_decoder.hpp>
 
 #include <algorithm>
@@ -63,6 +64,7 @@ class Generation {
       throw Error(Errc::unsupported, "generate",
                   "a grammar with sample_on_device: it chooses among logits on the host");
     }
+    if (options.sample_on_device) nn::check_in_program(options.sampler, "generate");
     for (const std::string& spelling : options.stop) {
       if (const auto id = model.tokenizer().find(spelling)) stop_tokens_.push_back(*id);
     }

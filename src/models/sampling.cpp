@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <initializer_list>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -109,18 +110,25 @@ bool has_any(const Advice& advice, std::initializer_list<std::string_view> names
 
 SamplingDefaults sampling_defaults(const io::File& file) {
   const MetadataAdvice metadata(file);
-  if (has_any(metadata, {"temp", "top_k", "top_p", "min_p", "penalty_repeat"})) {
+  if (has_any(metadata, {"temp", "top_k", "top_p", "min_p", "penalty_repeat", "xtc_probability",
+                         "mirostat"})) {
     nn::SamplerOptions sampler = sampler_of(metadata, "temp", "penalty_repeat");
     const std::int64_t window = metadata.count("penalty_last_n", sampler.repetition_window);
     // -1 means the whole context.
     sampler.repetition_window = window < 0 ? std::numeric_limits<std::int32_t>::max() : window;
+    sampler.xtc_probability = metadata.number("xtc_probability", 0, 0, 1);
+    sampler.xtc_threshold = metadata.number("xtc_threshold", sampler.xtc_threshold, 0, 1);
+    sampler.mirostat = static_cast<int>(metadata.number("mirostat", 0, 0, 2));
+    sampler.mirostat_tau = metadata.number("mirostat_tau", sampler.mirostat_tau, 0, 1e6);
+    sampler.mirostat_eta = metadata.number("mirostat_eta", sampler.mirostat_eta, 0, 1e6);
     return {sampler, "general.sampling"};
   }
   if (const auto path = file.sibling("generation_config.json")) {
     const JsonAdvice json(*path);
-    if (json.is_greedy() ||
-        has_any(json, {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"})) {
+    if (json.is_greedy() || has_any(json, {"temperature", "top_k", "top_p", "min_p", "typical_p",
+                                           "repetition_penalty"})) {
       nn::SamplerOptions sampler = sampler_of(json, "temperature", "repetition_penalty");
+      sampler.typical_p = json.number("typical_p", 1, 1e-6, 1);
       if (json.is_greedy()) sampler.temperature = 0;
       return {sampler, "generation_config.json"};
     }
@@ -130,6 +138,42 @@ SamplingDefaults sampling_defaults(const io::File& file) {
   sampler.top_p = 0.95;
   sampler.repetition_penalty = 1.1;
   return {sampler, "tenon"};
+}
+
+std::vector<std::vector<std::int32_t>> dry_breakers(const text::Tokenizer& tokenizer,
+                                                    std::span<const std::string_view> texts) {
+  for (const std::string_view text : texts) {
+    if (text.empty()) throw Error(Errc::bad_argument, "dry_breakers", "a text is empty");
+  }
+  std::vector<std::vector<std::int32_t>> breakers;
+  std::map<std::string_view, std::vector<std::int32_t>> rests;
+  const auto tokens_of = [&](std::string_view rest) -> const std::vector<std::int32_t>& {
+    const auto [place, is_new] = rests.try_emplace(rest);
+    if (is_new) {
+      place->second = tokenizer.encode(rest, {.add_special = false, .parse_special = false});
+    }
+    return place->second;
+  };
+  for (std::size_t id = 0; id < tokenizer.vocab_size(); ++id) {
+    const auto token = static_cast<std::int32_t>(id);
+    const std::string piece = tokenizer.piece(token);
+    for (const std::string_view text : texts) {
+      if (piece.find(text) != std::string::npos) {
+        breakers.push_back({token});
+        continue;
+      }
+      for (std::size_t length = std::min(text.size() - 1, piece.size()); length > 0; --length) {
+        if (!piece.ends_with(text.substr(0, length))) continue;
+        std::vector<std::int32_t>& breaker = breakers.emplace_back(1, token);
+        const std::vector<std::int32_t>& rest = tokens_of(text.substr(length));
+        breaker.insert(breaker.end(), rest.begin(), rest.end());
+      }
+    }
+  }
+  std::ranges::sort(breakers);
+  const auto same = std::ranges::unique(breakers);
+  breakers.erase(same.begin(), same.end());
+  return breakers;
 }
 
 }  // namespace tenon::models

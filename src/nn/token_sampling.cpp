@@ -135,6 +135,34 @@ Place place_of(const Tensor& sums, const Tensor& target, const Where& at) {
 
 }  // namespace
 
+void check_in_program(const SamplerOptions& options, const char* where) {
+  const bool is_drawn = options.temperature != 0;
+  const bool is_mirostat = is_drawn && options.mirostat != 0;
+  const bool is_bounded = is_drawn && !is_mirostat;
+  const struct {
+    const char* name;
+    double value;
+    bool matters;
+  } refused[] = {
+      {"frequency_penalty", options.frequency_penalty, options.frequency_penalty != 0},
+      {"presence_penalty", options.presence_penalty, options.presence_penalty != 0},
+      {"dry_multiplier", options.dry_multiplier, options.dry_multiplier != 0},
+      {"mirostat", static_cast<double>(options.mirostat), is_mirostat},
+      {"top_n_sigma", options.top_n_sigma, is_bounded && options.top_n_sigma > 0},
+      {"dynatemp_range", options.dynatemp_range, is_bounded && options.dynatemp_range != 0},
+      {"temperature_last", 1, is_bounded && options.temperature_last},
+      {"typical_p", options.typical_p, is_bounded && options.typical_p < 1},
+      {"xtc_probability", options.xtc_probability, is_bounded && options.xtc_probability != 0},
+      {"adaptive_target", options.adaptive_target, is_bounded && options.adaptive_target >= 0},
+  };
+  for (const auto& option : refused) {
+    if (!option.matters) continue;
+    throw Error(Errc::unsupported, where,
+                fmt::format("{} {} where the model runs: tokens can be drawn so on the host alone",
+                            option.name, option.value));
+  }
+}
+
 HostBuffer seen_tokens(const SamplerOptions& options, std::span<const std::int32_t> history,
                        std::int64_t vocabulary) {
   constexpr std::size_t fewest = 64;
@@ -149,6 +177,7 @@ SamplingInputs<HostBuffer> sampling_inputs(const SamplerOptions& options,
                                            std::span<const std::int32_t> history,
                                            std::int64_t vocabulary) {
   options.check(vocabulary);
+  check_in_program(options);
   const std::map<std::int32_t, float> biases(options.logit_bias.rbegin(),
                                              options.logit_bias.rend());
   std::vector<std::int32_t> biased;

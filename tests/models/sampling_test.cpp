@@ -2,13 +2,18 @@
 #include "io/gguf_maker.hpp"
 #include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
+#include "support/shown_code.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
+#include <tenon/models/language_model.hpp>
 #include <tenon/models/sampling.hpp>
 
 #include <bit>
+#include <initializer_list>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include <catch2/catch.hpp>
 
@@ -53,6 +58,28 @@ TEST_CASE("sampling: the keys of a GGUF file come first") {
   CHECK(got.sampler.min_p == 0);
   CHECK(got.sampler.repetition_penalty == 1.25);
   CHECK(got.sampler.repetition_window > 1 << 20);  // -1: all
+  CHECK(got.sampler.xtc_probability == 0);
+  CHECK(got.sampler.mirostat == 0);
+}
+
+TEST_CASE("sampling: XTC and Mirostat in a GGUF file") {
+  GgufMaker maker;
+  number(maker, "general.sampling.xtc_probability", 0.5f);
+  number(maker, "general.sampling.xtc_threshold", 0.25f);
+  maker.key("general.sampling.mirostat", io::MetaType::i32, ByteWriter().u32(2));
+  number(maker, "general.sampling.mirostat_tau", 4);
+  number(maker, "general.sampling.mirostat_eta", 0.25f);
+  const auto got = defaults(maker);
+  CHECK(got.source == "general.sampling");
+  CHECK(got.sampler == nn::SamplerOptions{.temperature = 1,
+                                          .xtc_probability = 0.5,
+                                          .xtc_threshold = 0.25,
+                                          .mirostat = 2,
+                                          .mirostat_tau = 4,
+                                          .mirostat_eta = 0.25});
+  GgufMaker third;
+  third.key("general.sampling.mirostat", io::MetaType::i32, ByteWriter().u32(3));
+  expect_error(Errc::bad_hyperparameter, [&] { defaults(third); });
 }
 
 TEST_CASE("sampling: generation_config.json beside the file comes next") {
@@ -65,6 +92,47 @@ TEST_CASE("sampling: generation_config.json beside the file comes next") {
   CHECK(got.sampler.repetition_penalty == 1.05);
   CHECK(defaults({}, R"({"do_sample": false, "temperature": 0.6})").sampler.temperature == 0);
   CHECK(defaults({}, R"({"eos_token_id": 7})").source == "tenon");
+  CHECK(defaults({}, R"({"typical_p": 0.8})").sampler.typical_p == 0.8);
+  expect_error(Errc::bad_hyperparameter, [] { defaults({}, R"({"typical_p": 0})"); });
+}
+
+TEST_CASE("sampling: breakers of DRY are the tokens that have a text in them, or its beginning") {
+  const auto model = models::LanguageModel::load("tests/models/data/tiny_llama.gguf",
+                                                 {.context = 16, .lazy = true});
+  const text::Tokenizer& tokenizer = model.tokenizer();
+  const auto spelled = [&](std::initializer_list<std::string_view> texts) {
+    std::vector<std::string> result;
+    for (const auto& breaker : models::dry_breakers(tokenizer, {texts.begin(), texts.end()})) {
+      std::string one;
+      for (const std::int32_t token : breaker) one += "[" + tokenizer.piece(token) + "]";
+      result.push_back(one);
+    }
+    return result;
+  };
+  using Spelled = std::vector<std::string>;
+  CHECK(spelled({":"}) == Spelled{"[:]"});
+  CHECK(spelled({"an"}) == Spelled{"[a][n]", "[an]", "[ a][n]", "[and]"});
+  CHECK(spelled({"hei", ":"}) ==
+        Spelled{"[:]", "[h][e][i]", "[th][e][i]", "[the][i]", "[ the][i]"});
+  CHECK(spelled({}).empty());
+  CHECK(models::dry_breakers(tokenizer).size() == 4);
+  expect_error(Errc::bad_argument, [&] { spelled({""}); });
+}
+
+TEST_CASE("sampling.md: the code that it shows") {
+  check_shown_code("docs/sampling.md", "tests/models/sampling_test.cpp", 1);
+  const auto model = models::LanguageModel::load("tests/models/data/tiny_llama.gguf",
+                                                 {.context = 64, .backend = {.threads = 1}});
+  models::Conversation conversation = model.conversation();
+  const std::vector<std::int32_t> prompt = model.tokenizer().encode("Once upon a time");
+
+  models::GenerateOptions options;
+  options.sampler = {
+      .temperature = 1, .min_p = 0.05, .dry_multiplier = 0.8, .xtc_probability = 0.5};
+  options.sampler.dry_breakers = models::dry_breakers(model.tokenizer());
+  const auto made = models::generate(model, conversation, prompt, options);
+
+  CHECK_FALSE(made.tokens.empty());
 }
 
 TEST_CASE("sampling: advice that makes no sense is refused") {

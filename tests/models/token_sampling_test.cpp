@@ -319,6 +319,30 @@ TEST_CASE("token sampling: penalties and biases are Sampler's") {
   expect_error(Errc::bad_argument, [] { nn::sampling_inputs({.top_p = 0}, {}, 7); });
 }
 
+TEST_CASE("token sampling: options of the host alone are refused by name") {
+  const auto refused = [](const nn::SamplerOptions& options) {
+    return expect_error(Errc::unsupported, [&] { nn::sampling_inputs(options, {}, 7); });
+  };
+  const std::pair<nn::SamplerOptions, std::string> all[] = {
+      {{.temperature = 1, .frequency_penalty = 0.1}, "frequency_penalty 0.1"},
+      {{.presence_penalty = -0.5}, "presence_penalty -0.5"},
+      {{.dry_multiplier = 0.8}, "dry_multiplier 0.8"},
+      {{.temperature = 1, .top_n_sigma = 1.5}, "top_n_sigma 1.5"},
+      {{.temperature = 1, .temperature_last = true}, "temperature_last"},
+      {{.temperature = 1, .dynatemp_range = 0.5}, "dynatemp_range 0.5"},
+      {{.temperature = 1, .typical_p = 0.9}, "typical_p 0.9"},
+      {{.temperature = 1, .xtc_probability = 0.5}, "xtc_probability 0.5"},
+      {{.temperature = 1, .adaptive_target = 0.5}, "adaptive_target 0.5"},
+      {{.temperature = 1, .mirostat = 2}, "mirostat 2"}};
+  for (const auto& [options, name] : all) {
+    CAPTURE(name);
+    CHECK(refused(options).find(name) != std::string::npos);
+  }
+  // Where they have no effect they are let pass.
+  nn::sampling_inputs({.temperature = 0, .typical_p = 0.9, .xtc_probability = 0.5, .mirostat = 2},
+                      {}, 7);
+}
+
 TEST_CASE("token sampling: rows with options of their own") {
   const unsigned seed = std::random_device{}();
   CAPTURE(seed);
@@ -440,4 +464,11 @@ TEST_CASE("read_sampled: what it refuses leaves the conversation as it was") {
   const std::string what = expect_error(
       Errc::unsupported, [&] { models::generate(model, conversation, tokens, options); });
   CHECK(what.find("logprobs") != std::string::npos);
+  options.logprobs.reset();
+  options.sampler = {.temperature = 1, .xtc_probability = 0.5};
+  const std::string other = expect_error(
+      Errc::unsupported, [&] { models::generate(model, conversation, tokens, options); });
+  CHECK(other.find("xtc_probability") != std::string::npos);
+  expect_error(Errc::unsupported, [&] { conversation.read_sampled(tokens, options.sampler); });
+  CHECK(conversation.position() == 0);
 }

@@ -117,7 +117,8 @@ class Conversation {
   /// others: those of the seed and of the token's position, so that a conversation that is rewound
   /// draws the same again. Where the nn::sampling_candidates most probable tokens are too few for
   /// top_k or top_p, a second program puts the whole vocabulary in order. Errors: those of
-  /// nn::SamplerOptions::check(); Errc::bad_input, after the tokens were read, when all logits are NaN.
+  /// nn::SamplerOptions::check() and nn::check_in_program(); Errc::bad_input, after the tokens were read,
+  /// when all logits are NaN.
   std::int32_t read_sampled(std::span<const std::int32_t> tokens, const nn::SamplerOptions& sampler,
                             std::span<const std::int32_t> history = {},
                             const Interrupt& interrupt = {});
@@ -255,11 +256,11 @@ class LanguageModel {
 
 struct GenerateOptions {
   std::int64_t max_tokens = 128;
-  /// Its repetition penalty refers to the tokens of the conversation, the prompt and the answer.
+  /// Its penalties and DRY refer to the tokens of the conversation, the prompt and the answer.
   nn::SamplerOptions sampler{};
   /// Draw tokens where the model runs, by Conversation::read_sampled(): logits stay there. Other
   /// random numbers than without, so that the same seed gives another text. Errc::unsupported with
-  /// `logprobs`, which are computed of logits on the host.
+  /// `logprobs`, which are computed of logits on the host, and for what nn::check_in_program() refuses.
   bool sample_on_device = false;
   /// What the answer may be. Tokens that do not go on as the grammar wants have no probability, before all that
   /// `sampler` does; the answer ends where the grammar allows an end token, or nothing more. At max_tokens or a

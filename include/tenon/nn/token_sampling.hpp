@@ -11,7 +11,8 @@
 
 namespace tenon::nn {
 
-// Sampling as a part of a program: what nn::Sampler does on the host, of existing ops.
+// Sampling as a part of a program: what nn::Sampler does on the host, of existing ops, as far as
+// check_in_program() lets options pass.
 
 /// SamplerOptions as values of a program, so that one program serves all of them. A number is for
 /// all rows, f32[], or for each, f32[B, 1].
@@ -27,8 +28,13 @@ struct SamplingInputs {
   TENON_FIELDS(key, temperature, top_p, min_p, top_k, repetition_penalty, seen, biased, bias)
 };
 
+/// Errc::unsupported, with its name, for an option that a program does not have and that would matter:
+/// frequency and presence penalty, DRY, top_n_sigma, temperature_last, dynatemp_range, typical_p, XTC,
+/// adaptive-p and Mirostat. `where` is the error's place.
+void check_in_program(const SamplerOptions& options, const char* where = "sampling in a program");
+
 /// The values for one row: [1, W] and [1, N]. W is 0 without a penalty, else a power of two of at
-/// least 64. Errors: those of Sampler and its sample().
+/// least 64. Errors: those of Sampler and its sample(), and of check_in_program().
 SamplingInputs<HostBuffer> sampling_inputs(const SamplerOptions& options,
                                            std::span<const std::int32_t> history,
                                            std::int64_t vocabulary);

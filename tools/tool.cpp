@@ -114,16 +114,94 @@ void Tool::require_context(std::string_view command, std::int64_t tokens) const 
                           context, tokens));
 }
 
+namespace {
+
+using Sampler = nn::SamplerOptions;
+
+/// An option of sampling: its names on the command line are llama.cpp's.
+template <class T>
+struct SamplingOption {
+  const char* names;
+  const char* key;  ///< in JSON
+  T Sampler::* field;
+  const char* help;
+};
+
+constexpr SamplingOption<double> number_options[] = {
+    {"--temp", "temperature", &Sampler::temperature,
+     "Temperature; 0: greedy, without a penalty unless one is given. Defaults of the options of "
+     "sampling: what the model's files recommend, else 0.7, top-p 0.95, penalty 1.1, the rest off"},
+    {"--top-p", "top_p", &Sampler::top_p, "Sample from the most probable tokens up to this sum"},
+    {"--min-p", "min_p", &Sampler::min_p, "Drop tokens below this times the highest probability"},
+    {"--typical,--typical-p", "typical_p", &Sampler::typical_p,
+     "Keep the tokens closest to the mean of -log(probability) up to this sum"},
+    {"--top-nsigma,--top-n-sigma", "top_n_sigma", &Sampler::top_n_sigma,
+     "Keep logits within so many standard deviations of the largest"},
+    {"--xtc-probability", "xtc_probability", &Sampler::xtc_probability,
+     "XTC: how often all probable tokens but the least of them are dropped"},
+    {"--xtc-threshold", "xtc_threshold", &Sampler::xtc_threshold,
+     "XTC: tokens of at least this probability are probable (0.1)"},
+    {"--repeat-penalty", "repetition_penalty", &Sampler::repetition_penalty,
+     "Above 1: recent tokens become less probable"},
+    {"--frequency-penalty", "frequency_penalty", &Sampler::frequency_penalty,
+     "Subtracted from a token's logit for each time it is among the recent tokens"},
+    {"--presence-penalty", "presence_penalty", &Sampler::presence_penalty,
+     "Subtracted from a token's logit once if it is among the recent tokens"},
+    {"--dry-multiplier", "dry_multiplier", &Sampler::dry_multiplier,
+     "DRY: what is subtracted from the logit of a token that goes on with a repetition"},
+    {"--dry-base", "dry_base", &Sampler::dry_base,
+     "DRY: that grows by this factor with each token of the repetition (1.75)"},
+    {"--dynatemp-range", "dynatemp_range", &Sampler::dynatemp_range,
+     "The temperature is up to this much lower or higher, by the entropy; it is applied last then"},
+    {"--dynatemp-exp", "dynatemp_exponent", &Sampler::dynatemp_exponent,
+     "Exponent of the entropy's part of the largest possible one (1)"},
+    {"--mirostat-ent", "mirostat_tau", &Sampler::mirostat_tau,
+     "Mirostat: the mean surprise to keep, in bits (5)"},
+    {"--mirostat-lr", "mirostat_eta", &Sampler::mirostat_eta, "Mirostat: learning rate (0.1)"},
+    {"--adaptive-target", "adaptive_target", &Sampler::adaptive_target,
+     "adaptive-p: prefer tokens of about this probability; use it with --min-p"},
+    {"--adaptive-decay", "adaptive_decay", &Sampler::adaptive_decay,
+     "adaptive-p: how slowly tokens drawn before are forgotten (0.9)"},
+};
+constexpr SamplingOption<std::int64_t> count_options[] = {
+    {"--top-k", "top_k", &Sampler::top_k, "Sample from the K most probable tokens; 0: all"},
+    {"--repeat-last-n", "repetition_window", &Sampler::repetition_window,
+     "How many tokens are the recent ones (64)"},
+    {"--dry-allowed-length", "dry_allowed_length", &Sampler::dry_allowed_length,
+     "DRY: a repetition may be shorter than this (2)"},
+    {"--dry-penalty-last-n", "dry_window", &Sampler::dry_window,
+     "DRY: how many tokens are searched for repetitions (64)"},
+};
+
+/// Line feeds and the like, which a shell makes hard to write.
+std::string unescaped(const std::string& text) {
+  std::string result;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    constexpr std::string_view letters = "ntr\\\"'", meant = "\n\t\r\\\"'";
+    const std::size_t place =
+        text[i] == '\\' && i + 1 < text.size() ? letters.find(text[i + 1]) : std::string_view::npos;
+    result += place == std::string_view::npos ? text[i] : meant[place];
+    i += place == std::string_view::npos ? 0 : 1;
+  }
+  return result;
+}
+
+}  // namespace
+
 models::SamplingDefaults SamplingOptions::over(models::SamplingDefaults defaults) const {
-  nn::SamplerOptions& sampler = defaults.sampler;
-  sampler.temperature = temperature.value_or(sampler.temperature);
-  sampler.top_k = top_k.value_or(sampler.top_k);
-  sampler.top_p = top_p.value_or(sampler.top_p);
-  sampler.min_p = min_p.value_or(sampler.min_p);
+  Sampler& sampler = defaults.sampler;
   // A greedy answer is what --temp 0 asks for, whatever penalty is recommended for sampling.
-  const bool asks_greedy = temperature && *temperature == 0;
-  sampler.repetition_penalty =
-      repetition_penalty.value_or(asks_greedy ? 1 : sampler.repetition_penalty);
+  if (numbers.front() == 0) sampler.repetition_penalty = 1;
+  for (std::size_t i = 0; i < numbers.size(); ++i) {
+    double& value = sampler.*number_options[i].field;
+    value = numbers[i].value_or(value);
+  }
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    std::int64_t& value = sampler.*count_options[i].field;
+    value = counts[i].value_or(value);
+  }
+  if (mirostat) sampler.mirostat = static_cast<int>(*mirostat);
+  sampler.temperature_last = temperature_last;
   sampler.seed = seed;
   for (const std::string& text : logit_bias) sampler.logit_bias.push_back(parse_bias(text));
   return defaults;
@@ -138,11 +216,24 @@ std::optional<text::Grammar> GrammarOptions::read() const {
   return std::nullopt;
 }
 
+std::vector<std::vector<std::int32_t>> SamplingOptions::breakers(
+    const text::Tokenizer& tokenizer) const {
+  if (dry_breakers.empty()) return models::dry_breakers(tokenizer);
+  std::vector<std::string> texts;
+  for (const std::string& text : dry_breakers) {
+    if (text != "none") texts.push_back(unescaped(text));
+  }
+  return models::dry_breakers(tokenizer, std::vector<std::string_view>(texts.begin(), texts.end()));
+}
+
 models::GenerateOptions GenerationOptions::for_model(const models::LanguageModel& model,
                                                      std::string& source) const {
   models::GenerateOptions options = generate;
   models::SamplingDefaults chosen = sampling.over(models::sampling_defaults(model.file()));
   options.sampler = std::move(chosen.sampler);
+  if (options.sampler.dry_multiplier > 0) {
+    options.sampler.dry_breakers = sampling.breakers(model.tokenizer());
+  }
   source = std::move(chosen.source);
   return options;
 }
@@ -154,19 +245,19 @@ Json described(const models::GenerateOptions& options, const std::string& source
     const bool is_number = std::isfinite(value);
     bias[std::to_string(token)] = is_number ? Json(value) : Json(fmt::format("{}", value));
   }
-  return {{"max_tokens", options.max_tokens},
-          {"grammar", options.grammar ? Json(options.grammar->text()) : Json(nullptr)},
-          {"stop", options.stop},
-          {"defaults_of", source},
-          {"temperature", sampler.temperature},
-          {"top_k", sampler.top_k},
-          {"top_p", sampler.top_p},
-          {"min_p", sampler.min_p},
-          {"repetition_penalty", sampler.repetition_penalty},
-          {"repetition_window", sampler.repetition_window},
-          {"logit_bias", bias},
-          {"seed", sampler.seed},
-          {"sample_on_device", options.sample_on_device}};
+  Json json{{"max_tokens", options.max_tokens},
+            {"grammar", options.grammar ? Json(options.grammar->text()) : Json(nullptr)},
+            {"stop", options.stop},
+            {"defaults_of", source},
+            {"logit_bias", bias},
+            {"seed", sampler.seed},
+            {"temperature_last", sampler.temperature_last},
+            {"mirostat", sampler.mirostat},
+            {"dry_breakers", sampler.dry_breakers.size()},
+            {"sample_on_device", options.sample_on_device}};
+  for (const auto& option : number_options) json[option.key] = sampler.*option.field;
+  for (const auto& option : count_options) json[option.key] = sampler.*option.field;
+  return json;
 }
 
 Json load_times(const models::LoadTimes& times) {
@@ -273,15 +364,27 @@ void add_generation(Command& command, GenerationOptions& options) {
   command
       .option("-n,--max-tokens", options.generate.max_tokens, "Maximal number of generated tokens")
       .range(0, 1 << 24);
-  command.option("--temp", sampling.temperature,
-                 "Temperature; 0: greedy, without a penalty unless one is given. Defaults of this "
-                 "and the next four: what the model's files recommend, else 0.7, top-p 0.95, "
-                 "penalty 1.1");
-  command.option("--top-k", sampling.top_k, "Sample from the K most probable tokens; 0: all");
-  command.option("--top-p", sampling.top_p, "Sample from the most probable tokens up to this sum");
-  command.option("--min-p", sampling.min_p, "Drop tokens below this times the highest probability");
-  command.option("--repeat-penalty", sampling.repetition_penalty,
-                 "Above 1: recent tokens become less probable");
+  sampling.numbers.resize(std::size(number_options));
+  sampling.counts.resize(std::size(count_options));
+  for (std::size_t i = 0; i < sampling.numbers.size(); ++i) {
+    command.option(number_options[i].names, sampling.numbers[i], number_options[i].help);
+  }
+  for (std::size_t i = 0; i < sampling.counts.size(); ++i) {
+    command.option(count_options[i].names, sampling.counts[i], count_options[i].help);
+  }
+  command
+      .option("--dry-sequence-breaker", sampling.dry_breakers,
+              "DRY: a text that no repetition goes across, in the place of line feeds, colons, "
+              "quotation marks and asterisks; \\n and the like are read; none: no text; may be "
+              "repeated")
+      .not_empty()
+      .one_value_each();
+  command
+      .option("--mirostat", sampling.mirostat,
+              "1 or 2: Mirostat chooses how many tokens are kept, in the place of the other bounds")
+      .range(0, 2);
+  command.flag("--temperature-last", sampling.temperature_last,
+               "Apply the temperature behind the bounds, as llama.cpp does");
   command.option("--seed", sampling.seed, "Seed of sampling").not_negative();
   command.flag("--sample-on-device", options.generate.sample_on_device,
                "Draw tokens where the model runs, with other random numbers");

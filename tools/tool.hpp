@@ -64,14 +64,20 @@ struct Tool {
 
 /// Sampling options given on the command line.
 struct SamplingOptions {
-  std::optional<double> temperature, top_p, min_p, repetition_penalty;
-  std::optional<std::int64_t> top_k;
-  std::vector<std::string> logit_bias;  ///< each TOKEN=BIAS
+  // One for each row of the tables of tool.cpp.
+  std::vector<std::optional<double>> numbers;
+  std::vector<std::optional<std::int64_t>> counts;
+  std::optional<std::int64_t> mirostat;
+  bool temperature_last = false;
+  std::vector<std::string> dry_breakers;  ///< texts with escapes; "none": no one
+  std::vector<std::string> logit_bias;    ///< each TOKEN=BIAS
   std::uint64_t seed = 0;
 
   /// Options that were not given are as the model recommends. Errc::bad_argument for an invalid
   /// bias.
   models::SamplingDefaults over(models::SamplingDefaults defaults) const;
+  /// What DRY's breakers are with this vocabulary.
+  std::vector<std::vector<std::int32_t>> breakers(const text::Tokenizer& tokenizer) const;
 };
 
 /// Where the grammar of an answer is given; at most one of them.

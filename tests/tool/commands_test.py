@@ -339,6 +339,56 @@ class Generate(Folder):
         want = {"defaults_of": "generation_config.json", "temperature": 0.25, "top_k": 9, "top_p": 1}
         self.assertEqual({**options, **want}, options)
 
+    def test_samplers_of_llama_cpp(self):
+        def options(*given):
+            return self.made("--prompt", "abcabcabc", "-n", 4, "--temp", 1, *given)["options"]
+
+        numbers = {"--typical": "typical_p", "--typical-p": "typical_p", "--top-nsigma": "top_n_sigma",
+                   "--xtc-probability": "xtc_probability", "--xtc-threshold": "xtc_threshold",
+                   "--frequency-penalty": "frequency_penalty", "--presence-penalty": "presence_penalty",
+                   "--dry-multiplier": "dry_multiplier", "--dynatemp-range": "dynatemp_range",
+                   "--dynatemp-exp": "dynatemp_exponent", "--mirostat-ent": "mirostat_tau",
+                   "--mirostat-lr": "mirostat_eta", "--adaptive-target": "adaptive_target",
+                   "--adaptive-decay": "adaptive_decay"}
+        for flag, key in numbers.items():
+            with self.subTest(flag):
+                self.assertEqual(options(flag, 0.25)[key], 0.25)
+        counts = {"--repeat-last-n": "repetition_window", "--dry-allowed-length": "dry_allowed_length",
+                  "--dry-penalty-last-n": "dry_window", "--mirostat": "mirostat"}
+        for flag, key in counts.items():
+            with self.subTest(flag):
+                self.assertEqual(options(flag, 2)[key], 2)
+        self.assertEqual(options("--dry-base", 1.5)["dry_base"], 1.5)
+        self.assertTrue(options("--temperature-last")["temperature_last"])
+        self.assertEqual(options("--top-n-sigma", -1)["top_n_sigma"], -1)
+        # A line feed, a colon, a quotation mark, an asterisk; "an", "and", "a" and " a" before an n.
+        for texts, count in (((), 4), (("none",), 0), (("an",), 4), ((r"\n", ":"), 2)):
+            given = [word for text in texts for word in ("--dry-sequence-breaker", text)]
+            with self.subTest(texts):
+                self.assertEqual(options("--dry-multiplier", 1, *given)["dry_breakers"], count)
+        self.assertEqual(options()["dry_breakers"], 0)
+        self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "-p", "a", "--xtc-probability", 2,
+                     says="xtc_probability is 2")
+        self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "-p", "a", "--mirostat", 3, says="--mirostat")
+        self.refused(UNSUPPORTED, "Unsupported", "generate", LLAMA, "-p", "a", "--mirostat", 2,
+                     "--sample-on-device", says="mirostat 2")
+
+    def test_samplers_change_what_is_drawn(self):
+        def tokens(*given):
+            return self.made("--prompt", "abcabcabc", "-n", 24, "--seed", 3, *given)["tokens"]
+
+        greedy = tokens("--temp", 0)
+        # They know the tokens of the prompt and of the answer.
+        self.assertNotEqual(tokens("--temp", 0, "--presence-penalty", 5), greedy)
+        self.assertNotEqual(tokens("--temp", 0, "--dry-multiplier", 10, "--dry-allowed-length", 1), greedy)
+        self.assertEqual(tokens("--temp", 1, "--mirostat", 2, "--mirostat-ent", 0, "--repeat-penalty", 1), greedy)
+        self.assertEqual(tokens("--temp", 1, "--top-nsigma", 1e-6, "--repeat-penalty", 1), greedy)
+        drawn = tokens("--temp", 1, "--repeat-penalty", 1)
+        for changed in (("--typical", 0.2), ("--xtc-probability", 1, "--xtc-threshold", 0.01),
+                        ("--dynatemp-range", 1), ("--adaptive-target", 0), ("--mirostat", 1)):
+            with self.subTest(changed):
+                self.assertNotEqual(tokens("--temp", 1, "--repeat-penalty", 1, *changed), drawn)
+
     def test_stop_texts(self):
         whole = self.made("--prompt", "abc", "-n", 24)["text"]
         stop = whole[len(whole) // 2 :][:2]

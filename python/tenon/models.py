@@ -1,5 +1,7 @@
 """Language models with Python's conveniences: texts, chats and streams."""
 
+import numbers
+import os
 import queue
 import threading
 from dataclasses import dataclass, field
@@ -68,6 +70,22 @@ class _Stream:
                 pass
 
 
+def _adapter_pairs(adapters):
+    """[(path, scale), ...] of LanguageModel's argument."""
+    def is_pair(one):
+        return isinstance(one, (list, tuple)) and len(one) == 2 and isinstance(one[1], numbers.Real)
+
+    if adapters is None:
+        return []
+    is_one = is_pair(adapters) or not isinstance(adapters, (list, tuple))
+    pairs = [one if is_pair(one) else (one, 1.0) for one in ([adapters] if is_one else adapters)]
+    for path, _ in pairs:
+        if not isinstance(path, (str, os.PathLike)):
+            raise ArgumentError("BadArgument", 11010, "LanguageModel", f"adapters: {path!r} is neither a path nor a pair "
+                                "of a path and a number")
+    return [(path, float(scale)) for path, scale in pairs]
+
+
 class LanguageModel:
     """A decoder-only language model from a GGUF file.
 
@@ -79,8 +97,8 @@ class LanguageModel:
     Keyword arguments: context (positions of a conversation), chunk (tokens of a prompt at once), cache (type of the
     KV cache: "f16", "q8_0"), device ("npu://sim"), cpu_fallback, threads, exact, packed_folder (keeps packed weights
     for the next start), adapters (low-rank ones: a GGUF file or a folder of PEFT's, a pair of one and a factor of its
-    change, or a list of such, which add up), progress (called with bytes done and in all). Safe to use from several
-    threads, each with a conversation of its own.
+    change, ("adapter.gguf", 0.5), or a list of such, which add up), progress (called with bytes done and in all).
+    Safe to use from several threads, each with a conversation of its own.
 
     `mmproj` is the GGUF file of a vision encoder, as llama.cpp's option, or a VisionEncoder; the model then reads
     images, one thread at a time:
@@ -91,11 +109,10 @@ class LanguageModel:
 
     def __init__(self, path, *, context=0, chunk=512, cache=None, device=None, cpu_fallback=False, threads=0,
                  exact=False, packed_folder=None, adapters=None, progress=None, mmproj=None):
-        sources = adapters if isinstance(adapters, list) else [] if adapters is None else [adapters]
-        pairs = [source if isinstance(source, tuple) else (source, 1.0) for source in sources]
         self._model = _tenon.LanguageModel._load(
             path, context=context, chunk=chunk, cache=cache, device=device, cpu_fallback=cpu_fallback, threads=threads,
-            exact=exact, packed_folder=packed_folder, adapters=pairs, progress=progress)
+            exact=exact, packed_folder=packed_folder, adapters=_adapter_pairs(adapters),
+            progress=progress)
         self.vision = mmproj if mmproj is None or isinstance(mmproj, VisionEncoder) else VisionEncoder(
             mmproj, device=device, cpu_fallback=cpu_fallback, threads=threads, exact=exact)
 

@@ -288,6 +288,16 @@ class Conversations(unittest.TestCase):
                                        adapters=[(folder, factor) for factor in factors])
 
         written(0)
+        # A pair may be a list, too, and stand alone.
+        want = model(0.5).conversation().read([1, 2, 3])
+        for adapters in ([[folder, 0.5]], (folder, 0.5), [folder, 0.5], [str(folder), 0.5], ((folder, 0.5),),
+                         [(folder, 0.25), [folder, np.float32(0.25)]]):
+            with self.subTest(adapters):
+                got = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=64, threads=1, adapters=adapters)
+                np.testing.assert_allclose(got.conversation().read([1, 2, 3]), want, rtol=1e-3, atol=1e-3)
+        for adapters in (1, [1], [folder, "half"], [[folder]], [[folder, 0.5, 1]], [None], [(0.5, folder)]):
+            with self.subTest(adapters), self.assertRaises(tenon.Error):
+                tenon.LanguageModel(TINY / "tiny_llama.gguf", context=64, threads=1, adapters=adapters)
         conversation = model(0.5).conversation()
         conversation.read([1, 2, 3])
         conversation.save(self.path)

@@ -97,36 +97,100 @@ text::ChatFormat chat_format_of(const LanguageModel& model) {
   throw Error(Errc::unsupported, model.file().path().string(), "the file has no chat template");
 }
 
-/// Options that were not given are as in `options`.
-nn::SamplerOptions sampler_of(nn::SamplerOptions options, const nb::dict& given) {
-  for (const auto& [key, value] : given) try {
-      const auto name = nb::cast<std::string>(key);
-      if (name == "temperature") {
-        options.temperature = nb::cast<double>(value);
-      } else if (name == "top_k") {
-        options.top_k = nb::cast<std::int64_t>(value);
-      } else if (name == "top_p") {
-        options.top_p = nb::cast<double>(value);
-      } else if (name == "min_p") {
-        options.min_p = nb::cast<double>(value);
-      } else if (name == "repetition_penalty") {
-        options.repetition_penalty = nb::cast<double>(value);
-      } else if (name == "repetition_window") {
-        options.repetition_window = nb::cast<std::int64_t>(value);
-      } else if (name == "seed") {
-        options.seed = nb::cast<std::uint64_t>(value);
-      } else if (name == "logit_bias") {
-        for (const auto& [token, bias] : nb::cast<nb::dict>(value)) {
-          options.logit_bias.emplace_back(nb::cast<std::int32_t>(token), nb::cast<float>(bias));
-        }
+using Sampler = nn::SamplerOptions;
+
+struct SamplerNumber {
+  std::string_view name;
+  double Sampler::* field;
+};
+struct SamplerCount {
+  std::string_view name;
+  std::int64_t Sampler::* field;
+};
+constexpr SamplerNumber sampler_numbers[] = {
+    {"temperature", &Sampler::temperature},
+    {"top_p", &Sampler::top_p},
+    {"min_p", &Sampler::min_p},
+    {"repetition_penalty", &Sampler::repetition_penalty},
+    {"frequency_penalty", &Sampler::frequency_penalty},
+    {"presence_penalty", &Sampler::presence_penalty},
+    {"dry_multiplier", &Sampler::dry_multiplier},
+    {"dry_base", &Sampler::dry_base},
+    {"top_n_sigma", &Sampler::top_n_sigma},
+    {"dynatemp_range", &Sampler::dynatemp_range},
+    {"dynatemp_exponent", &Sampler::dynatemp_exponent},
+    {"typical_p", &Sampler::typical_p},
+    {"xtc_probability", &Sampler::xtc_probability},
+    {"xtc_threshold", &Sampler::xtc_threshold},
+    {"adaptive_target", &Sampler::adaptive_target},
+    {"adaptive_decay", &Sampler::adaptive_decay},
+    {"mirostat_tau", &Sampler::mirostat_tau},
+    {"mirostat_eta", &Sampler::mirostat_eta},
+};
+constexpr SamplerCount sampler_counts[] = {
+    {"top_k", &Sampler::top_k},
+    {"repetition_window", &Sampler::repetition_window},
+    {"dry_allowed_length", &Sampler::dry_allowed_length},
+    {"dry_window", &Sampler::dry_window},
+};
+
+/// Sets one option. `tokenizer`: for DRY's breakers that are texts; null where DRY is refused anyway.
+void set_option(Sampler& options, const std::string& name, nb::handle value,
+                const text::Tokenizer* tokenizer) {
+  const auto number = std::ranges::find(sampler_numbers, name, &SamplerNumber::name);
+  const auto count = std::ranges::find(sampler_counts, name, &SamplerCount::name);
+  if (number != std::end(sampler_numbers)) {
+    options.*number->field = nb::cast<double>(value);
+  } else if (count != std::end(sampler_counts)) {
+    options.*count->field = nb::cast<std::int64_t>(value);
+  } else if (name == "mirostat") {
+    options.mirostat = nb::cast<int>(value);
+  } else if (name == "temperature_last") {
+    options.temperature_last = nb::cast<bool>(value);
+  } else if (name == "seed") {
+    options.seed = nb::cast<std::uint64_t>(value);
+  } else if (name == "logit_bias") {
+    for (const auto& [token, bias] : nb::cast<nb::dict>(value)) {
+      options.logit_bias.emplace_back(nb::cast<std::int32_t>(token), nb::cast<float>(bias));
+    }
+  } else if (name == "dry_breakers") {
+    if (!nb::isinstance<nb::list>(value) && !nb::isinstance<nb::tuple>(value))
+      throw std::bad_cast();
+    for (const nb::handle one : value) {
+      std::string text;
+      if (nb::isinstance<nb::str>(one)) {
+        text = to_utf8(one, "generate", "a text of dry_breakers");
+      } else if (nb::isinstance<nb::bytes>(one)) {  // as Tokenizer.piece() gives
+        const auto bytes = nb::borrow<nb::bytes>(one);
+        text.assign(bytes.c_str(), bytes.size());
       } else {
-        throw Error(Errc::bad_argument, "generate", fmt::format("no option '{}'", name));
+        options.dry_breakers.push_back(nb::cast<std::vector<std::int32_t>>(one));
+        continue;
       }
+      if (tokenizer == nullptr) continue;
+      const std::string_view texts[] = {text};
+      for (auto& breaker : models::dry_breakers(*tokenizer, texts)) {
+        options.dry_breakers.push_back(std::move(breaker));
+      }
+    }
+  } else {
+    throw Error(Errc::bad_argument, "generate", fmt::format("no option '{}'", name));
+  }
+}
+
+/// Options that were not given are as in `options`.
+Sampler sampler_of(Sampler options, const nb::dict& given,
+                   const text::Tokenizer* tokenizer = nullptr) {
+  for (const auto& [key, value] : given) try {
+      set_option(options, nb::cast<std::string>(key), value, tokenizer);
     } catch (const std::bad_cast&) {
       throw Error(Errc::bad_argument, "generate",
                   fmt::format("'{}' cannot be {}", nb::cast<std::string>(key),
                               nb::cast<std::string>(nb::repr(value))));
     }
+  if (options.dry_multiplier > 0 && !given.contains("dry_breakers") && tokenizer != nullptr) {
+    options.dry_breakers = models::dry_breakers(*tokenizer);
+  }
   // A greedy answer is what temperature 0 asks for, whatever else the publisher recommends.
   if (given.contains("temperature") && options.temperature == 0 &&
       !given.contains("repetition_penalty")) {
@@ -209,7 +273,8 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
         GenerateOptions options;
         options.grammar = std::move(grammar);
         options.max_tokens = max_tokens;
-        options.sampler = sampler_of(models::sampling_defaults(self.file()).sampler, sampler);
+        options.sampler =
+            sampler_of(models::sampling_defaults(self.file()).sampler, sampler, &self.tokenizer());
         options.sample_on_device = sample_on_device;
         for (const nb::str& text : stop) {
           options.stop.push_back(

@@ -150,10 +150,15 @@ class LanguageModel:
 
         `images` are those of image_prompt().
 
-        `sampler`: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed, logit_bias; those
-        left out are the publisher's. `emit` is called with pieces of text as they come. `timeout` in seconds ends
-        the text early, without an error. `sample_on_device` draws tokens where the model runs, with other random
-        numbers; not with `logprobs`.
+        `sampler`: temperature, top_k, top_p, min_p, repetition_penalty, repetition_window, seed, logit_bias,
+        temperature_last; frequency_penalty, presence_penalty; typical_p; top_n_sigma; xtc_probability, xtc_threshold;
+        dry_multiplier, dry_base, dry_allowed_length, dry_window, dry_breakers (texts, or lists of tokens);
+        dynatemp_range, dynatemp_exponent; mirostat (1 or 2), mirostat_tau, mirostat_eta; adaptive_target,
+        adaptive_decay (docs/sampling.md has the formulas). Those left out are the publisher's.
+
+        `emit` is called with pieces of text as they come. `timeout` in seconds ends the text early, without an error.
+        `sample_on_device` draws tokens where the model runs, with other random numbers; not with `logprobs`, and not
+        with options that docs/sampling.md has for the host alone.
 
         `grammar` is what the answer may be, a Grammar or a text of llama.cpp's GBNF; `json_schema` instead of it, a
         dict or a text, makes the answer JSON that the schema allows: {} allows any.

@@ -336,6 +336,55 @@ class Conversations(unittest.TestCase):
                 model.restore(wrong)
 
 
+class Sampling(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=64, threads=1)
+
+    def tokens(self, **options):
+        return self.model.generate("abcabcabc", max_tokens=24, **{"temperature": 1, "repetition_penalty": 1, "seed": 3,
+                                                                  **options}).tokens
+
+    def test_options_change_what_is_drawn(self):
+        drawn, greedy = self.tokens(), self.tokens(temperature=0)
+        self.assertEqual(self.tokens(), drawn)
+        for options in ({"typical_p": 0.2}, {"top_n_sigma": 0.3}, {"xtc_probability": 1.0, "xtc_threshold": 0.01},
+                        {"frequency_penalty": 2}, {"presence_penalty": -3},
+                        {"dry_multiplier": 9, "dry_base": 1.2, "dry_allowed_length": 1, "dry_window": 60},
+                        {"dynatemp_range": 1, "dynatemp_exponent": 2}, {"top_p": 0.5, "temperature_last": True},
+                        {"mirostat": 1}, {"mirostat": 2, "mirostat_tau": 2, "mirostat_eta": 0.5},
+                        {"adaptive_target": 0, "adaptive_decay": 0.5}):
+            with self.subTest(options):
+                self.assertNotEqual(self.tokens(**options), drawn)
+        self.assertEqual(self.tokens(mirostat=2, mirostat_tau=0), greedy)
+        self.assertEqual(self.tokens(typical_p=1, top_n_sigma=-1, dry_multiplier=0, xtc_probability=0,
+                                     adaptive_target=-1, mirostat=0), drawn)
+
+    def test_breakers(self):
+        def tokens(**options):
+            return self.tokens(dry_multiplier=20, dry_base=1, dry_allowed_length=1, **options)
+
+        tokenizer, vocabulary = self.model.tokenizer, self.model.config["vocabulary"]
+        every = [tokenizer.piece(i) for i in range(vocabulary)]
+        self.assertNotEqual(tokens(dry_breakers=[]), self.tokens())
+        # A token that is a breaker loses nothing.
+        self.assertEqual(tokens(dry_breakers=[[i] for i in range(vocabulary)]), self.tokens())
+        self.assertEqual(tokens(dry_breakers=[text for text in every if text]), self.tokens())
+        self.assertEqual(tokens(), tokens(dry_breakers=["\n", ":", '"', "*"]))
+        for wrong in ("abc", 1, [1], [["a"]], [[]], [""], None):
+            with self.subTest(wrong), self.assertRaises(tenon.ArgumentError):
+                tokens(dry_breakers=wrong)
+
+    def test_what_is_refused(self):
+        for options in ({"typical_p": 0}, {"xtc_probability": 2}, {"mirostat": 3}, {"mirostat": "two"}, {"dry_base": 0.5}):
+            with self.subTest(options), self.assertRaisesRegex(tenon.ArgumentError, next(iter(options))):
+                self.tokens(**options)
+        with self.assertRaisesRegex(tenon.Error, "Unsupported.*typical_p 0.5"):
+            self.tokens(typical_p=0.5, sample_on_device=True)
+        with self.assertRaisesRegex(tenon.Error, "Unsupported.*mirostat 2"):
+            self.model.conversation().read_sampled([1], temperature=1, mirostat=2)
+
+
 class Images(unittest.TestCase):
     FOLDER = TINY / "vision"
 

@@ -91,7 +91,7 @@ class LanguageModel:
 
         model = tenon.LanguageModel("model.gguf")
         print(model.generate("The capital of France is").text)
-        for piece in model.stream(model.chat_tokens("Hello!")):
+        for piece in model.stream_chat("Hello!"):
             print(piece, end="", flush=True)
 
     Keyword arguments: context (positions of a conversation), chunk (tokens of a prompt at once), cache (type of the
@@ -169,12 +169,17 @@ class LanguageModel:
 
     def chat(self, messages, **options):
         """As generate(), for messages (dicts of role and content, or one user's text)."""
+        prompt, options = self._chat(messages, options)
+        return self.generate(prompt, **options)
+
+    def _chat(self, messages, options):
+        """The prompt of messages, and options with the chat format's stop tokens."""
         stop, images = options.pop("stop", ()), options.pop("images", None)
-        stop = [*([stop] if isinstance(stop, str) else stop), *self._model.chat_stop_tokens]
+        options["stop"] = [*([stop] if isinstance(stop, str) else stop), *self._model.chat_stop_tokens]
         if images is None:
-            return self.generate(self.chat_tokens(messages), stop=stop, **options)
+            return self.chat_tokens(messages), options
         messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        return self.generate(self.image_prompt(messages, images), stop=stop, **options)
+        return self.image_prompt(messages, images), options
 
     def stream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
                grammar=None, json_schema=None, **sampler):
@@ -206,6 +211,17 @@ class LanguageModel:
                 yield piece
         finally:
             await asyncio.to_thread(work.close)
+
+    def stream_chat(self, messages, **options):
+        """As stream(), for messages as chat() takes them, with the chat format's stop tokens, which stream() of
+        chat_tokens() does not know."""
+        prompt, options = self._chat(messages, options)
+        return self.stream(prompt, **options)
+
+    def astream_chat(self, messages, **options):
+        """As stream_chat(), for `async for`."""
+        prompt, options = self._chat(messages, options)
+        return self.astream(prompt, **options)
 
     def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, grammar, sampler):
         return _Stream(lambda emit, cancellation: self._run(prompt, conversation, max_tokens, stop, None, timeout,

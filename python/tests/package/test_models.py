@@ -153,6 +153,39 @@ class Language(unittest.TestCase):
         end = self.model.tokenizer.find("<|im_end|>")
         self.assertEqual(tokens.count(end), self.model.chat_tokens("x").count(end))
 
+    def test_streams_chats(self):
+        def streamed(model, **options):
+            stream = model.stream_chat("Say hello.", max_tokens=24, temperature=0, **options)
+            pieces = []
+            while True:
+                try:
+                    pieces.append(next(stream))
+                except StopIteration as end:
+                    self.assertEqual(end.value.text, "".join(pieces))
+                    return end.value
+
+        class OtherFormat:
+            """A format whose turns end with a token that ends no text by itself."""
+            chat_stop_tokens = [","]
+
+            def __getattr__(self, name):
+                return getattr(model, name)
+
+        model = self.model._model
+        want = self.model.chat("Say hello.", max_tokens=24, temperature=0)
+        self.assertEqual(streamed(self.model).tokens, want.tokens)
+        self.assertEqual(streamed(self.model, stop="ello").text, want.text[:want.text.index("ello")])
+        other = tenon.LanguageModel.__new__(tenon.LanguageModel)
+        other._model, other.vision = OtherFormat(), None
+        self.assertIn(",", want.text)
+        got = streamed(other)
+        self.assertEqual((got.text, got.end), (want.text[:want.text.index(",")], "token"))
+
+        async def collect():
+            return [piece async for piece in other.astream_chat("Say hello.", max_tokens=24, temperature=0)]
+
+        self.assertEqual("".join(asyncio.run(collect())), got.text)
+
     def test_ends(self):
         result = self.model.generate("1 2 3 4 5 6", max_tokens=40, temperature=0, stop=" 9")
         self.assertEqual(result.end, "stop")

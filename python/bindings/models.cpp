@@ -69,25 +69,55 @@ BackendOptions backend_options(int threads, bool exact) {
   return options;
 }
 
+/// The text of a message: a text, or parts of it as {"type": "text", "text": ...} and {"type": "image"}.
+std::string content_of(nb::handle content, std::size_t message) {
+  const std::string what = fmt::format("'content' of message {}", message);
+  if (nb::isinstance<nb::str>(content)) return to_utf8(content, "chat", what);
+  const auto fail = [&](const std::string& why) {
+    throw Error(Errc::bad_argument, "chat", what + why);
+  };
+  if (!nb::isinstance<nb::list>(content)) fail(" is neither a text nor a list of parts");
+  std::string text;
+  for (const nb::handle each : nb::borrow<nb::list>(content)) {
+    if (nb::isinstance<nb::str>(each)) {
+      text += to_utf8(each, "chat", what);
+      continue;
+    }
+    if (!nb::isinstance<nb::dict>(each)) fail(": a part is neither a text nor a dict");
+    const auto part = nb::borrow<nb::dict>(each);
+    const std::string type =
+        part.contains("type") ? nb::cast<std::string>(nb::str(part["type"])) : "";
+    if (type == "image") {
+      text += models::image_marker;
+    } else if (type == "text" && part.contains("text") && nb::isinstance<nb::str>(part["text"])) {
+      text += to_utf8(part["text"], "chat", what);
+    } else {
+      fail(
+          fmt::format(": a part of type '{}'; known are 'text' with a 'text', and 'image' for the "
+                      "next of images=",
+                      type));
+    }
+  }
+  return text;
+}
+
 std::vector<text::ChatMessage> to_messages(nb::handle messages) {
   if (nb::isinstance<nb::str>(messages)) return {{"user", to_utf8(messages, "chat", "the text")}};
   std::vector<text::ChatMessage> list;
   const auto fail = [] {
     throw Error(
         Errc::bad_argument, "chat",
-        "messages are a user's text, or a list of dicts with the texts 'role' and 'content'");
+        "messages are a user's text, or a list of dicts with a text 'role' and a 'content'");
   };
   if (messages.is_none() || nb::isinstance<nb::dict>(messages)) fail();
   for (const nb::handle message : messages) {
     if (!nb::isinstance<nb::dict>(message)) fail();
     const auto parts = nb::borrow<nb::dict>(message);
-    std::array<std::string, 2> texts;
-    for (std::size_t i = 0; i < texts.size(); ++i) {
-      const char* const key = i == 0 ? "role" : "content";
-      if (!parts.contains(key) || !nb::isinstance<nb::str>(parts[key])) fail();
-      texts[i] = to_utf8(parts[key], "chat", fmt::format("'{}' of message {}", key, list.size()));
-    }
-    list.push_back({std::move(texts[0]), std::move(texts[1])});
+    if (!parts.contains("role") || !nb::isinstance<nb::str>(parts["role"])) fail();
+    if (!parts.contains("content")) fail();
+    list.push_back(
+        {to_utf8(parts["role"], "chat", fmt::format("'role' of message {}", list.size())),
+         content_of(parts["content"], list.size())});
   }
   return list;
 }

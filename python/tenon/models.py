@@ -138,10 +138,11 @@ class LanguageModel:
             text = prompt if image_marker in prompt else image_marker * len(images) + prompt
             return self._model._image_prompt(self.vision._encoder, text, images)
         messages = [dict(message) for message in prompt]
-        if not any(image_marker in message.get("content", "") for message in messages):
+        if not any(_has_image(message.get("content", "")) for message in messages):
             users = [message for message in messages if message.get("role") == "user"]
             if users:
-                users[-1]["content"] = image_marker * len(images) + users[-1]["content"]
+                content = users[-1]["content"]
+                users[-1]["content"] = [image_marker * len(images), *([content] if isinstance(content, str) else content)]
         return self._model._image_prompt(self.vision._encoder, messages, images)
 
     def generate(self, prompt, *, images=None, conversation=None, max_tokens=128, stop=(), logprobs=None, timeout=None,
@@ -168,7 +169,11 @@ class LanguageModel:
                          _grammar_of(grammar, json_schema), sampler, emit, _tenon._Cancellation())
 
     def chat(self, messages, **options):
-        """As generate(), for messages (dicts of role and content, or one user's text)."""
+        """As generate(), for messages: dicts of role and content, or one user's text.
+
+        A content is a text, or a list of texts, {"type": "text", "text": ...} and, for the next of `images`,
+        {"type": "image"}.
+        """
         prompt, options = self._chat(messages, options)
         return self.generate(prompt, **options)
 
@@ -177,6 +182,11 @@ class LanguageModel:
         stop, images = options.pop("stop", ()), options.pop("images", None)
         options["stop"] = [*([stop] if isinstance(stop, str) else stop), *self._model.chat_stop_tokens]
         if images is None:
+            if not isinstance(messages, str) and any(
+                    isinstance(part, dict) and part.get("type") == "image" for message in messages
+                    if isinstance(message, dict) and isinstance(message.get("content"), list)
+                    for part in message["content"]):
+                raise ArgumentError("BadArgument", 11010, "chat", "a message has an image, and there are no images=")
             return self.chat_tokens(messages), options
         messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
         return self.image_prompt(messages, images), options
@@ -237,6 +247,13 @@ class LanguageModel:
         stop = [stop] if isinstance(stop, str) else list(stop)
         return Generated(**self._model._generate(conversation, prompt, max_tokens, stop, logprobs, timeout,
                                                  sample_on_device, grammar, sampler, emit, cancellation))
+
+
+def _has_image(content):
+    if isinstance(content, str):
+        return image_marker in content
+    return any(part.get("type") == "image" or _has_image(part.get("text", "")) if isinstance(part, dict)
+               else _has_image(part) for part in content)
 
 
 def _grammar_of(grammar, json_schema):

@@ -42,6 +42,17 @@ class Language(unittest.TestCase):
         again = model.generate("The capital of France is", max_tokens=8, temperature=0)
         self.assertEqual(again.tokens, result.tokens)
 
+    def test_contents_in_parts(self):
+        whole = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello, you."}]
+        parts = [{"role": "system", "content": ["Be brief."]},
+                 {"role": "user", "content": [{"type": "text", "text": "Hello,"}, {"type": "text", "text": " you."}]}]
+        self.assertEqual(self.model.chat_tokens(parts), self.model.chat_tokens(whole))
+        for content, says in (([{"type": "image_url", "image_url": "x"}], "of type 'image_url'"), ([3], "neither"),
+                              (3, "'content' of message 0 is neither"), ([{"type": "text"}], "of type 'text'"),
+                              ([{"type": "image"}], "no images=")):
+            with self.assertRaisesRegex(tenon.ArgumentError, says):
+                self.model.chat([{"role": "user", "content": content}])
+
     def test_reads_step_by_step(self):
         model = self.model
         tokens = model.tokenizer.encode("The capital of France is")

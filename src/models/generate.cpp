@@ -1,3 +1,4 @@
+#include "draft.hpp"
 #include "stop_text.hpp"
 
 #include <tenon/error.hpp>
@@ -69,10 +70,32 @@ class Generation {
       if (const auto id = model.tokenizer().find(spelling)) stop_tokens_.push_back(*id);
     }
     if (options.grammar) constraint_.emplace(*options.grammar, model.tokenizer());
+    check(options.draft);
+    if (!options.draft.is_used()) return;
+    if (samples_on_device()) {
+      throw Error(Errc::unsupported, "generate",
+                  "drafts with sample_on_device: it draws one token a step");
+    }
+    drafter_.emplace(
+        options.draft, model, conversation, [this](std::int32_t token) { return ends(token); },
+        options.interrupt);
   }
 
   /// `beginning` is read before `prompt`.
   Generated run(std::span<const std::int32_t> prompt, std::span<const PromptPart> beginning = {}) {
+    try {
+      answer(prompt, beginning);
+    } catch (...) {
+      settle();
+      throw;
+    }
+    settle();
+    model_.file().check_pages();  // spellings of tokens are read from its pages
+    return std::move(result_);
+  }
+
+ private:
+  void answer(std::span<const std::int32_t> prompt, std::span<const PromptPart> beginning) {
     const std::int64_t before = conversation_.position();
     const auto plan_before = conversation_.plan_time();
     const auto start = Clock::now();
@@ -94,11 +117,8 @@ class Generation {
     }
     put(stop_text_.push(decoder_.finish()));
     put(stop_text_.finish());
-    model_.file().check_pages();  // spellings of tokens are read from its pages
-    return std::move(result_);
   }
 
- private:
   /// Whether `read` was not interrupted.
   template <class Read>
   bool completes(Read&& read) {
@@ -147,16 +167,29 @@ class Generation {
     return token;
   }
 
+  /// Whether the most probable token is all that is asked for.
+  bool is_greedy() const {
+    return options_.sampler.is_greedy() && !options_.logprobs && !constraint_;
+  }
+  bool samples_on_device() const { return !is_greedy() && options_.sample_on_device; }
+
   std::int32_t draw(std::span<const std::int32_t> tokens) {
-    if (options_.sampler.is_greedy() && !options_.logprobs && !constraint_) {
-      return conversation_.read_greedy(tokens, options_.interrupt);
+    if (row_ < draft_.size() && tokens.size() == 1 && tokens.front() == draft_[row_]) {
+      options_.interrupt.check("generate");
+      ++row_;
+      ++result_.accepted_tokens;
+    } else {
+      settle();
+      read(tokens);
     }
-    if (options_.sample_on_device) {
-      return conversation_.read_sampled(tokens, options_.sampler, history_, options_.interrupt);
+    if (is_greedy()) {
+      if (most_probable_[row_] >= 0) return most_probable_[row_];
+      throw Error(Errc::bad_input, "Conversation", "no logit is a number");
     }
+    if (samples_on_device()) return drawn_on_device_;
     // The vocabulary may have padding rows: only tokens can be drawn.
-    const auto logits =
-        conversation_.read(tokens, options_.interrupt).first(model_.tokenizer().vocab_size());
+    const auto size = static_cast<std::size_t>(model_.config().vocabulary);
+    const auto logits = logits_.subspan(row_ * size, size).first(model_.tokenizer().vocab_size());
     const std::int32_t token =
         constraint_ ? constrained_token(logits) : sampler_.sample(logits, history_);
     if (options_.logprobs) choice_ = choice_of(logits, token, *options_.logprobs);
@@ -203,25 +236,82 @@ class Generation {
     return std::ranges::find(stop_tokens_, token) != stop_tokens_.end();
   }
 
+  /// Reads `tokens`, and with the last one of the answer tokens that may follow it: what they give is drawn of row
+  /// by row, as long as they do.
+  void read(std::span<const std::int32_t> tokens) {
+    std::vector<std::int32_t> rows(tokens.begin(), tokens.end()), draft;
+    if (drafter_ && !result_.tokens.empty()) draft = drafter_->draft(history_, room_for_draft());
+    rows.insert(rows.end(), draft.begin(), draft.end());
+    if (!draft.empty()) {
+      read_rows(rows);
+    } else if (is_greedy()) {
+      most_probable_ = {conversation_.read_greedy(rows, options_.interrupt)};
+    } else if (samples_on_device()) {
+      drawn_on_device_ =
+          conversation_.read_sampled(rows, options_.sampler, history_, options_.interrupt);
+    } else {
+      logits_ = conversation_.read(rows, options_.interrupt);
+    }
+    result_.drafted_tokens += static_cast<std::int64_t>(draft.size());
+    draft_ = std::move(draft);
+  }
+
+  void read_rows(std::span<const std::int32_t> rows) {
+    const std::int64_t before = conversation_.position();
+    try {
+      if (is_greedy()) {
+        most_probable_ = conversation_.read_all_greedy(rows, options_.interrupt);
+      } else {
+        logits_ = conversation_.read_all(rows, options_.interrupt);
+      }
+    } catch (...) {
+      conversation_.rewind(before);  // of rows in several chunks, the first may have been read
+      throw;
+    }
+  }
+
+  /// Tokens that may be drafted behind the last one: as many as fit the context and are asked for.
+  std::int64_t room_for_draft() const {
+    return std::min(conversation_.capacity() - conversation_.position(),
+                    options_.max_tokens - static_cast<std::int64_t>(result_.tokens.size())) -
+           1;
+  }
+
+  /// Of the conversation, without drafted tokens that were not drawn.
+  std::int64_t position() const {
+    return conversation_.position() - static_cast<std::int64_t>(draft_.size() - row_);
+  }
+
+  /// Takes back the drafted tokens that were read and not drawn.
+  void settle() {
+    if (!draft_.empty()) conversation_.rewind(position());
+    if (drafter_) drafter_->settle(static_cast<std::int64_t>(row_));
+    draft_.clear();
+    row_ = 0;
+  }
+
+  /// Whether a token ends the answer, of which it is no part.
+  bool ends(std::int32_t token) const { return model_.tokenizer().is_eog(token) || is_stop(token); }
+
   /// Adds a token to the result. Returns whether to continue.
   bool take(std::int32_t token) {
-    const auto ends = [&](Generated::End end) {
+    const auto end_by = [&](Generated::End end) {
       result_.end = end;
       return false;
     };
-    if (options_.max_tokens <= 0) return ends(Generated::End::length);
-    if (model_.tokenizer().is_eog(token) || is_stop(token)) return ends(Generated::End::token);
+    if (options_.max_tokens <= 0) return end_by(Generated::End::length);
+    if (ends(token)) return end_by(Generated::End::token);
     if (constraint_) constraint_->push(token);
     history_.push_back(token);
     result_.tokens.push_back(token);
     if (options_.logprobs) result_.choices.push_back(std::move(choice_));
     put(stop_text_.push(decoder_.push(token)));
-    if (stop_text_.found()) return ends(Generated::End::stop);
-    if (constraint_ && !constraint_->may_continue()) return ends(Generated::End::grammar);
+    if (stop_text_.found()) return end_by(Generated::End::stop);
+    if (constraint_ && !constraint_->may_continue()) return end_by(Generated::End::grammar);
     if (static_cast<std::int64_t>(result_.tokens.size()) >= options_.max_tokens) {
-      return ends(Generated::End::length);
+      return end_by(Generated::End::length);
     }
-    if (conversation_.position() == conversation_.capacity()) return ends(Generated::End::context);
+    if (position() == conversation_.capacity()) return end_by(Generated::End::context);
     return true;
   }
 
@@ -242,7 +332,13 @@ class Generation {
   std::vector<std::int32_t> history_;
   std::optional<text::TokenConstraint> constraint_;
   std::vector<float> constrained_;  // logits, a member to reuse its memory
-  Generated::Choice choice_{};      // of the token that was drawn last
+  std::optional<Drafter> drafter_;
+  std::vector<std::int32_t> draft_;  // that was read behind the last token
+  std::size_t row_ = 0;              // what is drawn of: the tokens of the draft that were right
+  std::vector<std::int32_t> most_probable_;  // of each row, or
+  std::int32_t drawn_on_device_ = 0;         // of the only one, or
+  std::span<const float> logits_;            // [rows, vocabulary]
+  Generated::Choice choice_{};               // of the token that was drawn last
   Generated result_;
 };
 

@@ -316,6 +316,8 @@ struct LanguageModel::Impl {
   std::string file_digest;  // once it was asked for, as what follows
   std::optional<BoundExe<&Decoder<>::all>> all;
   std::optional<BoundExe<&Decoder<>::greedy>> greedy;
+  std::optional<BoundExe<&Decoder<>::all_greedy>> all_greedy;
+  std::optional<BoundExe<&Decoder<>::guess>> guess;
   std::optional<BoundExe<&Decoder<>::sampled>> sampled;
   std::optional<BoundExe<&Decoder<>::sampled_again>> sampled_again;
   std::optional<BoundExe<&Decoder<>::next_of_rows>> causal_rows, mutual_rows;
@@ -342,6 +344,8 @@ struct Conversation::Impl {
   // Made when they are first asked for.
   std::optional<BoundExe<&Decoder<>::all>> all;
   std::optional<BoundExe<&Decoder<>::greedy>> greedy;
+  std::optional<BoundExe<&Decoder<>::all_greedy>> all_greedy;
+  std::optional<BoundExe<&Decoder<>::guess>> guess;
   std::optional<Sampling> sampling;
   std::optional<BoundExe<&Decoder<>::next_of_rows>> causal_rows, mutual_rows;
   std::optional<BoundExe<&Decoder<>::next_of_image>> image_rows;
@@ -388,6 +392,8 @@ struct Conversation::Impl {
                                        std::nullopt,
                                        std::nullopt,
                                        std::nullopt,
+                                       std::nullopt,
+                                       std::nullopt,
                                        {},
                                        std::move(cache),
                                        {},
@@ -401,7 +407,8 @@ struct Conversation::Impl {
     exe.set_trace(trace);
   }
   void set_watch(bool wanted, std::shared_ptr<Trace> to) {
-    if (all || greedy || sampling || causal_rows || mutual_rows || image_rows) {
+    if (all || greedy || all_greedy || guess || sampling || causal_rows || mutual_rows ||
+        image_rows) {
       throw Error(Errc::call_order, "Conversation", "options are set before the first read");
     }
     next.enable_time_profile(wanted);
@@ -587,6 +594,31 @@ struct Conversation::Impl {
     std::span<const std::int32_t> rest = all_tokens;
     for (; rest.size() > chunk; rest = rest.subspan(chunk)) read(rest.first(chunk));
     return read(rest);
+  }
+
+  /// A program of its own that reads tokens, made when it is first asked for; `shared` is the model's.
+  template <auto Forward>
+  BoundExe<Forward>& own(std::optional<BoundExe<Forward>>& exe,
+                         std::optional<BoundExe<Forward>>& shared, std::int64_t first) {
+    if (!exe) {
+      exe.emplace(model->shared<Forward>(shared, model->shapes(first)));
+      watch(*exe);
+    }
+    return *exe;
+  }
+
+  /// Reads tokens in chunks, and calls `take` with what each gives and with its size.
+  template <class Bound, class Take>
+  void each_step(Bound& exe, std::span<const std::int32_t> read, std::size_t chunk,
+                 const Interrupt& interrupt, const Take& take) {
+    times.clear();
+    while (!read.empty()) {
+      interrupt.check("Conversation");
+      const auto piece = read.first(std::min(chunk, read.size()));
+      exe.set_interrupt(moves_states(piece.size()) ? Interrupt() : interrupt);
+      take(step(exe, piece), piece.size());
+      read = read.subspan(piece.size());
+    }
   }
 
   /// Reads `count` rows, at most `chunk` at once, by `read(rows, ids, number of the first)`, and gives what the last one
@@ -840,12 +872,8 @@ std::int32_t Conversation::read_greedy(std::span<const std::int32_t> tokens,
   return with_memory_errors("Conversation::read_greedy", [&] {
     const Impl::Use use(*impl_);
     impl_->check(tokens);
-    if (!impl_->greedy) {
-      impl_->greedy.emplace(impl_->model->shared<&Decoder<>::greedy>(
-          impl_->model->greedy, impl_->model->shapes(impl_->first_piece(tokens))));
-      impl_->watch(*impl_->greedy);
-    }
-    auto choice = impl_->steps(*impl_->greedy, tokens, interrupt);
+    auto& greedy = impl_->own(impl_->greedy, impl_->model->greedy, impl_->first_piece(tokens));
+    auto choice = impl_->steps(greedy, tokens, interrupt);
     if (is_true(choice.is_nan)) {
       throw Error(Errc::bad_input, "Conversation", "no logit is a number");
     }
@@ -873,19 +901,75 @@ void Conversation::read_all(std::span<const std::int32_t> tokens,
     LanguageModel::Impl& model = *impl_->model;
     const std::int64_t rows = std::clamp<std::int64_t>(
         all_logits_bytes / (model.config.vocabulary * 4), 1, model.options.chunk);
-    if (!impl_->all) {
-      const auto first = std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size()));
-      impl_->all.emplace(model.shared<&Decoder<>::all>(model.all, model.shapes(first)));
-      impl_->watch(*impl_->all);
-    }
-    impl_->times.clear();
-    while (!tokens.empty()) {
-      interrupt.check("Conversation");
-      const auto piece = tokens.first(std::min(static_cast<std::size_t>(rows), tokens.size()));
-      const HostBuffer logits = impl_->step(*impl_->all, piece).logits.to_host();
-      take(logits.values<float>(), static_cast<std::int64_t>(piece.size()));
-      tokens = tokens.subspan(piece.size());
-    }
+    auto& all = impl_->own(impl_->all, model.all,
+                           std::min<std::int64_t>(rows, static_cast<std::int64_t>(tokens.size())));
+    impl_->each_step(all, tokens, static_cast<std::size_t>(rows), interrupt,
+                     [&](const auto& state, std::size_t count) {
+                       const HostBuffer logits = state.logits.to_host();
+                       take(logits.values<float>(), static_cast<std::int64_t>(count));
+                     });
+  });
+}
+
+std::span<const float> Conversation::read_all(std::span<const std::int32_t> tokens,
+                                              const Interrupt& interrupt) {
+  return with_memory_errors("Conversation::read_all", [&] {
+    const Impl::Use use(*impl_);
+    impl_->check(tokens);
+    const LanguageModel::Impl& model = *impl_->model;
+    auto& all = impl_->own(impl_->all, impl_->model->all, impl_->first_piece(tokens));
+    const auto count = static_cast<std::int64_t>(tokens.size());
+    const bool is_one = count <= model.options.chunk;
+    HostBuffer whole;
+    if (!is_one) whole = HostBuffer::uninitialized(Shape({count, model.config.vocabulary}, f32));
+    std::size_t written = 0;
+    impl_->each_step(all, tokens, static_cast<std::size_t>(model.options.chunk), interrupt,
+                     [&](const auto& state, std::size_t) {
+                       HostBuffer logits = state.logits.to_host();
+                       if (is_one) {
+                         whole = std::move(logits);
+                         return;
+                       }
+                       const auto values = logits.template values<float>();
+                       std::ranges::copy(values,
+                                         whole.mutable_values<float>().subspan(written).begin());
+                       written += values.size();
+                     });
+    impl_->logits = std::move(whole);
+    return impl_->logits.values<float>();
+  });
+}
+
+std::vector<std::int32_t> Conversation::read_all_greedy(std::span<const std::int32_t> tokens,
+                                                        const Interrupt& interrupt) {
+  return with_memory_errors("Conversation::read_all_greedy", [&] {
+    const Impl::Use use(*impl_);
+    impl_->check(tokens);
+    auto& all_greedy =
+        impl_->own(impl_->all_greedy, impl_->model->all_greedy, impl_->first_piece(tokens));
+    std::vector<std::int32_t> chosen;
+    impl_->each_step(all_greedy, tokens, static_cast<std::size_t>(impl_->model->options.chunk),
+                     interrupt, [&](const auto& choice, std::size_t count) {
+                       const HostBuffer ids = choice.token.to_host();
+                       const HostBuffer is_nan = choice.is_nan.to_host();
+                       for (std::size_t i = 0; i < count; ++i) {
+                         const bool is_none = is_nan.template values<bool>()[i];
+                         chosen.push_back(is_none ? -1 : ids.template values<std::int32_t>()[i]);
+                       }
+                     });
+    return chosen;
+  });
+}
+
+Conversation::Guess Conversation::read_guess(std::span<const std::int32_t> tokens,
+                                             const Interrupt& interrupt) {
+  return with_memory_errors("Conversation::read_guess", [&] {
+    const Impl::Use use(*impl_);
+    impl_->check(tokens);
+    auto& guess = impl_->own(impl_->guess, impl_->model->guess, impl_->first_piece(tokens));
+    auto made = impl_->steps(guess, tokens, interrupt);
+    const float probability = made.probability.to_host().template values<float>()[0];
+    return Guess{impl_->taken(std::move(made.token)), probability};
   });
 }
 
@@ -957,6 +1041,12 @@ std::size_t Conversation::keep_prefix_of(std::span<const std::int32_t> tokens) {
 
 bool Conversation::is_of(const LanguageModel& model) const {
   return impl_->model == model.impl_.shared();
+}
+
+LanguageModel Conversation::model() const { return LanguageModel(impl_->model); }
+
+bool Conversation::is_same(const Conversation& other) const {
+  return impl_.shared() == other.impl_.shared();
 }
 
 }  // namespace tenon::models

@@ -339,6 +339,14 @@ struct DecoderChoice {
   TENON_FIELDS(token, is_nan, cache)
 };
 
+/// The same with the probability of the most probable token, f32 [B]: NaN where a logit is.
+template <class T = Tensor>
+struct DecoderGuess {
+  T token, probability;
+  DecoderCache<T> cache;
+  TENON_FIELDS(token, probability, cache)
+};
+
 /// The same with a token that is drawn. `is_known`, bool [B]: whether there was enough to draw it, or
 /// it has to be drawn by sampled_again().
 template <class T = Tensor>
@@ -436,6 +444,26 @@ struct Decoder {
     auto [x, unused, updated] = hidden(ids, past, cache);
     const Tensor normed = norm.forward(last(x));
     return {argmax(of_tokens(logits(normed))), any(is_nan(normed), {-1}), updated};
+  }
+
+  /// The same after every position: `token` and `is_nan` are [B, S].
+  DecoderChoice<Tensor> all_greedy(const Tensor& ids, const Tensor& past,
+                                   const DecoderCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [x, unused, updated] = hidden(ids, past, cache);
+    const Tensor normed = norm.forward(x);
+    return {argmax(of_tokens(logits(normed))), any(is_nan(normed), {-1}), updated};
+  }
+
+  /// The most probable token after the last position, and how probable it is.
+  DecoderGuess<Tensor> guess(const Tensor& ids, const Tensor& past,
+                             const DecoderCache<Tensor>& cache) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [x, unused, updated] = hidden(ids, past, cache);
+    const Tensor all = of_tokens(logits(norm.forward(last(x))));
+    return {argmax(all), exp(max(all, {-1}) - logsumexp(all, {-1})), updated};
   }
 
   /// Draws the token after the last position, in [0, config.tokens), as nn::sample_token() does, with

@@ -95,6 +95,12 @@ struct ImageGrid {
 /// step empties the conversation.
 class Conversation {
  public:
+  /// The most probable token, and how probable it is.
+  struct Guess {
+    std::int32_t token = 0;
+    float probability = 0;
+  };
+
   /// Reads tokens and returns the logits of the last one: f32, one per row of the vocabulary, valid
   /// until the next call. Errors:
   ///
@@ -129,6 +135,17 @@ class Conversation {
                 const std::function<void(std::span<const float> logits, std::int64_t rows)>& take,
                 const Interrupt& interrupt = {});
 
+  /// The same at once, for a few tokens: f32 [tokens, vocabulary], valid until the next call.
+  std::span<const float> read_all(std::span<const std::int32_t> tokens,
+                                  const Interrupt& interrupt = {});
+
+  /// As read_greedy(), for every token: the most probable one behind each, -1 where all logits are NaN.
+  std::vector<std::int32_t> read_all_greedy(std::span<const std::int32_t> tokens,
+                                            const Interrupt& interrupt = {});
+
+  /// As read_greedy(), with the token's probability, which is NaN when a logit is.
+  Guess read_guess(std::span<const std::int32_t> tokens, const Interrupt& interrupt = {});
+
   /// Reads embeddings in the place of tokens, such as those of an image (VisionEncoder::encode): `rows`
   /// [count, DecoderConfig::width], as the first layer reads them; a model's embedding scale is not
   /// applied. They take `count` positions, and the logits of the last are returned, as by read().
@@ -148,6 +165,10 @@ class Conversation {
 
   /// Whether it is one of this model, or of a copy of the handle.
   bool is_of(const LanguageModel& model) const;
+  /// Its model.
+  LanguageModel model() const;
+  /// Whether `other` is a handle of the same conversation.
+  bool is_same(const Conversation& other) const;
 
   /// The tokens that it holds; valid until the next call that reads or rewinds. At positions of embeddings
   /// there is -1 - p, which is no token: p is the first position of those that were read at once, so that
@@ -254,6 +275,35 @@ class LanguageModel {
   tenon::detail::Held<Impl, "LanguageModel"> impl_;
 };
 
+/// Speculative decoding: tokens of the answer are guessed ahead, and the model reads several at once, which takes
+/// less time than one by one. Each token is drawn as it is without a draft, of the model's logits and by the same
+/// random number, and a drafted one counts where it is the one that was drawn. So drafts change how long an answer
+/// takes, and not the answer, but for logits that depend on how many rows are computed at once (see max_tokens).
+///
+/// Leviathan, Kalman, Matias: Fast Inference from Transformers via Speculative Decoding (2023), with draws instead
+/// of their test of probabilities, as in llama.cpp.
+struct DraftOptions {
+  /// A conversation with a smaller model, which guesses its most probable tokens. It is kept in step: rewound to
+  /// where it differs from the answer's tokens, and given the rest (without embeddings, which it has not). It is
+  /// used within generate() only, and may stay for the next call.
+  std::optional<Conversation> model{};
+  /// A draft of `model` ends before a token that is less probable.
+  double min_probability = 0.75;
+  /// Drafts are looked up in the text so far: what followed the last tokens, at most this many, where they stood
+  /// before. The longest match counts, of equals the last one. 0: they are not. With `model`, it guesses
+  /// where nothing is found.
+  ///
+  /// Saxena: Prompt Lookup Decoding (2023).
+  std::int64_t lookup = 0;
+  std::int64_t min_lookup = 2;  ///< tokens that match at least
+  /// Tokens of a draft at most. How long they are follows from how many of the last ones were right, never from
+  /// times: the same call has the same drafts. The CPU's backend has kernels for one to four rows of a product,
+  /// which give the same bits and cost little more than one; larger drafts are for other devices.
+  std::int64_t max_tokens = 3;
+
+  bool is_used() const noexcept { return max_tokens > 0 && (model || lookup > 0); }
+};
+
 struct GenerateOptions {
   std::int64_t max_tokens = 128;
   /// Its penalties and DRY refer to the tokens of the conversation, the prompt and the answer.
@@ -273,6 +323,10 @@ struct GenerateOptions {
   /// Record the log-probability of each token, and of this many most probable ones in its place:
   /// those of the model's distribution, before penalties and temperature. Unset: none.
   std::optional<std::int64_t> logprobs{};
+  /// Tokens that are guessed ahead. Errc::unsupported with `sample_on_device` unless sampling is greedy, and for
+  /// models whose states only move on; Errc::incompatible for a draft model with other tokens: they must be
+  /// spelled the same, but one of the models may have up to 128 more, which fill up its vocabulary.
+  DraftOptions draft{};
   Interrupt interrupt{};  ///< ends early, without an error
 };
 
@@ -303,6 +357,8 @@ struct Generated {
   std::chrono::nanoseconds plan_time{};     ///< planning for a prompt of this length
   std::chrono::nanoseconds prefill_time{};  ///< reading the prompt, without planning
   std::chrono::nanoseconds decode_time{};   ///< generating the tokens after the first
+  std::int64_t drafted_tokens = 0;  ///< with GenerateOptions::draft: tokens that were guessed ahead
+  std::int64_t accepted_tokens = 0;  ///< those among them that were drawn
   double prefill_tokens_per_second() const noexcept;
   double decode_tokens_per_second() const noexcept;
 };
@@ -320,8 +376,10 @@ struct PromptPart {
 };
 
 /// Reads `prompt`, then samples tokens until one ends the text. `emit` is called with complete
-/// UTF-8 characters as they are generated, and never with a part of a stop text. Errors: those of
-/// reading; Errc::bad_argument for options out of range, and for a conversation of another model.
+/// UTF-8 characters as they are generated, and never with a part of a stop text; while it runs, the
+/// conversation may hold drafted tokens that generate() takes back. Errors: those of reading, and of
+/// GenerateOptions; Errc::bad_argument for options out of range, and for a conversation of another
+/// model.
 Generated generate(const LanguageModel& model, Conversation& conversation,
                    std::span<const std::int32_t> prompt, const GenerateOptions& options,
                    const std::function<void(std::string_view text)>& emit = {});

@@ -13,7 +13,7 @@ namespace tenon::models {
 namespace {
 
 constexpr std::int64_t first_length = 4;
-constexpr std::int64_t longest_pause = 16;
+constexpr std::int64_t most_failures = 6;  // which a pause of 16 steps follows
 // As in llama.cpp: so many tokens more may fill up the vocabulary of one size of a family.
 constexpr std::size_t padding_tokens = 128;
 // Tokens that a draft model has missed are read in pieces whose sizes are powers of two, so that few
@@ -71,14 +71,11 @@ std::int64_t DraftPace::next() noexcept {
 void DraftPace::settle(std::int64_t drafted, std::int64_t accepted) noexcept {
   if (accepted == 0) {
     length_ = 1;
-    ++failures_;
-    if (failures_ > 1) {
-      pause_ =
-          std::min(std::int64_t{1} << std::min<std::int64_t>(failures_ - 2, 30), longest_pause);
-    }
+    failures_ = std::min(failures_ + 1, most_failures);
+    if (failures_ > 1) pause_ = std::int64_t{1} << (failures_ - 2);
     return;
   }
-  failures_ = 0;
+  failures_ = std::max<std::int64_t>(failures_ - accepted, 0);
   length_ = std::min(accepted == drafted ? 2 * std::max(length_, accepted) : accepted + 1, max_);
 }
 
@@ -171,10 +168,11 @@ std::vector<std::int32_t> Drafter::by_model(std::span<const std::int32_t> text,
     }
   }
   auto guess = conversation.read_guess(rest, interrupt_);
-  while (static_cast<double>(guess.probability) >= options_.min_probability &&
-         guess.token < tokens_ && !ends_(guess.token)) {
+  // One that is not sure is worth a row of the model, but no further step of the draft model.
+  while (guess.token < tokens_ && !ends_(guess.token)) {
     made.push_back(guess.token);
-    if (made.size() == length) break;
+    const bool is_sure = static_cast<double>(guess.probability) >= options_.min_probability;
+    if (made.size() == length || !is_sure) break;
     guess = conversation.read_guess({&guess.token, 1}, interrupt_);
   }
   return made;

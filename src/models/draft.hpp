@@ -11,8 +11,9 @@
 namespace tenon::models {
 
 /// How many tokens to draft. A draft whose tokens were all right doubles the next one, another makes it as long as what
-/// was right of it, and one more. After drafts without any right token, steps go without: one after two of them, twice
-/// as many after each further one, so that at the worst few steps pay for a draft.
+/// was right of it, and one more. A draft without any right token counts as a failure, which a right token makes up for;
+/// after two failures a step goes without, after each further one twice as many up to 16, so that few steps pay for
+/// drafts where they are wrong as a rule.
 ///
 /// Lengths follow from tokens alone, never from times, so that the same text has the same drafts.
 class DraftPace {
@@ -26,7 +27,7 @@ class DraftPace {
 
  private:
   std::int64_t max_, length_;
-  std::int64_t failures_ = 0;  // in a row
+  std::int64_t failures_ = 0;  // that right tokens have not made up for
   std::int64_t pause_ = 0;     // steps that go without
 };
 

@@ -177,8 +177,15 @@ TEST_CASE("draft pace: lengths follow what was right") {
   CHECK(drafts(1) == 12);
   CHECK(drafts(2) == 2);
   CHECK(drafts(0) == 4);
-  CHECK(drafts(1) == 1);  // nothing was right
+  CHECK(drafts(0) == 1);  // nothing was right
+  CHECK(drafts(0) == 0);
+  CHECK(drafts(0) == 1);
+  CHECK(drafts(0) == 0);
+  CHECK(drafts(0) == 0);
+  CHECK(drafts(1) == 1);  // one failure is made up for, of three
+  CHECK(drafts(1) == 2);
   CHECK(drafts(2) == 2);
+  CHECK(drafts(4) == 4);
 
   // Few steps pay for drafts where nothing is right.
   DraftPace wrong(16);
@@ -315,20 +322,21 @@ TEST_CASE("draft: one that is always wrong costs few rows") {
   CHECK(drafts.generated.accepted_tokens > 350);
 }
 
-TEST_CASE("draft: a draft model ends before a token that it is not sure of") {
+TEST_CASE("draft: a draft model ends with the first token that it is not sure of") {
   const auto model = small_model("llama");
   const Tokens prompt{3, 40, 99, 7};
   GenerateOptions options{.max_tokens = 48};
   const Answer want = answer(model, prompt, options);
-  std::int64_t before = 1000;
-  for (const double probability : {0.0, 0.05, 0.1, 0.3, 1.0}) {
+  const auto drafts = [&](double probability) {
     options.draft = by_model(model, 8, probability);
     const Answer got = answer(model, prompt, options);
     check_same(got, want);
-    CHECK(got.generated.drafted_tokens <= before);
-    before = got.generated.drafted_tokens;
-  }
-  CHECK(before == 0);
+    CHECK(got.generated.accepted_tokens == got.generated.drafted_tokens);
+    return got.generated.drafted_tokens;
+  };
+  CHECK(drafts(1) == 23);  // one a step, of two tokens, but for the first
+  CHECK(drafts(0) > 36);
+  CHECK(drafts(0.05) <= drafts(0));
 }
 
 TEST_CASE("draft: stop texts end the answer where they do without") {

@@ -287,7 +287,7 @@ struct DraftOptions {
   /// where it differs from the answer's tokens, and given the rest (without embeddings, which it has not). It is
   /// used within generate() only, and may stay for the next call.
   std::optional<Conversation> model{};
-  /// A draft of `model` ends before a token that is less probable.
+  /// A draft of `model` ends with the first token that is less probable.
   double min_probability = 0.75;
   /// Drafts are looked up in the text so far: what followed the last tokens, at most this many, where they stood
   /// before. The longest match counts, of equals the last one. 0: they are not. With `model`, it guesses

@@ -276,7 +276,9 @@ Json described(const models::Generated& result, const text::Tokenizer& tokenizer
             {"prefill_s", seconds(result.prefill_time)},
             {"decode_s", seconds(result.decode_time)},
             {"prefill_tok_s", result.prefill_tokens_per_second()},
-            {"decode_tok_s", result.decode_tokens_per_second()}};
+            {"decode_tok_s", result.decode_tokens_per_second()},
+            {"drafted_tokens", result.drafted_tokens},
+            {"accepted_tokens", result.accepted_tokens}};
   if (result.choices.empty()) return json;
   const auto entry = [&](const models::Generated::LogProbability& of) -> Json {
     // A token that the bias excludes has none that JSON could spell.

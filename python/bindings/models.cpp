@@ -229,6 +229,30 @@ Sampler sampler_of(Sampler options, const nb::dict& given,
   return options;
 }
 
+/// Of tenon.Draft's fields, whose model is a Conversation or None.
+models::DraftOptions draft_of(const nb::dict& given) {
+  models::DraftOptions options;
+  for (const auto& [key, value] : given) try {
+      const auto name = nb::cast<std::string>(key);
+      if (name == "model") {
+        if (!value.is_none()) options.model = nb::cast<Conversation>(value);
+      } else if (name == "min_probability") {
+        options.min_probability = nb::cast<double>(value);
+      } else if (name == "lookup") {
+        options.lookup = nb::cast<std::int64_t>(value);
+      } else if (name == "min_lookup") {
+        options.min_lookup = nb::cast<std::int64_t>(value);
+      } else {
+        options.max_tokens = nb::cast<std::int64_t>(value);
+      }
+    } catch (const std::bad_cast&) {
+      throw Error(Errc::bad_argument, "generate",
+                  fmt::format("'{}' of the draft cannot be {}", nb::cast<std::string>(key),
+                              nb::cast<std::string>(nb::repr(value))));
+    }
+  return options;
+}
+
 models::EncoderOptions encoder_options(nb::handle device, bool cpu_fallback, int threads,
                                        bool exact, nb::handle weights) {
   models::EncoderOptions options;
@@ -268,6 +292,8 @@ nb::dict to_dict(const Generated& result) {
   facts["plan_time"] = seconds(result.plan_time);
   facts["prefill_time"] = seconds(result.prefill_time);
   facts["decode_time"] = seconds(result.decode_time);
+  facts["drafted_tokens"] = result.drafted_tokens;
+  facts["accepted_tokens"] = result.accepted_tokens;
   if (!result.choices.empty()) {
     nb::list choices;
     for (const Generated::Choice& choice : result.choices) {
@@ -298,7 +324,7 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
       [parts_of](const LanguageModel& self, Conversation& at, const Prompt& prompt,
                  std::int64_t max_tokens, const std::vector<nb::str>& stop,
                  std::optional<std::int64_t> logprobs, std::optional<double> timeout,
-                 bool sample_on_device, std::optional<text::Grammar> grammar,
+                 bool sample_on_device, std::optional<text::Grammar> grammar, const nb::dict& draft,
                  const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
         GenerateOptions options;
         options.grammar = std::move(grammar);
@@ -306,6 +332,7 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
         options.sampler =
             sampler_of(models::sampling_defaults(self.file()).sampler, sampler, &self.tokenizer());
         options.sample_on_device = sample_on_device;
+        options.draft = draft_of(draft);
         for (const nb::str& text : stop) {
           options.stop.push_back(
               to_utf8(text, "generate", fmt::format("stop text {}", options.stop.size())));
@@ -326,7 +353,7 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
       },
       nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
       nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
-      nb::arg("grammar").none(), nb::arg("sampler"), nb::arg("emit").none(),
+      nb::arg("grammar").none(), nb::arg("draft"), nb::arg("sampler"), nb::arg("emit").none(),
       nb::arg("cancellation"));
 }
 
@@ -483,6 +510,21 @@ void bind_language_model(nb::module_& module) {
         return self.read_greedy(tokens);
       },
       nb::arg("tokens"), "Reads tokens; the most probable next one");
+  conversation.def(
+      "read_all_greedy",
+      [](Conversation& self, const std::vector<std::int32_t>& tokens) {
+        const nb::gil_scoped_release no_gil;
+        return self.read_all_greedy(tokens);
+      },
+      nb::arg("tokens"), "Reads tokens; the most probable next one behind each");
+  conversation.def(
+      "read_guess",
+      [](Conversation& self, const std::vector<std::int32_t>& tokens) {
+        const nb::gil_scoped_release no_gil;
+        const auto [token, probability] = self.read_guess(tokens);
+        return std::pair(token, probability);
+      },
+      nb::arg("tokens"), "Reads tokens; the most probable next one, and its probability");
   conversation.def(
       "read_sampled",
       [](Conversation& self, const std::vector<std::int32_t>& tokens,

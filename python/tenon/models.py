@@ -26,7 +26,34 @@ class Generated:
     plan_time: float  # seconds, as the other times
     prefill_time: float
     decode_time: float
+    drafted_tokens: int = 0  # with a draft: tokens that were guessed ahead,
+    accepted_tokens: int = 0  # and those among them that were drawn
     choices: list = field(default_factory=list)  # with logprobs: (token, log-probability, [(token, ...), ...])
+
+
+@dataclass
+class Draft:
+    """How tokens of an answer are guessed ahead, so that the model reads several at once (speculative decoding). The
+    answer is the one without, and takes less time where guesses are right.
+
+    `model`: a smaller LanguageModel with the same tokens, or a conversation with one, which may serve several calls;
+    it goes on while its tokens are as probable as `min_probability`. `lookup`: guesses are what followed the last
+    tokens, up to this many of them and at least `min_lookup`, earlier in the text; 0: none, 3 is a good number for
+    answers that repeat parts of the prompt. At most `max_tokens` are guessed at once: up to 3 the CPU gives the bits of
+    single tokens, and takes little longer.
+    """
+
+    model: object = None
+    min_probability: float = 0.75
+    lookup: int = 0
+    min_lookup: int = 2
+    max_tokens: int = 3
+
+    def _options(self):
+        options = dict(vars(self))
+        if isinstance(self.model, LanguageModel):
+            options["model"] = self.model.conversation()
+        return options
 
 
 class _Stream:
@@ -146,7 +173,7 @@ class LanguageModel:
         return self._model._image_prompt(self.vision._encoder, messages, images)
 
     def generate(self, prompt, *, images=None, conversation=None, max_tokens=128, stop=(), logprobs=None, timeout=None,
-                 emit=None, sample_on_device=False, grammar=None, json_schema=None, **sampler):
+                 emit=None, sample_on_device=False, grammar=None, json_schema=None, draft=None, **sampler):
         """Continues a prompt: text, tokens as chat_tokens() makes them, or an ImagePrompt. Returns Generated.
 
         `images` are those of image_prompt().
@@ -162,11 +189,12 @@ class LanguageModel:
         with options that docs/sampling.md has for the host alone.
 
         `grammar` is what the answer may be, a Grammar or a text of llama.cpp's GBNF; `json_schema` instead of it, a
-        dict or a text, makes the answer JSON that the schema allows: {} allows any.
+        dict or a text, makes the answer JSON that the schema allows: {} allows any. `draft` guesses tokens ahead: a
+        Draft.
         """
         prompt = prompt if images is None else self.image_prompt(prompt, images)
         return self._run(prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device,
-                         _grammar_of(grammar, json_schema), sampler, emit, _tenon._Cancellation())
+                         _grammar_of(grammar, json_schema), draft, sampler, emit, _tenon._Cancellation())
 
     def chat(self, messages, **options):
         """As generate(), for messages: dicts of role and content, or one user's text.
@@ -192,14 +220,14 @@ class LanguageModel:
         return self.image_prompt(messages, images), options
 
     def stream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
-               grammar=None, json_schema=None, **sampler):
+               grammar=None, json_schema=None, draft=None, **sampler):
         """Pieces of text as they are generated. Closing the generator ends the generation.
 
         The model works on a thread of its own, a few pieces ahead of the reader. The generator's return value is
         the Generated.
         """
         work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device,
-                             _grammar_of(grammar, json_schema), sampler)
+                             _grammar_of(grammar, json_schema), draft, sampler)
         try:
             while True:
                 text, end = work.get()
@@ -210,12 +238,12 @@ class LanguageModel:
             work.close()
 
     async def astream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
-                      grammar=None, json_schema=None, **sampler):
+                      grammar=None, json_schema=None, draft=None, **sampler):
         """As stream(), for `async for`. Ends the generation when the task is cancelled, too."""
         import asyncio
 
         work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device,
-                             _grammar_of(grammar, json_schema), sampler)
+                             _grammar_of(grammar, json_schema), draft, sampler)
         try:
             while (piece := (await asyncio.to_thread(work.get))[0]) is not None:
                 yield piece
@@ -233,20 +261,24 @@ class LanguageModel:
         prompt, options = self._chat(messages, options)
         return self.astream(prompt, **options)
 
-    def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, grammar, sampler):
+    def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, grammar, draft, sampler):
         return _Stream(lambda emit, cancellation: self._run(prompt, conversation, max_tokens, stop, None, timeout,
-                                                            sample_on_device, grammar, sampler, emit, cancellation))
+                                                            sample_on_device, grammar, draft, sampler, emit,
+                                                            cancellation))
 
-    def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, sampler, emit,
-             cancellation):
+    def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, draft, sampler,
+             emit, cancellation):
         if isinstance(prompt, str):
             prompt = self._model.tokenizer.encode(prompt)
         elif not isinstance(prompt, ImagePrompt):
             prompt = list(prompt)
+        if draft is not None and not isinstance(draft, Draft):
+            raise TypeError(f"draft is {type(draft).__name__}, not tenon.Draft")
         conversation = conversation or self._model.conversation()
         stop = [stop] if isinstance(stop, str) else list(stop)
         return Generated(**self._model._generate(conversation, prompt, max_tokens, stop, logprobs, timeout,
-                                                 sample_on_device, grammar, sampler, emit, cancellation))
+                                                 sample_on_device, grammar, draft._options() if draft else {},
+                                                 sampler, emit, cancellation))
 
 
 def _has_image(content):

@@ -424,6 +424,41 @@ class Generate(Folder):
         refused = self.tenon("chat", "no file", "-j", '{"not": {}}', status=UNSUPPORTED)
         self.assertIn(b'the keyword "not"', refused.stderr)
 
+    def test_drafts_change_the_time_and_not_the_answer(self):
+        prompt = ("--prompt", "abc abc abc abc", "-n", 40)
+        for sampling in ("--temp", 0), ("--temp", 0.5, "--seed", 3, "--repeat-penalty", 1.2):
+            plain = self.made(*prompt, *sampling)
+            self.assertEqual((plain["drafted_tokens"], plain["accepted_tokens"]), (0, 0))
+            ways = {"by a model": ("--model-draft", LLAMA, "--draft-p-min", 0), "by lookup": ("--lookup", 3),
+                    "by lookup of two": ("--lookup", 3, "--lookup-min", 1, "--draft-max", 2),
+                    "by another model": ("--model-draft", DATA / "tiny_gpt2.gguf", "--lookup", 2)}
+            for way, options in ways.items():
+                with self.subTest(way, sampling=sampling):
+                    made = self.made(*prompt, *sampling, *options)
+                    for key in "tokens", "text", "stopped":
+                        self.assertEqual(made[key], plain[key])
+                    self.assertLessEqual(made["accepted_tokens"], made["drafted_tokens"])
+            right = self.made(*prompt, *sampling, *ways["by a model"])
+            self.assertGreater(right["accepted_tokens"], 8)
+        options = self.made(*prompt, "--model-draft", LLAMA, "--draft-max", 5)["options"]
+        self.assertEqual(options, {**options, "model_draft": str(LLAMA), "draft_max": 5, "draft_p_min": 0.75, "lookup": 0})
+        summary = self.tenon("generate", LLAMA, *prompt, "--temp", 0, *ways["by a model"]).stderr
+        self.assertRegex(summary, rb"tokens/s, \d+ of \d+ drafted ones accepted \(\d+ %\)\n")
+
+    def test_models_that_cannot_draft_are_refused(self):
+        prompt = ("--prompt", "abc", "-n", 2)
+        mamba = DATA / "tiny_mamba.gguf"
+        for options in (LLAMA, "--model-draft", mamba), (mamba, "--lookup", 3), \
+                (LLAMA, "--lookup", 3, "--sample-on-device", "--temp", 1):
+            error = self.json("generate", *options, *prompt, status=UNSUPPORTED)["error"]
+            self.assertEqual(error["code"], "Unsupported")
+        other = self.folder / "other.gguf"
+        other.write_bytes(LLAMA.read_bytes().replace(b"<|im_start|>", b"<|im_begin|>"))
+        refused = self.tenon("generate", LLAMA, "--model-draft", other, *prompt, status=MALFORMED)
+        self.assertIn(b"cannot draft for", refused.stderr)
+        refused = self.tenon("generate", LLAMA, "--draft-p-min", 0.5, *prompt, status=WRONG_CALL)
+        self.assertIn(b"--model-draft", refused.stderr)
+
     def test_a_bias_excludes_a_token(self):
         first = self.made("--prompt", "abc", "-n", 4)["tokens"][0]
         without = self.made("--prompt", "abc", "-n", 4, "--logit-bias", f"{first}=-inf")["tokens"]
@@ -501,6 +536,17 @@ class Chat(Folder):
         # The second turn reads what was drawn last and what is new, not the text before.
         self.assertLessEqual(two[1]["prompt_tokens"], 3)
         self.assertEqual(self.tenon("chat", LLAMA, "--raw", "-n", 2, stdin=b"a\n").returncode, 0)
+
+    def test_drafts_of_a_chat(self):
+        messages = b"hand\nthe end\nhand\n"
+        plain = self.json("chat", self.model, "-n", 12, "--temp", 0, stdin=messages)["turns"]
+        for options in ("--lookup", 2, "--lookup-min", 1), ("--model-draft", LLAMA, "--draft-p-min", 0):
+            turns = self.json("chat", self.model, "-n", 12, "--temp", 0, *options, stdin=messages)["turns"]
+            for got, want in zip(turns, plain, strict=True):
+                self.assertEqual((got["tokens"], got["prompt_tokens"]), (want["tokens"], want["prompt_tokens"]))
+        self.assertGreater(sum(turn["accepted_tokens"] for turn in turns), 0)
+        printed = self.tenon("chat", self.model, "-n", 12, "--temp", 0, *options, stdin=messages)
+        self.assertIn(b"drafted ones accepted", printed.stderr)
 
     def test_no_message(self):
         self.assertEqual(self.json("chat", self.model)["turns"], [])

@@ -1,5 +1,6 @@
 #include "base/suggestion.hpp"
 #include "dialogue.hpp"
+#include "draft_options.hpp"
 #include "interrupts.hpp"
 #include "line_reader.hpp"
 #include "picture.hpp"
@@ -28,6 +29,7 @@ struct Options {
   bool raw = false;
   VisionOptions vision;
   GenerationOptions generation{.generate = {.max_tokens = 512}};
+  DraftOptions draft;
   PromptCache cache;
 };
 
@@ -222,9 +224,9 @@ class ChatLoop {
     fmt::print("\n");
     std::fflush(stdout);
     std::string facts =
-        fmt::format("prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s",
+        fmt::format("prompt {} tokens at {:.1f} tokens/s, answer {} tokens at {:.1f} tokens/s{}",
                     made.prompt_tokens, made.prefill_tokens_per_second(), made.tokens.size(),
-                    made.decode_tokens_per_second());
+                    made.decode_tokens_per_second(), drafts_of(made));
     if (made.end == End::cancelled) facts += "; cancelled";
     if (made.end == End::length) facts += "; cut at --max-tokens";
     if (made.end == End::context) facts += "; cut, since the context is full";
@@ -268,6 +270,8 @@ void run(const Tool& tool, const Options& options) {
   std::string source;
   models::GenerateOptions generate = options.generation.for_model(model, source);
   generate.grammar = grammar;
+  generate.draft = options.draft.for_model(tool, model, interrupts.begin());
+  interrupts.end();
   Dialogue dialogue(model, std::move(format), generate, options.cache.conversation(model),
                     encoder.has_value());
   dialogue.set_system(options.system);
@@ -291,6 +295,7 @@ void run(const Tool& tool, const Options& options) {
   Json json = load_times(model.load_times());
   json["options"] = tool.options(model);
   json["options"].update(described(generate, source));
+  json["options"].update(options.draft.described());
   if (options.cache.is_used()) {
     json["cached_tokens"] = opening.kept;
     json["opening_tokens"] = opening.kept + opening.read;
@@ -320,6 +325,7 @@ void add_chat(CLI::App& app, Tool& tool) {
           "the next message a picture")
       .excludes(raw);
   add_generation(command, options->generation);
+  options->draft.add_to(command);
   options->cache
       .add_to(
           command,

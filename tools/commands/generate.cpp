@@ -1,3 +1,4 @@
+#include "draft_options.hpp"
 #include "interrupts.hpp"
 #include "picture.hpp"
 #include "prompt_cache.hpp"
@@ -24,6 +25,7 @@ struct Options {
   double timeout_s = 0;
   std::optional<std::int64_t> logprobs;
   GenerationOptions generation;
+  DraftOptions draft;
   PromptCache cache;
 };
 
@@ -124,15 +126,15 @@ void print_summary(const models::LanguageModel& model, const models::Generated& 
       "\nload {:.3f} s (map {:.3f}, plan {:.3f}, pack {:.3f}, tokenizer {:.3f}), first token "
       "{:.3f} s after the start\n"
       "prompt {} tokens{} at {:.1f} tokens/s after {:.3f} s of planning, answer {} tokens at "
-      "{:.1f} tokens/s\n"
+      "{:.1f} tokens/s{}\n"
       "temperature {:g}, top-k {}, top-p {:g}, repetition penalty {:g} (defaults of {}), "
       "seed {}; stopped: {}\n",
       seconds(load.total()), seconds(load.map), seconds(load.plan), seconds(load.pack),
       seconds(load.tokenizer), first_token, result.prompt_tokens,
       cached ? fmt::format(" after {} in the cache", *cached) : std::string(),
       result.prefill_tokens_per_second(), seconds(result.plan_time), result.tokens.size(),
-      result.decode_tokens_per_second(), sampler.temperature, sampler.top_k, sampler.top_p,
-      sampler.repetition_penalty, source, sampler.seed, stopped_by(result.end));
+      result.decode_tokens_per_second(), drafts_of(result), sampler.temperature, sampler.top_k,
+      sampler.top_p, sampler.repetition_penalty, source, sampler.seed, stopped_by(result.end));
 }
 
 void run(Tool& tool, const Options& options, bool from_file) {
@@ -150,6 +152,7 @@ void run(Tool& tool, const Options& options, bool from_file) {
   models::GenerateOptions generate = options.generation.for_model(model, source);
   generate.grammar = grammar;
   generate.logprobs = options.logprobs;
+  generate.draft = options.draft.for_model(tool, model, stop);
   generate.interrupt.cancel = stop;
   if (options.timeout_s > 0) {
     generate.interrupt.deadline =
@@ -197,6 +200,7 @@ void run(Tool& tool, const Options& options, bool from_file) {
     json["first_token_s"] = first_token > 0 ? Json(first_token) : Json(nullptr);
     json["options"] = tool.options(model);
     json["options"].update(described(generate, source));
+    json["options"].update(options.draft.described());
     tool.print(json);
   } else {
     fmt::print("\n");
@@ -229,6 +233,7 @@ void add_generate(CLI::App& app, Tool& tool) {
   images.needs(mmproj);
   mmproj.needs(images);
   add_generation(command, options->generation);
+  options->draft.add_to(command);
   command
       .option("--logprobs", options->logprobs,
               "With --json: log-probabilities of the tokens, and of the N most probable ones at "

@@ -429,6 +429,54 @@ class Sampling(unittest.TestCase):
             self.model.conversation().read_sampled([1], temperature=1, mirostat=2)
 
 
+class Drafts(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=256, threads=1)
+
+    def test_the_answer_is_the_one_without(self):
+        model, other = self.model, tenon.LanguageModel(TINY / "tiny_gpt2.gguf", context=256, threads=1)
+        kept = model.conversation()
+        for sampler in dict(temperature=0), dict(temperature=0.5, seed=7), dict(temperature=0, logprobs=2):
+            options = dict(max_tokens=40, logit_bias={0: float("-inf"), 2: float("-inf")}, **sampler)
+            want = model.generate("abc abc abc", **options)
+            self.assertEqual((want.drafted_tokens, want.accepted_tokens), (0, 0))
+            for draft in (tenon.Draft(model=model, min_probability=0), tenon.Draft(model=kept, max_tokens=8),
+                          tenon.Draft(model=other), tenon.Draft(lookup=3, min_lookup=1)):
+                got = model.generate("abc abc abc", draft=draft, **options)
+                self.assertEqual((got.tokens, got.text, got.end), (want.tokens, want.text, want.end))
+                self.assertGreater(got.drafted_tokens, 0)
+                self.assertLessEqual(got.accepted_tokens, got.drafted_tokens)
+        self.assertGreater(kept.position, 11)
+        options.pop("logprobs")
+        self.assertEqual("".join(model.stream("abc abc abc", draft=tenon.Draft(model=model), **options)), want.text)
+
+    def test_what_is_refused(self):
+        model = self.model
+        for code, draft in (("BadArgument", tenon.Draft(lookup=-1)), ("BadArgument", tenon.Draft(lookup="three")),
+                            ("BadArgument", tenon.Draft(model=model, min_probability=2)),
+                            ("BadArgument", tenon.Draft(model=42))):
+            with self.assertRaises(tenon.Error) as raised:
+                model.generate("abc", draft=draft)
+            self.assertEqual(raised.exception.code, code)
+        states = tenon.LanguageModel(TINY / "tiny_mamba.gguf", context=64, threads=1)
+        with self.assertRaisesRegex(tenon.UnsupportedError, "mamba"):
+            states.generate("abc", draft=tenon.Draft(lookup=3))
+        with self.assertRaisesRegex(TypeError, "tenon.Draft"):
+            model.generate("abc", draft=model)
+
+    def test_the_steps_of_it(self):
+        conversation = self.model.conversation()
+        every = conversation.read_all([3, 40, 99])
+        conversation.rewind(0)
+        self.assertEqual(conversation.read_all_greedy([3, 40, 99]), every.argmax(axis=1).tolist())
+        conversation.rewind(0)
+        token, probability = conversation.read_guess([3, 40, 99])
+        self.assertEqual(token, int(every[-1].argmax()))
+        weights = np.exp(every[-1].astype(np.float64) - every[-1].max())
+        self.assertAlmostEqual(probability, 1 / weights.sum(), places=5)
+
+
 class Images(unittest.TestCase):
     FOLDER = TINY / "vision"
 

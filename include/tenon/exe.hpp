@@ -368,8 +368,10 @@ class BoundExe {
         Entry& entry = session_for(buffers, leaves);
         std::vector<Buffer> inputs;
         for (Buffer* leaf : leaves) inputs.push_back(std::move(*leaf));
-        return in_form(entry.session.submit(std::move(inputs)),
-                       *static_cast<const Form*>(entry.form.get()));
+        Result result;
+        const Places places = places_of(*static_cast<const Form*>(entry.form.get()), result);
+        fill(places, entry.session.submit(std::move(inputs)));
+        return result;
       });
     }
   }
@@ -442,10 +444,13 @@ class BoundExe {
     std::vector<Buffer*> leaves;
     try {
       Entry& entry = session_for(buffers, leaves);
+      // Made before the run: behind it, no memory may be needed, since arguments that it took are in its results.
+      Result result;
+      const Places places = places_of(*static_cast<const Form*>(entry.form.get()), result);
       inputs.reserve(leaves.size());
       for (Buffer* leaf : leaves) inputs.push_back(std::move(*leaf));
-      return in_form(entry.session.forward(std::move(inputs)),
-                     *static_cast<const Form*>(entry.form.get()));
+      fill(places, entry.session.forward(std::move(inputs)));
+      return result;
     } catch (...) {
       for (std::size_t i = 0; i < inputs.size(); ++i) *leaves[i] = std::move(inputs[i]);
       (give_back<Args>(std::get<I>(buffers), args), ...);
@@ -471,13 +476,20 @@ class BoundExe {
     if constexpr (std::is_same_v<Arg, Value>) arg = std::move(value);
   }
 
-  static Result in_form(std::vector<Buffer> outputs, const Form& form) {
-    Result result;
-    std::size_t next = 0;
+  /// The leaves of a result, with the shapes whose tags they get.
+  using Places = std::vector<std::pair<const Shape*, Buffer*>>;
+  static Places places_of(const Form& form, Result& result) {
+    Places places;
     transform_fields(form, result, [&](const std::string&, const Shape& shape, Buffer& to) {
-      to = detail::with_tags(std::move(outputs[next++]), shape);
+      places.emplace_back(&shape, &to);
     });
-    return result;
+    return places;
+  }
+  static void fill(const Places& places, std::vector<Buffer> outputs) {
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      const auto& [shape, to] = places[i];
+      *to = detail::with_tags(std::move(outputs[i]), *shape);
+    }
   }
 
   Entry& session(const std::vector<Shape>& shapes) {

@@ -34,7 +34,8 @@ void refuse_states(const LanguageModel& model) {
 /// The number of tokens that both have.
 std::size_t check_same_tokens(const LanguageModel& target, const LanguageModel& draft) {
   const text::Tokenizer &ours = target.tokenizer(), &theirs = draft.tokenizer();
-  const auto [fewer, more] = std::minmax(ours.vocab_size(), theirs.vocab_size());
+  const std::size_t fewer = std::min(ours.vocab_size(), theirs.vocab_size());
+  const std::size_t more = std::max(ours.vocab_size(), theirs.vocab_size());
   const auto refuse = [&](const std::string& why) {
     throw Error(Errc::incompatible, draft.file().path().string(),
                 "cannot draft for " + target.file().path().string() + ": " + why);

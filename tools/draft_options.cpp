@@ -22,9 +22,12 @@ void DraftOptions::add_to(Command& command) {
   command
       .option("--lookup", options_.lookup,
               "Guess the next tokens by what followed the last ones, up to N of them, earlier in "
-              "the text: for answers that repeat parts of the prompt; 3 is a good number, 0: off")
+              "the text: for answers that repeat parts of the prompt; 8 is a good number, 0: off")
       .range(0, most);
-  command.option("--lookup-min", options_.min_lookup, "Tokens that match at least").range(1, most);
+  command
+      .option("--lookup-min", options_.min_lookup,
+              "Tokens that match at least, but no more than --lookup")
+      .range(1, most);
   command.option("--draft-max", options_.max_tokens, "Tokens that are guessed at once, at most")
       .range(0, most);
 }

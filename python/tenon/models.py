@@ -38,7 +38,7 @@ class Draft:
 
     `model`: a smaller LanguageModel with the same tokens, or a conversation with one, which may serve several calls;
     it goes on while its tokens are as probable as `min_probability`. `lookup`: guesses are what followed the last
-    tokens, up to this many of them and at least `min_lookup`, earlier in the text; 0: none, 3 is a good number for
+    tokens, up to this many of them and at least `min_lookup`, earlier in the text; 0: none, 8 is a good number for
     answers that repeat parts of the prompt. At most `max_tokens` are guessed at once: up to 3 the CPU gives the bits of
     single tokens, and takes little longer.
     """
@@ -46,7 +46,7 @@ class Draft:
     model: object = None
     min_probability: float = 0.75
     lookup: int = 0
-    min_lookup: int = 2
+    min_lookup: int = 3
     max_tokens: int = 3
 
     def _options(self):

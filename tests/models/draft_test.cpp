@@ -3,7 +3,9 @@
 
 #include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
+#include "support/failing_memory.hpp"
 #include "support/rounds.hpp"
+#include "support/shown_code.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/models/language_model.hpp>
@@ -37,11 +39,11 @@ namespace {
 using Tokens = std::vector<std::int32_t>;
 
 LanguageModel small_model(const std::string& architecture, std::int64_t chunk = 64,
-                          std::int64_t context = 128) {
+                          std::int64_t context = 128, bool is_exact = true) {
   models::LanguageModelOptions options;
   options.context = context;
   options.chunk = chunk;
-  options.backend = {.threads = 2, .exact = true};
+  options.backend = {.threads = 2, .exact = is_exact};
   return LanguageModel::load("tests/models/data/tiny_" + architecture + ".gguf", options);
 }
 
@@ -238,6 +240,34 @@ TEST_CASE("conversation: rows that are read at once are those that are read one 
       expect_error(Errc::bad_argument, [&] { all.read_all({}); });
       expect_error(Errc::bad_argument, [&] { all.read_all_greedy({}); });
       expect_error(Errc::out_of_range, [&] { all.read_guess(Tokens{272}); });
+    }
+  }
+}
+
+TEST_CASE("decoder: up to four rows at once have the bits of single ones") {
+  for (const char* const architecture :
+       {"llama", "llama_nvfp4", "gemma3", "qwen3moe", "deepseek2"}) {
+    for (const bool is_exact : {false, true}) {
+      INFO(architecture << (is_exact ? ", exact" : ""));
+      const auto model = small_model(architecture, 64, 128, is_exact);
+      Tokens tokens;
+      for (std::int32_t i = 0; i < 60; ++i) tokens.push_back((7 * i * i + 3 * i) % 272);
+      auto conversation = model.conversation();
+      conversation.read(std::span(tokens).first(36));
+      std::vector<float> want;
+      for (std::size_t i = 36; i < 60; ++i) {
+        const auto logits = conversation.read({&tokens[i], 1});
+        want.insert(want.end(), logits.begin(), logits.end());
+      }
+      for (std::size_t rows = 2; rows <= 4; ++rows) {
+        conversation.rewind(36);
+        std::vector<float> got;
+        for (std::size_t i = 36; i < 60; i += rows) {
+          const auto logits = conversation.read_all(std::span(tokens).subspan(i, rows));
+          got.insert(got.end(), logits.begin(), logits.end());
+        }
+        CHECK(got == want);
+      }
     }
   }
 }
@@ -537,4 +567,46 @@ TEST_CASE("draft: a model with other tokens is refused") {
     models::generate(model, conversation, Tokens{3, 4}, {.draft = {.model = other.conversation()}});
   });
   CHECK(what.find("'<|im_begin|>', not '<|im_start|>'") != std::string::npos);
+}
+
+TEST_CASE("A03: memory runs out while tokens are drafted") {
+  const auto model = small_model("llama");
+  const Tokens prompt{3, 40, 99, 7};
+  GenerateOptions options{.max_tokens = 16};
+  const Answer want = answer(model, prompt, options);
+  for (const bool has_model : {false, true}) {
+    options.draft = has_model ? by_model(model, 3) : by_lookup(3);
+    auto conversation = model.conversation();
+    fail_allocations(
+        200,
+        [&] {
+          conversation.rewind(0);
+          models::generate(model, conversation, prompt, options);
+        },
+        [&] {
+          // It holds nothing that was not drawn, and goes on.
+          const auto held = conversation.tokens();
+          REQUIRE(held.size() <= want.held.size());
+          CHECK(std::ranges::equal(held, std::span(want.held).first(held.size())));
+          conversation.rewind(0);
+          CHECK(models::generate(model, conversation, prompt, options).tokens ==
+                want.generated.tokens);
+        });
+  }
+}
+
+TEST_CASE("drafts.md: the code that it shows") {
+  check_shown_code("docs/drafts.md", "tests/models/draft_test.cpp", 1);
+  const LanguageModel model = small_model("llama"), small = small_model("qwen2");
+  const Tokens prompt{3, 40, 99, 7};
+
+  Conversation conversation = model.conversation();
+  GenerateOptions options;
+  options.draft.lookup = 8;                    // by the text so far, and
+  options.draft.model = small.conversation();  // by a smaller model where that finds nothing
+  const Generated made = generate(model, conversation, prompt, options);
+  const auto right = made.accepted_tokens;  // of made.drafted_tokens
+
+  CHECK(right <= made.drafted_tokens);
+  CHECK(made.tokens == answer(model, prompt, {}).generated.tokens);
 }

@@ -295,7 +295,7 @@ struct DraftOptions {
   ///
   /// Saxena: Prompt Lookup Decoding (2023).
   std::int64_t lookup = 0;
-  std::int64_t min_lookup = 2;  ///< tokens that match at least
+  std::int64_t min_lookup = 3;  ///< tokens that match at least; `lookup` where that is less
   /// Tokens of a draft at most. How long they are follows from how many of the last ones were right, never from
   /// times: the same call has the same drafts. The CPU's backend has kernels for one to four rows of a product,
   /// which give the same bits and cost little more than one; larger drafts are for other devices.

@@ -1,5 +1,5 @@
-"""Runs the code of docs/python.md, conversations.md, hf.md, objects.md, onnx.md, sampling.md and torch.md, block after
-block, as one program each."""
+"""Runs the code of docs/python.md, conversations.md, drafts.md, hf.md, objects.md, onnx.md, sampling.md and torch.md, block
+after block, as one program each."""
 
 import contextlib
 import io
@@ -57,6 +57,10 @@ class Page(unittest.TestCase):
     def test_sampling(self):
         pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")
         self.assertTrue(self.run_page("sampling.md", 1))
+
+    def test_drafts(self):
+        pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")
+        self.assertRegex(self.run_page("drafts.md", 1), r"\d+ of \d+ drafted tokens were right")
 
     def test_objects(self):
         self.assertIn("42 42 40", self.run_page("objects.md", 1))

@@ -11,6 +11,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -464,6 +465,28 @@ class Drafts(unittest.TestCase):
             states.generate("abc", draft=tenon.Draft(lookup=3))
         with self.assertRaisesRegex(TypeError, "tenon.Draft"):
             model.generate("abc", draft=model)
+
+    def test_vocabularies_that_are_filled_up_differently(self):
+        sys.path.insert(0, str(ROOT / "scripts"))
+        import gpu
+
+        with tempfile.TemporaryDirectory() as folder:
+            def model(tokens):
+                path = pathlib.Path(folder) / f"{tokens}.gguf"
+                with unittest.mock.patch.dict(gpu.SHAPES, {"tiny": ({**gpu.TINY, "vocabulary": tokens}, "q4_k_m")}):
+                    gpu.write_model("tiny", path)
+                return tenon.LanguageModel(path, context=256, threads=1, exact=True)
+
+            few, more, many = model(300), model(340), model(500)
+            for target, small in (few, more), (more, few):
+                options = dict(max_tokens=48, temperature=1, seed=4, logit_bias={0: float("-inf")})
+                want = target.generate("th th", **options)
+                got = target.generate("th th", draft=tenon.Draft(model=small, min_probability=0), **options)
+                self.assertEqual(got.tokens, want.tokens)
+                self.assertGreater(got.drafted_tokens, 0)
+            with self.assertRaisesRegex(tenon.InputError, "it has 500 tokens, not 300") as raised:
+                few.generate("th", draft=tenon.Draft(model=many))
+            self.assertEqual(raised.exception.code, "Incompatible")
 
     def test_the_steps_of_it(self):
         conversation = self.model.conversation()

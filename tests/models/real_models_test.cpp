@@ -169,7 +169,43 @@ void check_sampled(const std::string& file) {
   }
 }
 
+/// With drafts the answers are the ones without, in every option of sampling: up to four rows have the bits of single
+/// ones.
+void check_drafts(const std::string& file) {
+  const auto model = models::LanguageModel::load(real_model(file).string());
+  const std::string line =
+      "A fox crossed the river at dawn, and the heron on the bank did not move. ";
+  const auto prompt = model.tokenizer().encode(line + line + "A fox crossed");
+  for (const nn::SamplerOptions& sampler :
+       {nn::SamplerOptions{}, nn::SamplerOptions{.repetition_penalty = 1.1},
+        nn::SamplerOptions{.temperature = 0.8, .top_k = 40, .top_p = 0.9, .seed = 2},
+        nn::SamplerOptions{.temperature = 1.2, .min_p = 0.05, .seed = 3}}) {
+    CAPTURE(sampler.temperature, sampler.repetition_penalty);
+    models::GenerateOptions options{.max_tokens = 64, .sampler = sampler};
+    const auto made = [&] {
+      auto conversation = model.conversation();
+      return models::generate(model, conversation, prompt, options);
+    };
+    const auto want = made();
+    options.draft = {.lookup = 8};
+    const auto looked_up = made();
+    CHECK(looked_up.tokens == want.tokens);
+    CHECK(looked_up.drafted_tokens > 0);
+    options.draft = {.model = model.conversation()};
+    const auto guessed = made();
+    CHECK(guessed.tokens == want.tokens);
+    CHECK(guessed.accepted_tokens > 10);
+    if (sampler.is_greedy()) {
+      CHECK(guessed.accepted_tokens == guessed.drafted_tokens);
+      CHECK(looked_up.accepted_tokens > 10);
+    }
+  }
+}
+
 }  // namespace
+
+TEST_CASE("SmolLM2 135M: answers with drafts", "[smollm2]") { check_drafts(smollm2); }
+TEST_CASE("Gemma 3 270M: answers with drafts", "[gemma3]") { check_drafts(gemma3); }
 
 TEST_CASE("SmolLM2 135M: exact within 1e-3 of the reference, fast near it", "[smollm2]") {
   check("smollm2", smollm2);

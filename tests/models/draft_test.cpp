@@ -114,6 +114,9 @@ const std::vector<nn::SamplerOptions> samplers = {
     {.temperature = 0.7, .top_k = 3, .seed = 3},
     {.temperature = 1, .top_p = 0.6, .repetition_penalty = 1.1, .repetition_window = 8, .seed = 9},
     {.temperature = 0.3, .logit_bias = {{100, 4.0F}, {101, -INFINITY}}, .seed = 11},
+    {.temperature = 0.6, .seed = 13, .frequency_penalty = 0.4, .dry_multiplier = 2},
+    {.temperature = 0.8, .seed = 17, .xtc_probability = 0.5, .xtc_threshold = 0.02},
+    {.temperature = 1, .seed = 19, .mirostat = 2, .mirostat_tau = 3},  // which learns
 };
 
 }  // namespace
@@ -305,6 +308,28 @@ TEST_CASE("draft: the answer is the one without") {
     }
     INFO(architecture);
     CHECK(accepted[1] > 0);
+  }
+}
+
+TEST_CASE("draft: a grammar holds for drafted tokens, too") {
+  const auto model = small_model("llama"), other = small_model("qwen2");
+  const Tokens prompt = model.tokenizer().encode("abc abc");
+  for (const char* const text :
+       {"root ::= [a-e ]*", "root ::= (\"abc\" | \"ab\" | \" \")+ \".\"", "root ::= [a-z]{20}"}) {
+    for (const double temperature : {0.0, 1.0}) {
+      CAPTURE(text, temperature);
+      GenerateOptions options{.max_tokens = 48, .sampler = {.temperature = temperature, .seed = 5}};
+      options.grammar = text::Grammar::parse(text);
+      const Answer want = answer(model, prompt, options);
+      REQUIRE(want.generated.tokens.size() > 4);
+      for (const DraftOptions& draft :
+           {by_lookup(), by_lookup(3), by_model(model), by_model(other)}) {
+        options.draft = draft;
+        const Answer got = answer(model, prompt, options);
+        check_same(got, want);
+        CHECK(got.generated.drafted_tokens > 0);
+      }
+    }
   }
 }
 

@@ -40,7 +40,8 @@ def times(vocabulary, count, tokenizer, grammar, generator):
         middle = time.perf_counter()
         allowed = constraint.allowed()[:count]
         measured.append((middle - begin, time.perf_counter() - middle))
-        choices = [token for token in np.nonzero(allowed & (view["logit"] == 0))[0].tolist() if not tokenizer.is_eog(token)]
+        choices = [token for token in np.nonzero(allowed & (view["logit"] == 0))[0].tolist()
+                   if not tokenizer.is_eog(token)]
         if not choices:
             break
         token = generator.choice(choices)

@@ -4,6 +4,9 @@ import numpy as np
 
 from .. import _tenon
 
+# Value.origin is (BLOCKS, codes [K, N], zero points, scales [groups, N], bits, codes of a group) for a known weight
+# that codes of a few bits were widened to.
+BLOCKS = "blocks"
 _BLOCK = 32
 
 
@@ -35,6 +38,15 @@ def packed(codes, zeros, scales, bits, size, exactly=False):
         stored, kind = wide[..., :_BLOCK // 2] | wide[..., _BLOCK // 2:] << 4, "q4_0" if symmetric else "q4_1"
     heads = [half[..., None].view(np.uint8) for half in halves]
     return _tenon.HostBuffer(np.concatenate([*heads, stored], axis=-1).tobytes(), _tenon.Shape((rows, width), kind))
+
+
+def packed_weight(weight):
+    """A known weight [K, N] of such codes as an array [N, K] of a block type, or None where none holds it."""
+    if not weight.origin or weight.origin[0] != BLOCKS:
+        return None
+    _, codes, zeros, scales, bits, size = weight.origin
+    middle = 1 << (bits - 1) if codes.dtype == np.int8 else 0  # codes of block types have no sign
+    return packed((codes.T.astype(np.int16) + middle).astype(np.float32), zeros.T + middle, scales.T, bits, size)
 
 
 def _is_near(half, one, share):

@@ -8,11 +8,12 @@ from ..importing.errors import NotKnown, malformed, unsupported, unsupported_typ
 from ..importing.types import type_of_or_none
 from ..importing.values import Builder, Value
 from .node import HANDLERS, Node
-from .types import NUMBERS, array_of, tenon_type
+from .types import CODES, NUMBERS, array_of, code_bits, tenon_type
 
 MAX_DEPTH = 24           # of subgraphs and functions within each other
 MAX_NODES = 200_000      # computed or recorded, with those of unrolled loops
 _DOMAINS = {"ai.onnx": ""}
+_OF_CODES = ("DequantizeLinear", "Cast", "Identity")  # ops that read codes of a few bits
 
 
 class Scope:
@@ -139,7 +140,14 @@ class Importer:
         return self._plans[id(graph)][:2]
 
     def _initializer(self, tensor):
-        return self.builder.known(array_of(tensor, self.folder, "initializer"), name=tensor.name)
+        return self.known(tensor, "initializer", tensor.name)
+
+    def known(self, tensor, where, name):
+        """The value of a TensorProto."""
+        value = self.builder.known(array_of(tensor, self.folder, where), name=name)
+        if code_bits(tensor):
+            value.origin = (CODES, code_bits(tensor))
+        return value
 
     def _named(self, name, scope, where):
         value = scope.find(name)
@@ -155,6 +163,11 @@ class Importer:
         inputs = [self._named(name, scope, where) if name else None for name in proto.input]
         while inputs and inputs[-1] is None:
             inputs.pop()
+        if proto.op_type not in _OF_CODES:
+            for one in inputs:
+                if isinstance(one, Value) and one.origin and one.origin[0] == CODES:
+                    raise unsupported_type(
+                        where, f"'{one.name}' has {one.origin[1]} bits, which DequantizeLinear reads")
         results = self._computed(proto, scope, inputs)
         results = results if isinstance(results, tuple) else (results,)
         if len(proto.output) > len(results) and any(proto.output[len(results):]):

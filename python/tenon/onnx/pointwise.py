@@ -10,7 +10,7 @@ from ..importing import sizes as sz
 from ..importing.shaping import broadcast_shape, items, shaped, wrapped
 from ..importing.types import FLOATS, INTEGERS, NUMPY
 from .node import op
-from .types import array_of, tenon_type
+from .types import tenon_type
 
 _SAME = {
     "Abs": "abs", "Neg": "neg", "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Sin": "sin", "Cos": "cos", "Tan": "tan",
@@ -258,7 +258,7 @@ def to_f8(n, wide, to):
 @op("Constant")
 def constant(n):
     if n.has("value"):
-        return n.b.known(array_of(n.attribute("value"), n.importer.folder, n.where), name=n.proto.output[0])
+        return n.importer.known(n.attribute("value"), n.where, n.proto.output[0])
     for name, kind in (("value_float", np.float32), ("value_floats", np.float32), ("value_int", np.int64),
                        ("value_ints", np.int64)):
         if n.has(name):

@@ -10,11 +10,15 @@ from ..importing.products import multiplied, transposed
 from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS
 from ..importing.windows import Window, conv_transposed, convolved, spread
+from .blocks import packed_weight
 from .node import op
 
 
 @op("MatMul")
 def matmul(n, a, b):
+    stored = packed_weight(b) if n.importer.packed and not a.is_known and a.rank > 1 else None
+    if stored is not None:
+        return shaped(n.b.linear(a, n.b.stored(stored, b.name)), (*a.shape[:-1], b.shape[1]))
     return multiplied(n, a, b)
 
 

@@ -5,11 +5,13 @@ import math
 import numpy as np
 
 from ..importing.shaping import shaped, sliced
-from ..importing.types import limits
+from ..importing.types import NUMPY, limits
 from ..importing.windows import convolved
+from .blocks import BLOCKS
 from .node import op
 from .pointwise import to_f8
 from .products import window_of
+from .types import CODES
 
 _BYTES = ("i8", "u8")
 
@@ -74,6 +76,8 @@ def _quantized(n, x, scale, zero, dtype, axis, block):
 def dequantize_linear(n, x, scale, zero=None):
     axis, block = _axis(n, x), n.attribute("block_size", 0)
     to = n.type("output_dtype") if n.attribute("output_dtype", 0) else scale.dtype
+    if x.origin and x.origin[0] == CODES and scale.is_known and (zero is None or zero.is_known):
+        return _widened(n, x, scale, zero, axis, block, to)
     if x.is_known and x.rank > 1:
         x = n.b.constant(x)  # a weight stays a weight of codes
     if scale.dtype == to == "f32" and x.dtype in (*_BYTES, "i32") and not block:
@@ -86,6 +90,32 @@ def dequantize_linear(n, x, scale, zero=None):
     if zero is not None:
         wide = wide - n.b.cast(_along(n, zero, x, axis, block), "f32")
     return shaped(n.b.cast(wide * n.b.cast(_along(n, scale, x, axis, block), "f32"), to), x.shape)
+
+
+def _widened(n, x, scale, zero, axis, block, to):
+    """A weight of a few bits as numbers, computed while the model is read; MatMul may keep it in blocks."""
+    codes, steps = x.array.astype(np.float32), scale.array.astype(np.float32)
+    middle = np.zeros_like(steps) if zero is None else zero.array.astype(np.float32)
+    if zero is not None and middle.shape != steps.shape:
+        raise n.malformed(f"zero points {zero!r} of scales {scale!r}")
+
+    def along(one):
+        if one.size == 1:
+            return one.reshape(())
+        if block:
+            return np.take(np.repeat(one, block, axis=axis), np.arange(codes.shape[axis]), axis=axis)
+        return one.reshape(-1, *[1] * (codes.ndim - axis - 1))
+
+    fits = steps.size == 1 or (steps.ndim == codes.ndim and block and all(
+        have == (-(-size // block) if i == axis else size)
+        for i, (have, size) in enumerate(zip(steps.shape, codes.shape, strict=True)))) or \
+        (not block and steps.shape == codes.shape[axis:axis + 1])
+    if not fits:
+        raise n.malformed(f"a scale of {scale!r} for {x!r}")
+    made = n.b.known(((codes - along(middle)) * along(steps)).astype(NUMPY[to]), name=x.name, inputs=x.inputs)
+    if block and axis == 0 and codes.ndim == 2:
+        made.origin = (BLOCKS, x.array, middle, steps, x.origin[1], block)
+    return made
 
 
 @op("MatMulInteger")

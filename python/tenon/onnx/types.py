@@ -13,6 +13,9 @@ from ..importing.types import NUMPY
 NUMBERS = {"f32": 1, "u8": 2, "i8": 3, "u16": 4, "i16": 5, "i32": 6, "i64": 7, "bool": 9, "f16": 10, "f64": 11,
             "u32": 12, "u64": 13, "bf16": 16, "f8_e4m3": 17, "f8_e5m2": 19}
 NAMES = {number: name for name, number in NUMBERS.items()}
+CODES = "codes"  # Value.origin is (CODES, bits) for codes of a few bits
+# Those codes, which arrays hold in a byte each: UINT4, INT4, UINT2, INT2.
+_NARROW = {21: ("u8", 4), 22: ("i8", 4), 25: ("u8", 2), 26: ("i8", 2)}
 MAX_ELEMENTS = 2**31   # of an array in a file
 
 
@@ -31,15 +34,23 @@ def tenon_type(number, where):
     return NAMES[number]
 
 
+def code_bits(tensor):
+    """The bits of a TensorProto's codes where they are fewer than a byte, else None."""
+    return _NARROW.get(tensor.data_type, (None, None))[1]
+
+
 def array_of(tensor, folder, where):
-    """The numpy array of a TensorProto; external data lies in `folder`."""
+    """The numpy array of a TensorProto, that of codes of a few bits as bytes; external data lies in `folder`."""
     where = f"{where}: tensor '{tensor.name}'"
-    dtype = tenon_type(tensor.data_type, where)
+    bits = code_bits(tensor)
+    dtype = _NARROW[tensor.data_type][0] if bits else tenon_type(tensor.data_type, where)
     dims = [int(d) for d in tensor.dims]
     if any(d < 0 for d in dims) or math.prod(dims) > MAX_ELEMENTS:
         raise malformed(where, f"sizes {dims}", "BadShape")
     if tensor.HasField("segment"):
         raise malformed(where, "segments are not read")
+    if bits:
+        return _codes(tensor, bits, dtype, dims, folder, where)
     if tensor.data_location == onnx.TensorProto.EXTERNAL:
         return _external(tensor, dtype, dims, folder, where)
     _check_length(tensor, dtype, dims, where)
@@ -47,6 +58,26 @@ def array_of(tensor, folder, where):
         return np.asarray(onnx.numpy_helper.to_array(tensor)).astype(NUMPY[dtype], copy=False).reshape(dims)
     except (ValueError, TypeError, OverflowError, AssertionError) as error:
         raise malformed(where, str(error)) from None
+
+
+def _codes(tensor, bits, dtype, dims, folder, where):
+    """Numbers of some bits, the first one in the lowest bits of a byte."""
+    count, each = math.prod(dims), 8 // bits
+    size = [-(-count // each)]
+    if tensor.data_location == onnx.TensorProto.EXTERNAL:
+        packed = _external(tensor, "u8", size, folder, where)
+    elif tensor.HasField("raw_data"):
+        _check_length(tensor, "u8", size, where)
+        packed = np.frombuffer(tensor.raw_data, np.uint8)
+    else:  # a byte in each number
+        numbers = np.array(tensor.int32_data, np.int64)
+        if len(numbers) != size[0] or (numbers != numbers & 255).any():
+            raise malformed(where, f"{len(numbers)} numbers for {dtype}{dims} of {bits} bits", "Truncated")
+        packed = numbers.astype(np.uint8)
+    codes = np.stack([(packed >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)], -1).reshape(-1)[:count]
+    if dtype == "i8":
+        codes = ((codes ^ (1 << (bits - 1))).astype(np.int8) - np.int8(1 << (bits - 1)))
+    return codes.astype(NUMPY[dtype], copy=False).reshape(dims)
 
 
 def _check_length(tensor, dtype, dims, where):

@@ -138,8 +138,9 @@ class Schemas:
         return {"$ref": self.rng.choice(["#/$defs/list", "#/$defs/word"])}
 
     def document(self):
-        defs = {"list": {"type": "object", "properties": {"next": {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/list"}]}},
-                         "required": ["next"], "additionalProperties": False},
+        rest = {"anyOf": [{"type": "null"}, {"$ref": "#/$defs/list"}]}
+        defs = {"list": {"type": "object", "properties": {"next": rest}, "required": ["next"],
+                         "additionalProperties": False},
                 "word": {"type": "string", "maxLength": 3}}
         schema = self.schema()
         return schema if isinstance(schema, bool) else {**schema, "$defs": defs}
@@ -215,7 +216,8 @@ class JsonSchemas(unittest.TestCase):
     def test_patterns_are_those_of_expressions(self):
         print(f"TENON_TEST_SEED={SEED}")
         rng = random.Random(SEED)
-        atoms = ["a", "b", ".", r"\d", r"\w", r"\s", r"\S", "[ab]", "[^a]", "[a-c1-3]", r"\.", "(a|bc)", "(?:ab)", r"\"", r"\\"]
+        atoms = ["a", "b", ".", r"\d", r"\w", r"\s", r"\S", "[ab]", "[^a]", "[a-c1-3]", r"\.", "(a|bc)", "(?:ab)",
+                 r"\"", r"\\"]
         for _ in range(ROUNDS):
             pattern = "".join(rng.choice(atoms) + rng.choice(["", "", "*", "+", "?", "{2}", "{1,2}", "*?"])
                               for _ in range(rng.randint(1, 4)))

@@ -1,5 +1,6 @@
 """tenon.onnx: node tests of the package `onnx`, networks against ONNX Runtime, control flow, files, errors, export."""
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -438,6 +439,79 @@ class Files(unittest.TestCase):
         self.assertEqual(main([str(self.path / "m.tenon"), "-o", str(self.path / "again.onnx")]), 0)
         [again] = by_runtime(onnx.load(self.path / "again.onnx"), {"x": x})
         np.testing.assert_allclose(again, want, rtol=0, atol=0.04 * np.abs(want).max())
+
+
+class Codes(unittest.TestCase):
+    """Weights in INT4 and UINT4, which DequantizeLinear reads."""
+
+    @staticmethod
+    def packed(codes):
+        flat = (np.atleast_1d(codes).reshape(-1) & 15).astype(np.uint8)
+        flat = np.append(flat, np.zeros(len(flat) % 2, np.uint8))
+        return (flat[::2] | (flat[1::2] << 4)).tobytes()
+
+    def tensor(self, rng, name, kind, shape, stored, folder=None):
+        codes = rng.integers(*((-8, 8) if kind == TensorProto.INT4 else (0, 16)), shape)
+        if stored == "numbers":
+            return helper.make_tensor(name, kind, shape, codes.reshape(-1).tolist())
+        made = helper.make_tensor(name, kind, shape, self.packed(codes), raw=True)
+        if stored == "external":
+            (folder / "weights.bin").write_bytes(b"\0" * 3 + made.raw_data)
+            made.data_location = TensorProto.EXTERNAL
+            for key, value in (("location", "weights.bin"), ("offset", 3), ("length", len(made.raw_data))):
+                made.external_data.add(key=key, value=str(value))
+            made.ClearField("raw_data")
+        return made
+
+    def model(self, rng, kind, sizes, per, has_zeros, stored, folder=None):
+        block = int(rng.choice([16, 32, 64]))
+        shape, attributes = {"block": ((-(-sizes[0] // block), sizes[1]), {"axis": 0, "block_size": block}),
+                             "axis": ((sizes[1],), {"axis": 1}), "one": ((), {})}[per]
+        scales = rng.uniform(0.01, 0.1, shape).astype("f4")
+        weights = [self.tensor(rng, "w", kind, sizes, stored, folder), numpy_helper.from_array(scales, "s")]
+        if has_zeros:
+            weights.append(self.tensor(rng, "z", kind, shape, "raw"))
+        nodes = [helper.make_node("DequantizeLinear", [one.name for one in weights], ["wide"], **attributes),
+                 helper.make_node("MatMul", ["x", "wide"], ["y"])]
+        return graph_model(nodes, [info("x", [3, sizes[0]])], [info("y", None)], weights, 21)
+
+    def test_weights(self):
+        seed = int(os.environ.get("TENON_TEST_SEED", np.random.default_rng().integers(1 << 30)))
+        print(f"TENON_TEST_SEED={seed}")
+        rng, in_blocks = np.random.default_rng(seed), 0
+        options = onnxruntime.SessionOptions()  # with its optimisations it rounds x to 8 bits
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            for _ in range(60):
+                kind = int(rng.choice([TensorProto.INT4, TensorProto.UINT4]))
+                sizes = int(rng.choice([32, 64, 96, 33, 7])), int(rng.choice([1, 3, 16, 20]))
+                case = kind, sizes, str(rng.choice(["block", "axis", "one"])), bool(rng.integers(2)), \
+                    str(rng.choice(["raw", "numbers", "external"]))
+                model = self.model(rng, *case, folder)
+                onnx.save(model, folder / "m.onnx")
+                x = rng.standard_normal((3, sizes[0])).astype("f4")
+                [want] = onnxruntime.InferenceSession(folder / "m.onnx", options).run(None, {"x": x})
+                [got] = tenon.onnx.Model(folder / "m.onnx").run([x])
+                np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=str(case))
+                [got] = tenon.onnx.Model(folder / "m.onnx", packed=True).run([x])
+                np.testing.assert_allclose(got, want, rtol=0, atol=0.05 * np.abs(want).max() + 0.02, err_msg=str(case))
+                in_blocks += "q4_" in str(tenon.onnx.load(folder / "m.onnx", packed=True))
+        self.assertGreater(in_blocks, 0)
+
+    def test_what_else_they_would_go_to_is_refused(self):
+        rng = np.random.default_rng(1)
+        weight = self.tensor(rng, "w", TensorProto.INT4, (4, 3), "raw")
+        for node in (helper.make_node("Transpose", ["w"], ["y"]), helper.make_node("Shape", ["w"], ["y"]),
+                     helper.make_node("QuantizeLinear", ["x", "s", "w"], ["y"])):
+            model = graph_model([node], [info("x", [4, 3]), info("s", [])], [info("y", None)], [weight])
+            with self.assertRaisesRegex(tenon.Error, "'w' has 4 bits"):
+                tenon.onnx.load(model)
+        short = helper.make_tensor("w", TensorProto.INT4, (4, 3), bytes(6), raw=True)
+        short.raw_data = bytes(5)
+        node = helper.make_node("DequantizeLinear", ["w", "s"], ["y"])
+        with self.assertRaisesRegex(tenon.Error, "5 bytes"):
+            tenon.onnx.load(graph_model([node], [info("s", [])], [info("y", None)], [short]))
 
 
 class Export(unittest.TestCase):

@@ -312,7 +312,7 @@ TEST_CASE("linear: the same bits on any number of threads and for any number of 
         CHECK(c.run(precision, isa, 2) == all);
         CHECK(c.run(precision, isa, 7) == all);
         CHECK(c.run(precision, isa, 64) == all);
-        for (const std::int64_t m : {1, 2, 3, 4, 6, 13, 37}) {
+        for (const std::int64_t m : {1, 2, 3, 4, 6, 13, 16, 17, 37}) {
           const std::vector<float> some = c.run(precision, isa, 1, m);
           CHECK(std::equal(some.begin(), some.end(), all.begin()));
         }

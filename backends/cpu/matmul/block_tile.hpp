@@ -13,7 +13,6 @@ namespace {
 /// Prefetch distance in bytes: enough to hide the latency of memory, and less than a page, so that
 /// the hardware prefetcher, which works within pages, sees accesses in order.
 constexpr std::int64_t prefetch_distance = 3328;
-constexpr std::int64_t direct_rows = 4;  // most rows that read packed weights
 
 /// Floats from one row's sums to the next row's, for a tile of `panels` panels.
 constexpr std::int64_t sums_width(std::size_t panels) {

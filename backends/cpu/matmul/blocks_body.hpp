@@ -128,23 +128,25 @@ void few_rows(const LinearJob& job, const LinearBlock& block) {
     PackedPanel<dtype> panel[1] = {PackedPanel<dtype>::at(start, job, 0)};
     for (int part = 0; part < parts; ++part) {
       panel[0].part = part;
-      const TileRows x{block.first_row, nullptr, sums + part * Simd::lanes};
       // In the ranges of many_rows, so that sums are in the same order.
       for (std::int64_t g = 0; g == 0 || g < groups; g += at_once) {
         const std::int64_t end = smaller(g + at_once, groups);
-        switch (rows) {
-          case 1:
-            tile<1>(job, panel, 16 * p, x, g, end);
-            break;
-          case 2:
-            tile<2>(job, panel, 16 * p, x, g, end);
-            break;
-          case 3:
-            tile<3>(job, panel, 16 * p, x, g, end);
-            break;
-          default:
-            tile<4>(job, panel, 16 * p, x, g, end);
-            break;
+        for (std::int64_t r = 0; r < rows; r += direct_block_rows) {
+          const TileRows x{block.first_row + r, nullptr, sums + 16 * r + part * Simd::lanes};
+          switch (smaller(rows - r, direct_block_rows)) {
+            case 1:
+              tile<1>(job, panel, 16 * p, x, g, end);
+              break;
+            case 2:
+              tile<2>(job, panel, 16 * p, x, g, end);
+              break;
+            case 3:
+              tile<3>(job, panel, 16 * p, x, g, end);
+              break;
+            default:
+              tile<4>(job, panel, 16 * p, x, g, end);
+              break;
+          }
         }
       }
     }
@@ -226,11 +228,6 @@ void make_starts(const LinearJob& job, const LinearBlock& block, std::int64_t fi
   }
 }
 
-/// Whether unpacking changes only the scales.
-template <class Packed>
-constexpr bool codes_are_ready = Packed::is_bytes && !Simd::makes_bytes_signed;
-constexpr std::int64_t ready_rows = 32;  // up to so many rows read such codes packed
-
 /// All rows of the block by `panels` panels from the p-th on.
 template <DType dtype, std::size_t panels>
 void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, Scratch& scratch) {
@@ -245,16 +242,6 @@ void many_rows(const LinearJob& job, const LinearBlock& block, std::int64_t p, S
   };
   for (std::int64_t g = 0; g == 0 || g < groups; g += at_once) {
     const std::int64_t end = smaller(g + at_once, groups);
-    if constexpr (codes_are_ready<Packed>) {
-      if (block.last_row - block.first_row <= ready_rows) {
-        for (int part = 0; part < parts; ++part) {
-          Packed near[panels];
-          for (std::size_t i = 0; i < panels; ++i) near[i] = packed(i, part);
-          all_tiles(job, near, block, p, g, end, scratch);
-        }
-        continue;
-      }
-    }
     if constexpr (codes_have_offset<Unpacked>) {
       make_starts<Unpacked>(job, block, g, end, scratch.starts);
     }
@@ -292,7 +279,7 @@ void many_rows(const LinearJob& job, const LinearBlock& block) {
 
 template <DType dtype>
 void run_blocks(const LinearJob& job, const LinearBlock& block) {
-  if (block.last_row - block.first_row <= direct_rows) {
+  if (job.rows <= direct_rows || block.last_row - block.first_row <= direct_block_rows) {
     few_rows<dtype>(job, block);
   } else {
     many_rows<dtype>(job, block);

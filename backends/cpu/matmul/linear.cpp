@@ -106,6 +106,7 @@ DenseJob dense_job(const LinearArgs& args) {
 LinearJob prepared_job(const LinearArgs& args) {
   const PreparedRows& rows = *args.prepared;
   auto job = job_of<LinearJob>(args);
+  job.rows = rows.rows();
   job.numbers = rows.numbers();
   job.outliers = rows.outliers();
   job.outlier_groups = rows.outlier_groups();

@@ -52,6 +52,7 @@ struct LinearOperands {
 
 /// One call of `linear` on int8 rows, as raw pointers. Fields as in PreparedRows.
 struct LinearJob : LinearOperands {
+  std::int64_t rows;  ///< of x, also those of other blocks
   RowNumbers numbers;
   RowNumbers
       outliers;  ///< outlier residuals: entry e of a block is for its group outlier_groups[e]
@@ -68,6 +69,10 @@ inline constexpr int max_interleaved_rows = 6;
 [[gnu::always_inline]] constexpr std::int64_t rows_of_block(std::int64_t left, std::int64_t most) {
   return left >= most ? most : left > 4 ? 4 : left;
 }
+
+/// Up to so many int8 rows read packed weights, several times where the rows are more than one block of
+/// `direct_block_rows`: the panel is in L1 or L2 after the first time, and unpacking it into memory costs more.
+inline constexpr std::int64_t direct_rows = 32, direct_block_rows = 4;
 
 /// Rows [first_row, last_row) of panels [first_panel, last_panel). Int8 rows: whole blocks.
 struct LinearBlock {

@@ -125,7 +125,10 @@ void add_outlier_residuals(const float* x, std::int64_t stride, const PreparedRo
 
 PreparedRows::PreparedRows(RowForm form, std::int64_t rows, std::int64_t inputs, std::byte* memory,
                            Isa isa) noexcept
-    : form_(form), rows_(rows), inputs_(inputs), block_rows_(matmul_kernels(isa).block_rows) {
+    : form_(form),
+      rows_(rows),
+      inputs_(inputs),
+      block_rows_(rows <= direct_rows ? direct_block_rows : matmul_kernels(isa).block_rows) {
   Carver carver{memory};
   carve(carver);
 }

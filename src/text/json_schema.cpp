@@ -7,8 +7,6 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
-#include <array>
-#include <charconv>
 #include <cmath>
 #include <initializer_list>
 #include <limits>

@@ -148,7 +148,7 @@ constexpr SamplingOption<double> number_options[] = {
     {"--presence-penalty", "presence_penalty", &Sampler::presence_penalty,
      "Subtracted from a token's logit once if it is among the recent tokens"},
     {"--dry-multiplier", "dry_multiplier", &Sampler::dry_multiplier,
-     "DRY: what is subtracted from the logit of a token that goes on with a repetition"},
+     "DRY: what is subtracted from the logit of a token that continues a repetition"},
     {"--dry-base", "dry_base", &Sampler::dry_base,
      "DRY: that grows by this factor with each token of the repetition (1.75)"},
     {"--dynatemp-range", "dynatemp_range", &Sampler::dynatemp_range,

@@ -10,25 +10,20 @@ namespace tenon {
 /// A JSON value that is destroyed without allocating memory. nlohmann's destructor collects the
 /// items of a container in a vector first, and terminates the process where there is no memory for
 /// that.
-template <class Json>
-class BasicJsonDocument {
+class JsonDocument {
  public:
-  BasicJsonDocument() = default;
-  explicit BasicJsonDocument(Json root) noexcept : root_(std::move(root)) {}
-  ~BasicJsonDocument();
-  BasicJsonDocument(BasicJsonDocument&& other) noexcept : root_(std::move(other.root_)) {}
-  BasicJsonDocument& operator=(BasicJsonDocument&&) = delete;
+  JsonDocument() = default;
+  explicit JsonDocument(nlohmann::json root) noexcept : root_(std::move(root)) {}
+  ~JsonDocument();
+  JsonDocument(JsonDocument&& other) noexcept : root_(std::move(other.root_)) {}
+  JsonDocument& operator=(JsonDocument&&) = delete;
 
-  const Json& root() const noexcept { return root_; }
-  Json& root() noexcept { return root_; }
+  const nlohmann::json& root() const noexcept { return root_; }
+  nlohmann::json& root() noexcept { return root_; }
 
  private:
-  Json root_;
+  nlohmann::json root_;
 };
-
-using JsonDocument = BasicJsonDocument<nlohmann::json>;
-/// With the members of objects in the order of the text.
-using OrderedJsonDocument = BasicJsonDocument<nlohmann::ordered_json>;
 
 /// Parses untrusted JSON (RFC 8259, one value, no comments).
 ///
@@ -36,6 +31,5 @@ using OrderedJsonDocument = BasicJsonDocument<nlohmann::ordered_json>;
 /// Errors: syntax (with line:column, also for invalid UTF-8 and numbers out of range),
 /// duplicate_name (a key twice in one object), depth_limit (nesting beyond 512).
 JsonDocument parse_strict_json(std::string_view text, std::string_view where);
-OrderedJsonDocument parse_ordered_json(std::string_view text, std::string_view where);
 
 }  // namespace tenon

@@ -1,8 +1,8 @@
 #include "json_schema.hpp"
 
-#include "base/strict_json.hpp"
 #include "digit_ranges.hpp"
 #include "json_pattern.hpp"
+#include "schema_value.hpp"
 
 #include <tenon/error.hpp>
 
@@ -21,7 +21,7 @@
 namespace tenon::text {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = SchemaValue;
 
 constexpr std::size_t longest_schema = 1 << 20;
 constexpr int deepest_schema = 200;  // with what $ref refers to
@@ -163,13 +163,13 @@ class SchemaWriter {
   std::string expression(const Json& schema, const std::string& path, int depth) {
     if (depth > deepest_schema) fail(Errc::depth_limit, path, "schemas nested too deep");
     if (schema.is_boolean()) {
-      if (schema.get<bool>()) return common("value");
+      if (schema.is_true()) return common("value");
       fail(Errc::unsupported, path, "a schema that allows nothing");
     }
     if (!schema.is_object()) fail(Errc::bad_type, path, "a schema is an object, true or false");
-    for (const auto& [name, value] : schema.items()) {
+    for (const auto& [name, value] : schema.members) {
       if (!contains(unsupported_keywords, name)) continue;
-      if (name == "uniqueItems" && value == Json(false)) continue;
+      if (name == "uniqueItems" && value.is_false()) continue;
       fail(Errc::unsupported, path, fmt::format("the keyword \"{}\"", name));
     }
     if (const Json* const reference = find(schema, "$ref")) {
@@ -184,15 +184,12 @@ class SchemaWriter {
     return typed(schema, path, depth);
   }
 
-  static const Json* find(const Json& schema, const char* name) {
-    const auto found = schema.find(name);
-    return found == schema.end() ? nullptr : &*found;
-  }
+  static const Json* find(const Json& schema, std::string_view name) { return schema.find(name); }
 
   // References and combinations
 
   bool has_others(const Json& schema, std::string_view keyword) const {
-    for (const auto& [name, value] : schema.items()) {
+    for (const auto& [name, value] : schema.members) {
       if (name != keyword && !contains(annotations, name)) return true;
     }
     return false;
@@ -200,21 +197,19 @@ class SchemaWriter {
 
   const Json& target_of(const Json& reference, const std::string& path) const {
     if (!reference.is_string()) fail(Errc::bad_type, path, "$ref is not a string");
-    const auto& text = reference.get_ref<const std::string&>();
+    const auto& text = reference.text;
     if (text != "#" && !text.starts_with("#/")) {
       fail(Errc::unsupported, path, fmt::format("$ref \"{}\": only #/... is followed", text));
     }
-    try {
-      return root_.at(Json::json_pointer(text.substr(1)));
-    } catch (const Json::exception&) {
-      fail(Errc::bad_reference, path, fmt::format("$ref \"{}\" refers to nothing", text));
-    }
+    if (const Json* const target = root_.at_pointer(std::string_view(text).substr(1)))
+      return *target;
+    fail(Errc::bad_reference, path, fmt::format("$ref \"{}\" refers to nothing", text));
   }
 
   std::string referred(const Json& schema, const Json& reference, const std::string& path,
                        int depth) {
     const Json& target = target_of(reference, path);
-    const auto& text = reference.get_ref<const std::string&>();
+    const auto& text = reference.text;
     if (has_others(schema, "$ref")) {
       Json rest = schema;
       rest.erase("$ref");
@@ -234,19 +229,19 @@ class SchemaWriter {
   /// A schema that both restrict. Errc::unsupported where that needs more than a keyword of each name.
   Json merged(Json one, const Json& other, const std::string& path, int depth) {
     if (depth > deepest_schema) fail(Errc::depth_limit, path, "schemas nested too deep");
-    if (other.is_boolean() && other.get<bool>()) return one;
+    if (other.is_true()) return one;
     if (!other.is_object())
       fail(Errc::bad_type, path, "a schema that others are merged with is no object");
-    for (const auto& [name, value] : other.items()) {
+    for (const auto& [name, value] : other.members) {
       if (name == "$ref") {
         one = merged(std::move(one), target_of(value, path), path, depth + 1);
       } else if (contains(annotations, name)) {
         continue;
       } else if (name == "allOf" && value.is_array()) {
-        for (const Json& each : value) one = merged(std::move(one), each, path, depth + 1);
+        for (const Json& each : value.items) one = merged(std::move(one), each, path, depth + 1);
       } else if (!one.contains(name)) {
-        one[name] = value;
-      } else if (one[name] != value) {
+        one.member(name) = value;
+      } else if (*one.find(name) != value) {
         merge_keyword(one, name, value, path, depth);
       }
     }
@@ -255,29 +250,30 @@ class SchemaWriter {
 
   void merge_keyword(Json& one, const std::string& name, const Json& value, const std::string& path,
                      int depth) {
-    Json& held = one[name];
+    Json& held = one.member(name);
     if (name == "properties" && held.is_object() && value.is_object()) {
-      for (const auto& [property, schema] : value.items()) {
+      for (const auto& [property, schema] : value.members) {
         if (held.contains(property)) {
-          held[property] = merged(held[property], schema, path + "/" + property, depth + 1);
+          held.member(property) =
+              merged(held.member(property), schema, path + "/" + property, depth + 1);
         } else {
-          held[property] = schema;
+          held.member(property) = schema;
         }
       }
     } else if (name == "required" && held.is_array() && value.is_array()) {
-      for (const Json& each : value) {
-        if (!contains(held, each)) held.push_back(each);
+      for (const Json& each : value.items) {
+        if (!contains(held, each)) held.items.push_back(each);
       }
     } else if (name.starts_with("min") && held.is_number() && value.is_number()) {
-      if (value > held) held = value;
+      if (value.number > held.number) held = value;
     } else if (name.starts_with("max") && held.is_number() && value.is_number()) {
-      if (value < held) held = value;
+      if (value.number < held.number) held = value;
     } else {
       fail(Errc::unsupported, path, fmt::format("two different \"{}\" that both apply", name));
     }
   }
   static bool contains(const Json& array, const Json& value) {
-    return std::ranges::find(array, value) != array.end();
+    return std::ranges::find(array.items, value) != array.items.end();
   }
   template <class List>
   static bool contains(const List& names, const std::string& name) {
@@ -285,16 +281,16 @@ class SchemaWriter {
   }
 
   const Json& schemas_of(const Json& schema, const char* name, const std::string& path) const {
-    const Json& list = schema.at(name);
+    const Json& list = *find(schema, name);
     if (!list.is_array()) fail(Errc::bad_type, path, fmt::format("\"{}\" is not an array", name));
-    if (list.empty()) fail(Errc::bad_argument, path, fmt::format("\"{}\" is empty", name));
+    if (list.items.empty()) fail(Errc::bad_argument, path, fmt::format("\"{}\" is empty", name));
     return list;
   }
 
   std::string all_of(const Json& schema, const std::string& path, int depth) {
     Json all = schema;
     all.erase("allOf");
-    for (const Json& each : schemas_of(schema, "allOf", path)) {
+    for (const Json& each : schemas_of(schema, "allOf", path).items) {
       all = merged(std::move(all), each, path, depth + 1);
     }
     return expression(all, path, depth + 1);
@@ -306,10 +302,11 @@ class SchemaWriter {
     rest.erase(name);
     const bool has_rest = has_others(schema, name);
     std::vector<std::string> choices;
-    for (std::size_t i = 0; i < list.size(); ++i) {
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
       const std::string at = fmt::format("{}/{}/{}", path, name, i);
-      choices.push_back(has_rest ? expression(merged(rest, list[i], at, depth + 1), at, depth + 1)
-                                 : expression(list[i], at, depth + 1));
+      choices.push_back(has_rest
+                            ? expression(merged(rest, list.items[i], at, depth + 1), at, depth + 1)
+                            : expression(list.items[i], at, depth + 1));
     }
     return group(choices);
   }
@@ -319,13 +316,14 @@ class SchemaWriter {
   static std::string literal(const Json& value) { return grammar_literal(value.dump()); }
 
   std::string enumeration(const Json& schema, const std::string& path) const {
-    const Json& values = schema.at("enum");
+    const Json& values = *find(schema, "enum");
     if (!values.is_array()) fail(Errc::bad_type, path, "\"enum\" is not an array");
     const std::vector<std::string> types = types_of(schema, path);
     std::vector<std::string> choices;
-    for (const Json& value : values) {
-      const bool fits = types.empty() || contains(types, std::string(type_of(value))) ||
-                        (value.is_number_integer() && contains(types, std::string("number")));
+    for (const Json& value : values.items) {
+      const bool fits =
+          types.empty() || contains(types, std::string(type_of(value))) ||
+          (value.kind == Json::Kind::integer && contains(types, std::string("number")));
       if (fits) choices.push_back(literal(value));
     }
     if (choices.empty()) fail(Errc::bad_argument, path, "\"enum\" allows no value");
@@ -337,8 +335,8 @@ class SchemaWriter {
     if (value.is_array()) return "array";
     if (value.is_string()) return "string";
     if (value.is_boolean()) return "boolean";
-    if (value.is_null()) return "null";
-    return value.is_number_integer() ? "integer" : "number";
+    if (value.kind == Json::Kind::null) return "null";
+    return value.kind == Json::Kind::integer ? "integer" : "number";
   }
 
   /// As "type" has them; none without it.
@@ -347,11 +345,11 @@ class SchemaWriter {
     const Json* const type = find(schema, "type");
     if (type == nullptr) return types;
     if (type->is_string()) {
-      types.push_back(type->get<std::string>());
-    } else if (type->is_array() && !type->empty()) {
-      for (const Json& each : *type) {
+      types.push_back(type->text);
+    } else if (type->is_array() && !type->items.empty()) {
+      for (const Json& each : type->items) {
         if (!each.is_string()) fail(Errc::bad_type, path, "\"type\" lists what is no string");
-        types.push_back(each.get<std::string>());
+        types.push_back(each.text);
       }
     } else {
       fail(Errc::bad_type, path, "\"type\" is neither a string nor a list of some");
@@ -406,7 +404,7 @@ class SchemaWriter {
     const Json* const value = find(schema, name);
     if (value == nullptr) return std::nullopt;
     if (!value->is_number()) fail(Errc::bad_type, path, fmt::format("\"{}\" is no number", name));
-    const double number = value->get<double>();
+    const double number = value->number;
     if (!(number >= 0) || number != std::floor(number)) {
       fail(Errc::bad_argument, path, fmt::format("\"{}\" is {}", name, value->dump()));
     }
@@ -441,13 +439,11 @@ class SchemaWriter {
       if (!pattern->is_string()) fail(Errc::bad_type, path, "\"pattern\" is no string");
       if (has_length) fail(Errc::unsupported, path, "\"pattern\" together with a length");
       common("char");
-      return fmt::format("{} {} {}", quote,
-                         grammar_of_pattern(pattern->get_ref<const std::string&>()), quote);
+      return fmt::format("{} {} {}", quote, grammar_of_pattern(pattern->text), quote);
     }
     if (const Json* const format = find(schema, "format")) {
       if (!format->is_string()) fail(Errc::bad_type, path, "\"format\" is no string");
-      const auto found =
-          std::ranges::find(formats, format->get_ref<const std::string&>(), &Format::name);
+      const auto found = std::ranges::find(formats, format->text, &Format::name);
       if (found != std::end(formats)) {
         if (has_length) fail(Errc::unsupported, path, "\"format\" together with a length");
         return fmt::format("{} {} {}", quote, format_rule(found->name), quote);
@@ -490,8 +486,8 @@ class SchemaWriter {
       fail(Errc::unsupported, path,
            fmt::format("\"{}\" together with \"{}\"", inclusive, exclusive));
     }
-    if (weak) return std::pair{weak->get<double>(), true};
-    if (strong) return std::pair{strong->get<double>(), false};
+    if (weak) return std::pair{weak->number, true};
+    if (strong) return std::pair{strong->number, false};
     return std::nullopt;
   }
 
@@ -577,7 +573,7 @@ class SchemaWriter {
       items = find(schema, "additionalItems");
     }
     const std::string item_path = path + "/items";
-    const bool is_closed = items && *items == Json(false);
+    const bool is_closed = items && items->is_false();
     std::string more;  // an item behind the first ones
     if (!is_closed) more = items ? rule_of(*items, item_path, depth) : common("value");
     ws();
@@ -598,11 +594,12 @@ class SchemaWriter {
                     const std::string& path, int depth) {
     if (!first.is_array()) fail(Errc::bad_type, path, "\"prefixItems\" is not an array");
     const std::size_t most = length.most.value_or(std::numeric_limits<std::uint32_t>::max());
-    const std::size_t named = std::min(first.size(), most);
+    const std::size_t named = std::min(first.items.size(), most);
     std::string list;
     for (std::size_t i = 0; i < named; ++i) {
       const std::string at = fmt::format("{}/prefixItems/{}", path, i);
-      list += fmt::format("{}{} ws ", i == 0 ? "" : R"("," ws )", rule_of(first[i], at, depth));
+      list +=
+          fmt::format("{}{} ws ", i == 0 ? "" : R"("," ws )", rule_of(first.items[i], at, depth));
     }
     const std::size_t missing = length.least > named ? length.least - named : 0;
     if (more.empty() && missing > 0)
@@ -639,30 +636,31 @@ class SchemaWriter {
     if (properties && !properties->is_object())
       fail(Errc::bad_type, path, "\"properties\" is no object");
     const Counts members = counts(schema, "minProperties", "maxProperties", path);
-    const bool has_properties = properties && !properties->empty();
+    const bool has_properties = properties && !properties->members.empty();
     const bool is_closed =
-        additional ? *additional == Json(false) : has_properties || !required.empty();
+        additional ? additional->is_false() : has_properties || !required.empty();
     std::vector<Property> list;
     std::vector<std::string> names;
     const auto add = [&](const std::string& name, const Json& value) {
       const std::string at = fmt::format("{}/properties/{}", path, name);
       const bool is_required = required.contains(name);
       names.push_back(name);
-      if (value == Json(false) && !is_required) return;
-      list.push_back({fmt::format(R"({} ws ":" ws {} ws)", grammar_literal(Json(name).dump()),
+      if (value.is_false() && !is_required) return;
+      list.push_back({fmt::format(R"({} ws ":" ws {} ws)", grammar_literal(json_string(name)),
                                   rule_of(value, at, depth)),
                       is_required});
     };
     ws();
     if (has_properties) {
-      for (const auto& [name, value] : properties->items()) add(name, value);
+      for (const auto& [name, value] : properties->members) add(name, value);
     }
+    const Json anything{.kind = Json::Kind::boolean, .flag = true};
     for (const std::string& name : required) {
       if (has_properties && properties->contains(name)) continue;
       if (additional && is_closed) {
         fail(Errc::bad_argument, path, fmt::format("\"{}\" is required and not allowed", name));
       }
-      add(name, additional ? *additional : Json(true));
+      add(name, additional ? *additional : anything);
     }
     std::string other;  // a member of another name
     if (!is_closed) {
@@ -686,9 +684,9 @@ class SchemaWriter {
     const Json* const required = find(schema, "required");
     if (required == nullptr) return names;
     if (!required->is_array()) fail(Errc::bad_type, path, "\"required\" is not an array");
-    for (const Json& name : *required) {
+    for (const Json& name : required->items) {
       if (!name.is_string()) fail(Errc::bad_type, path, "\"required\" lists what is no string");
-      names.insert(name.get<std::string>());
+      names.insert(name.text);
     }
     return names;
   }
@@ -745,7 +743,7 @@ class SchemaWriter {
     if (names.empty()) return common("string");
     std::set<std::string> spellings;
     for (const std::string& name : names) {
-      const std::string spelled = Json(name).dump();
+      const std::string spelled = json_string(name);
       spellings.insert(spelled.substr(1, spelled.size() - 2));
     }
     common("char");
@@ -803,8 +801,8 @@ std::string grammar_of_json_schema(std::string_view schema) {
     throw Error(Errc::limit_exceeded, "JSON schema",
                 fmt::format("{} bytes; at most {} are read", schema.size(), longest_schema));
   }
-  const auto document = parse_ordered_json(schema, "JSON schema");
-  return SchemaWriter(document.root()).write();
+  const SchemaValue root = parse_schema(schema);
+  return SchemaWriter(root).write();
 }
 
 }  // namespace tenon::text

@@ -229,7 +229,7 @@ TEST_CASE("sampler: frequency and presence penalties count tokens of the window"
   CHECK(Sampler(options).sample(std::vector<float>{2, 1.5f}, std::vector<std::int32_t>{0}) == 1);
 }
 
-TEST_CASE("sampler: DRY lowers what goes on with a repetition") {
+TEST_CASE("sampler: DRY lowers what continues a repetition") {
   const std::vector<float> logits(10, 0.0f);
   const auto penalties = [&](const nn::SamplerOptions& options,
                              const std::vector<std::int32_t>& history) {

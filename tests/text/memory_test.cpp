@@ -1,8 +1,12 @@
 // A03: memory runs out at every allocation of a tokenizer's life.
 #include "support/failing_memory.hpp"
 
+#include <tenon/text/grammar.hpp>
 #include <tenon/text/tokenizer.hpp>
 
+#include <algorithm>
+#include <array>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -54,4 +58,41 @@ TEST_CASE("A03: memory runs out while a tokenizer is read and used") {
     return ids;
   };
   testing::fail_allocations(300, [&] { static_cast<void>(use()); }, [&] { CHECK(use() == want); });
+}
+
+TEST_CASE("A03: memory runs out while grammars are made and followed") {
+  const std::string_view schema =
+      R"({"type": "object", "additionalProperties": {"type": "null"}, "required": ["b"], "properties":
+          {"b": {"pattern": "^[a-c]+$"}, "é": {"type": "integer", "minimum": -12}}})";
+  const std::array<bool, 4> want{true, false, true, true};
+  const auto use = [&] {
+    GrammarMatcher matcher(Grammar::from_json_schema(schema));
+    return std::array<bool, 4>{matcher.push(R"({"b": "abc",)"), matcher.push("]"),
+                               matcher.push(R"("é":-1, "x" :null})"), matcher.may_end()};
+  };
+  testing::fail_allocations(600, [&] { static_cast<void>(use()); }, [&] { CHECK(use() == want); });
+
+  // One that lives on is where it was, whatever it was doing when there was no memory.
+  const Tokenizer tokenizer = Tokenizer::from_json_text(bpe);
+  const auto grammar = Grammar::parse("root ::= \" \"? \"ab\" root \"b\"? | \"\"");  // ever deeper
+  TokenConstraint constraint(grammar, tokenizer);
+  std::size_t pushed = 0;
+  testing::fail_allocations(
+      200,
+      [&] {
+        for (const std::int32_t id : {3, 4}) {
+          static_cast<void>(constraint.allowed());
+          constraint.push(id);
+          ++pushed;
+        }
+      },
+      [&] {
+        TokenConstraint fresh(grammar, tokenizer);
+        for (std::size_t i = 0; i < pushed; ++i) fresh.push(i % 2 == 0 ? 3 : 4);
+        CHECK(std::ranges::equal(constraint.allowed(), fresh.allowed()));
+        if (pushed % 2 != 0) {
+          constraint.push(4);
+          ++pushed;
+        }
+      });
 }

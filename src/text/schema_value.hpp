@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace tenon::text {
+
+/// A value of a JSON schema, with the members of objects in the order of the text. It is copied where schemas are
+/// merged, and destroyed without allocating memory, as nlohmann's values are not.
+struct SchemaValue {
+  enum class Kind : std::uint8_t { null, boolean, integer, real, string, array, object };
+  using Member = std::pair<std::string, SchemaValue>;
+
+  Kind kind = Kind::null;
+  bool flag = false;
+  double number = 0;
+  std::string text{};  ///< of a string, or a number as it was spelled
+  std::vector<SchemaValue> items{};
+  std::vector<Member> members{};
+
+  bool is_boolean() const noexcept { return kind == Kind::boolean; }
+  bool is_true() const noexcept { return is_boolean() && flag; }
+  bool is_false() const noexcept { return is_boolean() && !flag; }
+  bool is_string() const noexcept { return kind == Kind::string; }
+  bool is_array() const noexcept { return kind == Kind::array; }
+  bool is_object() const noexcept { return kind == Kind::object; }
+  bool is_number() const noexcept { return kind == Kind::integer || kind == Kind::real; }
+
+  /// A member, or null.
+  const SchemaValue* find(std::string_view name) const noexcept;
+  bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
+  /// A member, made where it is missing.
+  SchemaValue& member(std::string_view name);
+  void erase(std::string_view name);
+  /// What a JSON pointer (RFC 6901) without its # leads to, or null.
+  const SchemaValue* at_pointer(std::string_view pointer) const;
+  /// As JSON, without white space.
+  std::string dump() const;
+
+  friend bool operator==(const SchemaValue& one, const SchemaValue& other);
+};
+
+/// Errors: those of parse_strict_json().
+SchemaValue parse_schema(std::string_view text);
+
+/// `text` as JSON has it, with its quotes.
+std::string json_string(const std::string& text);
+
+}  // namespace tenon::text

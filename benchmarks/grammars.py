@@ -2,7 +2,7 @@
 """Times the mask of allowed tokens beside llama.cpp's, along random texts of the grammars of record_grammars.py.
 
 Needs the package tenon and `llama-cpp-python`; both work in one thread. Prints milliseconds per mask, their mean and
-median of both, the two in turns:
+median of both, interleaved:
 
     benchmarks/grammars.py MODEL.gguf...
 """

@@ -210,10 +210,8 @@ class LanguageModel:
         stop, images = options.pop("stop", ()), options.pop("images", None)
         options["stop"] = [*([stop] if isinstance(stop, str) else stop), *self._model.chat_stop_tokens]
         if images is None:
-            if not isinstance(messages, str) and any(
-                    isinstance(part, dict) and part.get("type") == "image" for message in messages
-                    if isinstance(message, dict) and isinstance(message.get("content"), list)
-                    for part in message["content"]):
+            if isinstance(messages, (list, tuple)) and any(
+                    _image_parts(message.get("content")) for message in messages if isinstance(message, dict)):
                 raise ArgumentError("BadArgument", 11010, "chat", "a message has an image, and there are no images=")
             return self.chat_tokens(messages), options
         messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
@@ -281,11 +279,16 @@ class LanguageModel:
                                                  sampler, emit, cancellation))
 
 
+def _image_parts(content):
+    parts = content if isinstance(content, list) else []
+    return [part for part in parts if isinstance(part, dict) and part.get("type") == "image"]
+
+
 def _has_image(content):
     if isinstance(content, str):
         return image_marker in content
-    return any(part.get("type") == "image" or _has_image(part.get("text", "")) if isinstance(part, dict)
-               else _has_image(part) for part in content)
+    return bool(_image_parts(content)) or any(
+        _has_image(part.get("text", "") if isinstance(part, dict) else part) for part in content)
 
 
 def _grammar_of(grammar, json_schema):

@@ -84,12 +84,7 @@ struct TokenConstraint::Impl {
   static constexpr std::size_t kept_masks = 256;
 
   Impl(const Grammar& grammar, Tokenizer of)
-      : tokenizer(std::move(of)), pieces(tokenizer.impl_->pieces()), matcher(grammar) {
-    for (std::size_t i = 0; i < tokenizer.vocab_size(); ++i) {
-      const auto id = static_cast<std::int32_t>(i);
-      if (tokenizer.is_eog(id)) ends.push_back(id);
-    }
-  }
+      : tokenizer(std::move(of)), pieces(tokenizer.impl_->pieces()), matcher(grammar) {}
 
   GrammarMatcher::Impl& position() const { return *matcher.impl_; }
 
@@ -121,7 +116,7 @@ struct TokenConstraint::Impl {
   }
   void add_ends(std::vector<std::uint64_t>& tokens) const {
     if (!matcher.may_end()) return;
-    for (const std::int32_t id : ends) add(tokens, id);
+    for (const std::int32_t id : tokenizer.impl_->ends_generation) add(tokens, id);
   }
 
   /// Many tokenizers drop the space of the first token.
@@ -141,7 +136,7 @@ struct TokenConstraint::Impl {
   }
 
   /// Goes through all pieces in order, with the states behind the bytes of the one before: what pieces begin
-  /// with in common is read once, and pieces that begin with what was refused are passed over.
+  /// with in common is read once, and pieces that begin with what was refused are skipped.
   std::vector<std::uint64_t> make_mask() {
     GrammarAutomaton& automaton = position().automaton;
     std::vector<std::uint64_t> tokens = empty_mask();
@@ -177,22 +172,22 @@ struct TokenConstraint::Impl {
   }
 
   void push(std::int32_t id) {
-    if (!allows(id)) {
+    tokenizer.impl_->check(id);
+    const bool ends = tokenizer.is_eog(id);
+    const std::string text = ends ? std::string() : spelling(id);
+    const bool is_taken =
+        !has_ended && (ends ? matcher.may_end() : !text.empty() && position().push(text));
+    if (!is_taken) {
       throw Error(Errc::bad_argument, "grammar",
                   fmt::format("token {} (\"{}\") is not allowed here", id, tokenizer.token(id)));
     }
-    if (tokenizer.is_eog(id)) {
-      has_ended = true;
-      return;
-    }
-    position().push(spelling(id));
+    has_ended = ends;
     at_start = false;
   }
 
   Tokenizer tokenizer;
   std::shared_ptr<const TokenPieces> pieces;
   GrammarMatcher matcher;
-  std::vector<std::int32_t> ends;  // tokens that end a generation
   bool at_start = true;
   bool has_ended = false;
   std::unordered_map<State, std::vector<std::uint64_t>> masks;

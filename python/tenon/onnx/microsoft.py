@@ -15,6 +15,7 @@ from .node import op
 from .pointwise import gelu
 from .products import conv, gemm
 from .recurrent import lstm
+from .types import unpacked
 
 _DOMAIN = "com.microsoft"
 
@@ -203,8 +204,7 @@ def _unpacked(n, array, bits):
     """Numbers of some bits, the lowest ones of a byte first, as f32."""
     if array.dtype != np.uint8:
         raise n.malformed(f"codes in {array.dtype}, not in uint8")
-    parts = [(array >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
-    return np.stack(parts, -1).reshape(*array.shape[:-1], -1).astype(np.float32)
+    return unpacked(array, bits).astype(np.float32)
 
 
 # Codes

@@ -60,6 +60,12 @@ def array_of(tensor, folder, where):
         raise malformed(where, str(error)) from None
 
 
+def unpacked(array, bits):
+    """Codes of some bits in bytes, the lowest ones of a byte first, along the last axis."""
+    parts = [(array >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)]
+    return np.stack(parts, -1).reshape(*array.shape[:-1], -1)
+
+
 def _codes(tensor, bits, dtype, dims, folder, where):
     """Numbers of some bits, the first one in the lowest bits of a byte."""
     count, each = math.prod(dims), 8 // bits
@@ -74,7 +80,7 @@ def _codes(tensor, bits, dtype, dims, folder, where):
         if len(numbers) != size[0] or (numbers != numbers & 255).any():
             raise malformed(where, f"{len(numbers)} numbers for {dtype}{dims} of {bits} bits", "Truncated")
         packed = numbers.astype(np.uint8)
-    codes = np.stack([(packed >> shift) & ((1 << bits) - 1) for shift in range(0, 8, bits)], -1).reshape(-1)[:count]
+    codes = unpacked(packed, bits)[:count]
     if dtype == "i8":
         codes = ((codes ^ (1 << (bits - 1))).astype(np.int8) - np.int8(1 << (bits - 1)))
     return codes.astype(NUMPY[dtype], copy=False).reshape(dims)

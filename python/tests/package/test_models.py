@@ -48,6 +48,8 @@ class Language(unittest.TestCase):
         parts = [{"role": "system", "content": ["Be brief."]},
                  {"role": "user", "content": [{"type": "text", "text": "Hello,"}, {"type": "text", "text": " you."}]}]
         self.assertEqual(self.model.chat_tokens(parts), self.model.chat_tokens(whole))
+        with self.assertRaisesRegex(tenon.ArgumentError, "messages are"):
+            self.model.chat({"role": "user", "content": "x"})
         for content, says in (([{"type": "image_url", "image_url": "x"}], "of type 'image_url'"), ([3], "neither"),
                               (3, "'content' of message 0 is neither"), ([{"type": "text"}], "of type 'text'"),
                               ([{"type": "image"}], "no images=")):

@@ -15,7 +15,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <deque>
 #include <future>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <tuple>
@@ -48,6 +50,19 @@ Buffer ids_buffer(std::span<const std::int32_t> tokens) {
 }
 
 bool is_true(const Buffer& flag) { return flag.to_host().values<bool>()[0]; }
+
+/// The most probable tokens of `count` positions, -1 where no logit is a number.
+template <class Choice>
+std::vector<std::int32_t> chosen_tokens(const Choice& choice, std::size_t count) {
+  const HostBuffer ids = choice.token.to_host();
+  const HostBuffer is_nan = choice.is_nan.to_host();
+  std::vector<std::int32_t> chosen;
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool is_none = is_nan.values<bool>()[i];
+    chosen.push_back(is_none ? -1 : ids.values<std::int32_t>()[i]);
+  }
+  return chosen;
+}
 
 template <class Buffers>
 auto shapes_of(const Buffers& buffers) {
@@ -284,6 +299,9 @@ struct LanguageModel::Impl {
         });
     return cache;
   }
+  /// The conversations that read_each() is called with. Errc::bad_argument, see there.
+  std::vector<Conversation::Impl*> each_of(std::span<const Conversation> conversations,
+                                           std::span<const std::int32_t> tokens) const;
   /// What saved conversations depend on.
   ConversationOrigin origin() {
     const std::string digest = with_page_checks(file, [&] {
@@ -300,6 +318,48 @@ struct LanguageModel::Impl {
   }
   /// The memory that state lies in.
   MemRegion& memory() const { return compile_options.backends.front()->region(); }
+
+  /// Programs that read a token in each of so many conversations, while nobody runs them.
+  template <auto Forward>
+  using IdlePrograms = std::map<std::size_t, std::vector<BoundExe<Forward>>>;
+
+  /// One of them for a call.
+  template <auto Forward>
+  class EachProgram {
+   public:
+    EachProgram(Impl& model, IdlePrograms<Forward>& idle, std::size_t count)
+        : model_(model), idle_(idle), count_(count), exe_(made()) {}
+    ~EachProgram() {
+      const std::scoped_lock lock(model_.mutex);
+      std::vector<BoundExe<Forward>>& idle = idle_[count_];
+      if (idle.size() < idle.capacity()) idle.push_back(std::move(exe_));
+    }
+    EachProgram(const EachProgram&) = delete;
+    EachProgram& operator=(const EachProgram&) = delete;
+    BoundExe<Forward>& operator*() { return exe_; }
+
+   private:
+    BoundExe<Forward> made() {
+      const std::scoped_lock lock(model_.mutex);
+      std::vector<BoundExe<Forward>>& idle = idle_[count_];
+      if (!idle.empty()) {
+        BoundExe<Forward> taken = std::move(idle.back());
+        idle.pop_back();
+        return taken;
+      }
+      idle.reserve(idle.capacity() + 1);  // for when it is given back
+      const auto rows = static_cast<std::int64_t>(count_);
+      return model_.compiled<Forward>(
+          {Shape({rows, 1}, i32), Shape({rows}, i32),
+           std::vector<DecoderCache<Shape>>(count_, model_.cache_shapes())},
+          model_.decoder);
+    }
+
+    Impl& model_;
+    IdlePrograms<Forward>& idle_;
+    std::size_t count_;
+    BoundExe<Forward> exe_;
+  };
 
   io::File file;
   LanguageModelOptions options;
@@ -322,6 +382,8 @@ struct LanguageModel::Impl {
   std::optional<BoundExe<&Decoder<>::sampled_again>> sampled_again;
   std::optional<BoundExe<&Decoder<>::next_of_rows>> causal_rows, mutual_rows;
   std::optional<BoundExe<&Decoder<>::next_of_image>> image_rows;
+  IdlePrograms<&Decoder<>::next_each> each;
+  IdlePrograms<&Decoder<>::greedy_each> each_greedy;
   LoadTimes load_times;
 };
 
@@ -536,6 +598,19 @@ struct Conversation::Impl {
     if (needed > tokens.capacity()) tokens.reserve(std::max(needed, 2 * tokens.capacity()));
   }
 
+  /// Before a step: new states where they were lost.
+  void begin() {
+    if (!has_lost_states) return;
+    cache = model->empty_cache();
+    settle_shift();
+    has_lost_states = false;
+  }
+  void lose_states() {
+    has_lost_states = true;
+    tokens.clear();
+    images.clear();
+  }
+
   /// What reading the tokens `read` gives. When it throws, the cache is what it was; states of a run of one
   /// token are lost.
   template <class Bound, class... More>
@@ -550,11 +625,7 @@ struct Conversation::Impl {
                const More&... more) {
     plan(exe, input.shape(), read.size(), more...);
     reserve(read.size());
-    if (has_lost_states) {
-      cache = model->empty_cache();
-      settle_shift();
-      has_lost_states = false;
-    }
+    begin();
     DecoderCache<Buffer> states;  // further handles, so that the run does not write to them
     if (model->config.is_recurrent() && !moves_states(read.size())) {
       states = cache;
@@ -564,11 +635,7 @@ struct Conversation::Impl {
       try {
         return exe(input, number_buffer(position()), std::move(cache), more...);
       } catch (...) {
-        if (moves_states(read.size())) {
-          has_lost_states = true;
-          tokens.clear();
-          images.clear();
-        }
+        if (moves_states(read.size())) lose_states();
         throw;
       }
     }();
@@ -739,6 +806,72 @@ struct Conversation::Impl {
     return *sampling;
   }
 
+  /// Of read_each() with one conversation: the programs that there are for it.
+  HostBuffer next_logits(std::span<const std::int32_t> read, const Interrupt& interrupt) {
+    const Use use(*this);
+    check(read);
+    return steps(next, read, interrupt).logits.to_host();
+  }
+  std::vector<std::int32_t> most_probable(std::span<const std::int32_t> read,
+                                          const Interrupt& interrupt) {
+    const Use use(*this);
+    check(read);
+    auto choice = steps(own(greedy, model->greedy, 1), read, interrupt);
+    return {is_true(choice.is_nan) ? -1 : taken(std::move(choice.token))};
+  }
+
+  /// One token in each of several conversations with one model; `result_of` is called with what the step gives. When it
+  /// throws, they are what they were, but for states that only move on, which are lost.
+  template <auto Forward, class ResultOf>
+  static auto step_each(std::span<Impl* const> all, std::span<const std::int32_t> read,
+                        LanguageModel::Impl::IdlePrograms<Forward>& idle,
+                        const Interrupt& interrupt, const ResultOf& result_of) {
+    LanguageModel::Impl& model = *all.front()->model;
+    std::deque<Use> uses;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      uses.emplace_back(*all[i]);
+      all[i]->check(read.subspan(i, 1));
+    }
+    interrupt.check("LanguageModel::read_each");
+    LanguageModel::Impl::EachProgram<Forward> program(model, idle, all.size());
+    (*program).set_interrupt(model.config.is_recurrent() ? Interrupt() : interrupt);
+    std::vector<std::int32_t> past;
+    for (Impl* const one : all) {
+      one->reserve(1);
+      one->begin();
+      past.push_back(static_cast<std::int32_t>(one->position()));
+    }
+    const auto count = static_cast<std::int64_t>(all.size());
+    const Buffer ids = HostBuffer::of(Shape({count, 1}, i32), read).to_device(cpu_device());
+    const Buffer places = HostBuffer::of(Shape({count}, i32), std::span<const std::int32_t>(past))
+                              .to_device(cpu_device());
+    std::vector<DecoderCache<Buffer>> caches(all.size());
+    const auto swap_caches = [&](std::vector<DecoderCache<Buffer>>& with) {
+      for (std::size_t i = 0; i < all.size(); ++i) std::swap(all[i]->cache, with[i]);
+    };
+    swap_caches(caches);
+    bool has_run = false;
+    try {
+      auto state = (*program)(ids, places, std::move(caches));
+      swap_caches(state.caches);
+      has_run = true;
+      model.file.check_pages();
+      auto result = result_of(state);
+      for (std::size_t i = 0; i < all.size(); ++i) {
+        all[i]->times.clear();
+        all[i]->tokens.push_back(read[i]);
+        all[i]->settle_cache();
+      }
+      return result;
+    } catch (...) {
+      if (!has_run) swap_caches(caches);
+      for (Impl* const one : all) {
+        if (model.config.is_recurrent()) one->lose_states();
+      }
+      throw;
+    }
+  }
+
   std::int32_t sample(std::span<const std::int32_t> read, const nn::SamplerOptions& options,
                       std::span<const std::int32_t> history, const Interrupt& interrupt) {
     Sampling& now = sampling_for(options, history, read);
@@ -811,6 +944,7 @@ const DecoderConfig& LanguageModel::config() const { return impl_->config; }
 const text::Tokenizer& LanguageModel::tokenizer() const { return *impl_->tokenizer; }
 const io::File& LanguageModel::file() const { return impl_->file; }
 std::int64_t LanguageModel::context() const { return impl_->options.context; }
+std::int64_t LanguageModel::chunk() const { return impl_->options.chunk; }
 const LoadTimes& LanguageModel::load_times() const { return impl_->load_times; }
 const Program& LanguageModel::program() const { return impl_->next->program(); }
 PlanReport LanguageModel::plan() const { return impl_->next->report(); }
@@ -822,6 +956,48 @@ std::optional<text::ChatFormat> LanguageModel::chat_format() const {
 Conversation LanguageModel::conversation() const {
   return with_memory_errors("LanguageModel::conversation",
                             [&] { return Conversation(Conversation::Impl::make(impl_.shared())); });
+}
+
+std::vector<Conversation::Impl*> LanguageModel::Impl::each_of(
+    std::span<const Conversation> conversations, std::span<const std::int32_t> tokens) const {
+  const auto refuse = [&](const std::string& why) {
+    throw Error(Errc::bad_argument, "LanguageModel::read_each", why);
+  };
+  if (conversations.empty()) refuse("no conversations");
+  if (conversations.size() != tokens.size()) {
+    refuse(fmt::format("{} tokens for {} conversations", tokens.size(), conversations.size()));
+  }
+  std::vector<Conversation::Impl*> found;
+  for (const Conversation& conversation : conversations) {
+    Conversation::Impl* const one = &*conversation.impl_;
+    if (one->model.get() != this) refuse("a conversation is one of another model");
+    if (std::ranges::find(found, one) != found.end()) refuse("a conversation stands there twice");
+    found.push_back(one);
+  }
+  return found;
+}
+
+HostBuffer LanguageModel::read_each(std::span<const Conversation> conversations,
+                                    std::span<const std::int32_t> tokens,
+                                    const Interrupt& interrupt) const {
+  return with_memory_errors("LanguageModel::read_each", [&] {
+    const std::vector<Conversation::Impl*> all = impl_->each_of(conversations, tokens);
+    if (all.size() == 1) return all[0]->next_logits(tokens, interrupt);
+    return Conversation::Impl::step_each(all, tokens, impl_->each, interrupt,
+                                         [](const auto& state) { return state.logits.to_host(); });
+  });
+}
+
+std::vector<std::int32_t> LanguageModel::read_each_greedy(
+    std::span<const Conversation> conversations, std::span<const std::int32_t> tokens,
+    const Interrupt& interrupt) const {
+  return with_memory_errors("LanguageModel::read_each_greedy", [&] {
+    const std::vector<Conversation::Impl*> all = impl_->each_of(conversations, tokens);
+    if (all.size() == 1) return all[0]->most_probable(tokens, interrupt);
+    return Conversation::Impl::step_each(
+        all, tokens, impl_->each_greedy, interrupt,
+        [&](const auto& choice) { return chosen_tokens(choice, all.size()); });
+  });
 }
 
 Conversation LanguageModel::restore(const std::filesystem::path& path) const {
@@ -950,12 +1126,8 @@ std::vector<std::int32_t> Conversation::read_all_greedy(std::span<const std::int
     std::vector<std::int32_t> chosen;
     impl_->each_step(all_greedy, tokens, static_cast<std::size_t>(impl_->model->options.chunk),
                      interrupt, [&](const auto& choice, std::size_t count) {
-                       const HostBuffer ids = choice.token.to_host();
-                       const HostBuffer is_nan = choice.is_nan.to_host();
-                       for (std::size_t i = 0; i < count; ++i) {
-                         const bool is_none = is_nan.template values<bool>()[i];
-                         chosen.push_back(is_none ? -1 : ids.template values<std::int32_t>()[i]);
-                       }
+                       const std::vector<std::int32_t> some = chosen_tokens(choice, count);
+                       chosen.insert(chosen.end(), some.begin(), some.end());
                      });
     return chosen;
   });

@@ -5,6 +5,7 @@
 #include "support/remote_device.hpp"
 #include "support/rounds.hpp"
 #include "support/shown_code.hpp"
+#include "tiny_models.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
@@ -40,18 +41,6 @@ const char* const kinds[] = {"llama",      "gemma3",       "gpt-oss", "llama4", 
                              "lfm2",       "jamba",        "deci",    "qwen3next", "falcon-h1",
                              "nemotron_h", "granitehybrid"};
 
-/// All there are.
-std::vector<std::string> tiny_architectures() {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator("tests/models/data")) {
-    const std::string stem = entry.path().stem().string();
-    if (entry.path().extension() == ".gguf") names.push_back(stem.substr(stem.find('_') + 1));
-  }
-  std::ranges::sort(names);
-  REQUIRE(names.size() > 80);
-  return names;
-}
-
 /// Read one by one unless `chunk` says otherwise: logits are then the same bits whatever was read at
 /// once.
 models::LanguageModelOptions one_by_one(std::int64_t context = 48, std::int64_t chunk = 1) {
@@ -64,7 +53,7 @@ models::LanguageModelOptions one_by_one(std::int64_t context = 48, std::int64_t 
 
 LanguageModel tiny_model(const std::string& architecture,
                          const models::LanguageModelOptions& options = one_by_one()) {
-  return LanguageModel::load("tests/models/data/tiny_" + architecture + ".gguf", options);
+  return LanguageModel::load(tiny_path(architecture), options);
 }
 
 Ids ids(std::int32_t count, std::int32_t first = 0) {
@@ -111,11 +100,6 @@ std::string refused(const LanguageModel& model, const std::filesystem::path& pat
   const std::string what = expect_error(code, [&] { model.restore(path); });
   CHECK(contains(what, path.string()));
   return what;
-}
-
-std::uint64_t test_seed() {
-  const char* given = std::getenv("TENON_TEST_SEED");
-  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
 }
 
 }  // namespace

@@ -16,15 +16,21 @@
 
 namespace tenon::testing {
 
-/// A copy for a call that takes its arguments by value. It is the test's allocation, not the
-/// callee's; where it fails, the try counts as one that ended well.
-template <class T>
-T own_copy(const T& value) {
+/// What `make` gives. Its allocations are the test's, not those of what is tested; where one fails, the try counts as one
+/// that ended well.
+template <class Make>
+auto own(const Make& make) {
   try {
-    return value;
+    return make();
   } catch (const std::bad_alloc&) {
     throw Error(Errc::out_of_memory, "", "");
   }
+}
+
+/// A copy for a call that takes its arguments by value.
+template <class T>
+T own_copy(const T& value) {
+  return own([&] { return value; });
 }
 
 /// Calls `call` with one allocation failing, and again with all later ones failing too, for about

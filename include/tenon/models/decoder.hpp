@@ -339,6 +339,20 @@ struct DecoderChoice {
   TENON_FIELDS(token, is_nan, cache)
 };
 
+/// Of rows that have a cache each.
+template <class T = Tensor>
+struct DecoderStates {
+  T logits;
+  std::vector<DecoderCache<T>> caches;
+  TENON_FIELDS(logits, caches)
+};
+template <class T = Tensor>
+struct DecoderChoices {
+  T token, is_nan;
+  std::vector<DecoderCache<T>> caches;
+  TENON_FIELDS(token, is_nan, caches)
+};
+
 /// The same with the probability of the most probable token, f32 [B]: NaN where a logit is.
 template <class T = Tensor>
 struct DecoderGuess {
@@ -377,8 +391,8 @@ struct Decoder {
                             const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, unused, updated] = hidden(ids, past, cache);
-    return {logits(norm.forward(last(x))), updated};
+    auto [x, unused, updated] = hidden(ids, past, {cache});
+    return {logits(norm.forward(last(x))), updated.front()};
   }
 
   /// The same of rows that stand in the place of embedded tokens, such as those of an image: f32 [B, S, width], as the first
@@ -392,10 +406,10 @@ struct Decoder {
       throw Error(Errc::unsupported, config.architecture,
                   "embeddings in the place of tokens: its layers look up inputs by token");
     }
-    const nn::Position position = position_after(past, rows.dim(1), cache);
+    const nn::Position position = position_after(past, rows.dim(1), {cache});
     auto [x, unused, updated] =
-        through_layers(placed(rows, position.positions), {}, position, cache);
-    return {logits(norm.forward(last(x))), updated};
+        through_layers(placed(rows, position.positions), {}, position, {cache});
+    return {logits(norm.forward(last(x))), updated.front()};
   }
 
   /// The same of rows of an image in a model that has config.image_axes: f32 [B, S, config.image_row()], which stand at
@@ -419,8 +433,8 @@ struct Decoder {
       added = permute(split_axis(behind, -1, {config.image_layers, config.width}), {2, 0, 1, 3});
     }
     auto [x, unused, updated] = turning.through_layers(slice(rows, -1, 0, config.width), {},
-                                                       {past, places}, cache, {}, added);
-    return {logits(norm.forward(last(x))), updated};
+                                                       {past, places}, {cache}, {}, added);
+    return {logits(norm.forward(last(x))), updated.front()};
   }
 
   /// The same where rows end at positions of their own: `ends`, i32 [B], is the index in S of each
@@ -429,11 +443,30 @@ struct Decoder {
                                  const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, unused, updated] = hidden(ids, past, cache, ends.with_tags({}) + 1);
+    auto [x, unused, updated] = hidden(ids, past, {cache}, ends.with_tags({}) + 1);
     const Tensor index = split_axis(ends.with_tags({}), 0, {ends.dim(0), 1, 1});
     const Tensor ended =
         take_along(x, broadcast_to(index, {ends.dim(0), 1, x.dim(2)}), 1);  // [B, 1, width]
-    return {logits(norm.forward(squeeze(ended, 1))), updated};
+    return {logits(norm.forward(squeeze(ended, 1))), updated.front()};
+  }
+
+  /// The same where each row has a cache of its own, of one row: past is i32 [B].
+  DecoderStates<Tensor> next_each(const Tensor& ids, const Tensor& past,
+                                  const std::vector<DecoderCache<Tensor>>& caches) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [x, unused, updated] = hidden(ids, past, caches);
+    return {logits(norm.forward(last(x))), updated};
+  }
+
+  /// As greedy(), the same.
+  DecoderChoices<Tensor> greedy_each(const Tensor& ids, const Tensor& past,
+                                     const std::vector<DecoderCache<Tensor>>& caches) const
+    requires std::same_as<T, Tensor>
+  {
+    auto [x, unused, updated] = hidden(ids, past, caches);
+    const Tensor normed = norm.forward(last(x));
+    return {argmax(of_tokens(logits(normed))), any(is_nan(normed), {-1}), updated};
   }
 
   /// Greedy decoding: the most probable token after the last position, in [0, config.tokens).
@@ -441,9 +474,9 @@ struct Decoder {
                                const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, unused, updated] = hidden(ids, past, cache);
+    auto [x, unused, updated] = hidden(ids, past, {cache});
     const Tensor normed = norm.forward(last(x));
-    return {argmax(of_tokens(logits(normed))), any(is_nan(normed), {-1}), updated};
+    return {argmax(of_tokens(logits(normed))), any(is_nan(normed), {-1}), updated.front()};
   }
 
   /// The same after every position: `token` and `is_nan` are [B, S].
@@ -451,9 +484,9 @@ struct Decoder {
                                    const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, unused, updated] = hidden(ids, past, cache);
+    auto [x, unused, updated] = hidden(ids, past, {cache});
     const Tensor normed = norm.forward(x);
-    return {argmax(of_tokens(logits(normed))), any(is_nan(normed), {-1}), updated};
+    return {argmax(of_tokens(logits(normed))), any(is_nan(normed), {-1}), updated.front()};
   }
 
   /// The most probable token after the last position, and how probable it is.
@@ -461,9 +494,9 @@ struct Decoder {
                              const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, unused, updated] = hidden(ids, past, cache);
+    auto [x, unused, updated] = hidden(ids, past, {cache});
     const Tensor all = of_tokens(logits(norm.forward(last(x))));
-    return {argmax(all), exp(max(all, {-1}) - logsumexp(all, {-1})), updated};
+    return {argmax(all), exp(max(all, {-1}) - logsumexp(all, {-1})), updated.front()};
   }
 
   /// Draws the token after the last position, in [0, config.tokens), as nn::sample_token() does, with
@@ -492,8 +525,8 @@ struct Decoder {
                            const DecoderCache<Tensor>& cache) const
     requires std::same_as<T, Tensor>
   {
-    auto [x, unused, updated] = hidden(ids, past, cache);
-    return {logits(norm.forward(x)), updated};
+    auto [x, unused, updated] = hidden(ids, past, {cache});
+    return {logits(norm.forward(x)), updated.front()};
   }
 
   /// Logits of every position of whole sequences [B, S], without a cache: f32 [B, S, vocabulary].
@@ -540,11 +573,14 @@ struct Decoder {
   }
 
  private:
+  using Cache = DecoderCache<Tensor>;
+  using Caches = std::vector<Cache>;  ///< one of all rows, or one of each
+
   struct Hidden {
     Tensor x;
     std::optional<Tensor> first_value;  // of RWKV's first layer
-    DecoderCache<Tensor> cache;
-    TENON_FIELDS(x, first_value, cache)
+    Caches caches;
+    TENON_FIELDS(x, first_value, caches)
   };
 
   /// Indices of layers in the cache, made of the layers' own. Where one differs from that, all of its
@@ -602,52 +638,60 @@ struct Decoder {
   };
 
   /// Before the first layer, whose values nothing stands for yet. `x`: the embeddings.
-  Hidden first_hidden(const Tensor& x, const DecoderCache<Tensor>& cache) const
+  Hidden first_hidden(const Tensor& x, const Caches& caches) const
     requires std::same_as<T, Tensor>
   {
-    return {alt_up ? alt_up->widened(x) : x, config.rwkv ? std::optional(x) : std::nullopt, cache};
+    return {alt_up ? alt_up->widened(x) : x, config.rwkv ? std::optional(x) : std::nullopt, caches};
   }
 
   /// `lengths`, i32 [B] or empty: of rows that are padded behind so many steps.
-  Hidden hidden(const Tensor& ids, const Tensor& past, const DecoderCache<Tensor>& cache,
+  Hidden hidden(const Tensor& ids, const Tensor& past, const Caches& caches,
                 const Tensor& lengths = {}) const
     requires std::same_as<T, Tensor>
   {
-    const nn::Position position = position_after(past, ids.dim(1), cache);
+    const nn::Position position = position_after(past, ids.dim(1), caches);
     const Tensor embedded = embed(ids, position.positions);
     const Tensor own = layer_inputs ? layer_inputs->forward(ids, embedded) : Tensor();
-    return through_layers(embedded, own, position, cache, lengths);
+    return through_layers(embedded, own, position, caches, lengths);
   }
 
-  static nn::Position position_after(const Tensor& past, std::int64_t steps,
-                                     const DecoderCache<Tensor>& cache)
+  static nn::Position position_after(const Tensor& past, std::int64_t steps, const Caches& caches)
     requires std::same_as<T, Tensor>
   {
     nn::Position position = nn::Position::after(past, steps);
-    if (cache.shift) position.positions = position.positions + *cache.shift;
+    if (!caches.front().shift) return position;
+    Tensor shift = *caches.front().shift;
+    if (caches.size() > 1) {
+      std::vector<Tensor> shifts;
+      for (const DecoderCache<Tensor>& cache : caches) {
+        shifts.push_back(split_axis(unsqueeze(*cache.shift, 0), 0, {1, 1}));
+      }
+      shift = concat(shifts, 0);
+    }
+    position.positions = position.positions + shift;
     return position;
   }
 
   /// `embedded` [B, S, width], at these positions; `own`: the layers' own inputs, empty without any; `added`: what is added
   /// to the results of the first layers, [layers, B, S, width] or empty.
   Hidden through_layers(const Tensor& embedded, const Tensor& own, const nn::Position& position,
-                        const DecoderCache<Tensor>& cache, const Tensor& lengths = {},
+                        const Caches& caches, const Tensor& lengths = {},
                         const Tensor& added = {}) const
     requires std::same_as<T, Tensor>
   {
     const Places places(layers, config);
-    DecoderCache<Tensor> own_cache = cache;
-    own_cache.shift.reset();  // no layer changes it
+    Caches carried = caches;
+    for (DecoderCache<Tensor>& cache : carried) cache.shift.reset();  // no layer changes it
     Hidden result = repeat(
-        layers, first_hidden(embedded, own_cache),
+        layers, first_hidden(embedded, carried),
         [&](const DecoderLayer<Tensor>& layer, const Tensor& index, const Hidden& carry) {
           Hidden next = carry;
           if (layer.rwkv || layer.rwkv6) {
-            nn::Rwkv7State<Tensor>& states = *next.cache.rwkv;
             const Tensor at = places.of_state(layer, index);
-            const auto step =
-                rwkv_step(layer, {carry.x, *carry.first_value, of_layer(states, at)}, lengths);
-            states = with_layer(states, at, step.state);
+            const auto step = rwkv_step(
+                layer, {carry.x, *carry.first_value, states_of(carry.caches, &Cache::rwkv, at)},
+                lengths);
+            put_states(next.caches, &Cache::rwkv, at, step.state);
             next.x = step.x;
             next.first_value = step.first_value;
             return next;
@@ -657,29 +701,33 @@ struct Decoder {
           const Tensor x = streams ? streams->active_of(predicted) : carry.x;
           const Tensor normed = before_attention(layer, x);
           Sum mixed;
-          const auto scan = [&](const auto& part) {
-            nn::MambaState<Tensor>& states = *next.cache.mamba;
+          const auto scan = [&](const auto& part, const auto states) {
             const Tensor at = places.of_state(layer, index);
-            const auto step = part.forward(normed, of_layer(states, at), lengths);
-            states = with_layer(states, at, step.state);
+            const auto step = part.forward(normed, states_of(carry.caches, states, at), lengths);
+            put_states(next.caches, states, at, step.state);
             mixed.add(step.y);
           };
           const auto attend = [&](const auto& attention) {
             const auto stack = static_cast<std::size_t>(layer.place.stack);
-            const auto step = attention.forward(normed, position, places.of_keys(layer, index),
-                                                carry.cache.attention[stack]);
-            next.cache.attention[stack] = step.cache;
+            const Tensor at = places.of_keys(layer, index);
+            if (carry.caches.size() == 1) {
+              const auto step =
+                  attention.forward(normed, position, at, carry.caches[0].attention[stack]);
+              next.caches[0].attention[stack] = step.cache;
+              mixed.add(step.y);
+              return;
+            }
+            std::vector<nn::KvCache<Tensor>> rows;
+            for (const Cache& cache : carry.caches) rows.push_back(cache.attention[stack]);
+            const auto step = attention.forward(normed, position, at, rows);
+            for (std::size_t i = 0; i < rows.size(); ++i) {
+              next.caches[i].attention[stack] = step.caches[i];
+            }
             mixed.add(step.y);
           };
-          if (layer.mamba) scan(*layer.mamba);
-          if (layer.delta_net) scan(*layer.delta_net);
-          if (layer.short_conv) {
-            Tensor& states = *next.cache.short_conv;
-            const Tensor at = places.of_state(layer, index);
-            const auto step = layer.short_conv->forward(normed, select(states, at), lengths);
-            states = update_slice(states, at, step.state);
-            mixed.add(step.y);
-          }
+          if (layer.mamba) scan(*layer.mamba, &Cache::mamba);
+          if (layer.delta_net) scan(*layer.delta_net, &Cache::mamba);
+          if (layer.short_conv) scan(*layer.short_conv, &Cache::short_conv);
           if (layer.attention) attend(*layer.attention);
           if (layer.latent_attention) attend(*layer.latent_attention);
           if (layer.projection) mixed.add(layer.projection->forward(normed));
@@ -691,7 +739,9 @@ struct Decoder {
           }
           return next;
         });
-    result.cache.shift = cache.shift;
+    for (std::size_t i = 0; i < caches.size(); ++i) {
+      result.caches[i].shift = caches[i].shift;
+    }
     if (alt_up) result.x = alt_up->merged(result.x);
     return result;
   }
@@ -703,31 +753,45 @@ struct Decoder {
     return layer.rwkv ? layer.rwkv->forward(in, lengths) : layer.rwkv6->forward(in, lengths);
   }
 
-  /// The states of one layer.
+  /// A layer's states in all caches, row after row. `states`: which of a cache's.
   template <class States>
-  static States of_layer(const States& all, const Tensor& index)
+  static States states_of(const Caches& caches, std::optional<States> Cache::* states,
+                          const Tensor& index)
     requires std::same_as<T, Tensor>
   {
-    States state;
-    transform_fields(all, state, [&](const std::string&, const Tensor& from, Tensor& to) {
-      to = select(from, index);
+    std::vector<std::vector<Tensor>> parts;  // by part, then by cache
+    for (const Cache& cache : caches) {
+      std::size_t part = 0;
+      visit_fields(*(cache.*states), [&](const std::string&, const Tensor& all) {
+        if (part == parts.size()) parts.emplace_back();
+        parts[part++].push_back(select(all, index));
+      });
+    }
+    States joined = *(caches.front().*states);
+    std::size_t part = 0;
+    visit_fields(joined, [&](const std::string&, Tensor& all) {
+      const std::vector<Tensor>& rows = parts[part++];
+      all = rows.size() == 1 ? rows.front() : concat(rows, 0);
     });
-    return state;
+    return joined;
   }
 
-  /// All states, with those of one layer in their place.
+  /// Puts a layer's states, row after row, into their caches.
   template <class States>
-  static States with_layer(const States& all, const Tensor& index, const States& state)
+  static void put_states(Caches& caches, std::optional<States> Cache::* states, const Tensor& index,
+                         const States& state)
     requires std::same_as<T, Tensor>
   {
     std::vector<Tensor> parts;
     visit_fields(state, [&](const std::string&, const Tensor& part) { parts.push_back(part); });
-    States result;
-    std::size_t next = 0;
-    transform_fields(all, result, [&](const std::string&, const Tensor& from, Tensor& to) {
-      to = update_slice(from, index, parts[next++]);
-    });
-    return result;
+    for (std::size_t i = 0; i < caches.size(); ++i) {
+      std::size_t part = 0;
+      visit_fields(*(caches[i].*states), [&](const std::string&, Tensor& all) {
+        const Tensor& rows = parts[part++];
+        const auto row = static_cast<std::int64_t>(i);
+        all = update_slice(all, index, caches.size() == 1 ? rows : slice(rows, 0, row, row + 1));
+      });
+    }
   }
 
   Tensor embed(const Tensor& ids, const Tensor& place) const

@@ -239,6 +239,7 @@ class LanguageModel {
   const text::Tokenizer& tokenizer() const;
   const io::File& file() const;
   std::int64_t context() const;
+  std::int64_t chunk() const;  ///< LanguageModelOptions::chunk
   const LoadTimes& load_times() const;
 
   /// The format of the file's chat template, if it has one. Errors: template_error.
@@ -263,6 +264,27 @@ class LanguageModel {
   ///   bad_key, bad_reference, bad_type, bad_shape
   ///                        its metadata or tensors are not those of a conversation
   Conversation restore(const std::filesystem::path& path) const;
+
+  /// Reads a token in each of several conversations, in one step: weights are read once for all of them, so that a
+  /// step of several takes little longer than that of one where it waits for memory. Logits f32 [conversations,
+  /// vocabulary], row i of conversations[i]. On the CPU they are, bit by bit, those that Conversation::read() gives
+  /// for one token, whatever the others are. The first step of each number of conversations needs a plan;
+  /// Conversation::step_times() have nothing of it.
+  ///
+  /// Errors, after which the conversations are what they were (states that only move on may be lost):
+  ///
+  ///   bad_argument        no conversations, another number of tokens, a conversation of another model or one twice
+  ///   limit_exceeded      a conversation that is full
+  ///   out_of_range        an id outside the vocabulary
+  ///   busy                a conversation is in use
+  ///   cancelled, timeout  by `interrupt`
+  HostBuffer read_each(std::span<const Conversation> conversations,
+                       std::span<const std::int32_t> tokens, const Interrupt& interrupt = {}) const;
+
+  /// The same with the most probable token behind each, as Conversation::read_all_greedy() gives it.
+  std::vector<std::int32_t> read_each_greedy(std::span<const Conversation> conversations,
+                                             std::span<const std::int32_t> tokens,
+                                             const Interrupt& interrupt = {}) const;
 
   /// The program of one decoding step, and its plan.
   const Program& program() const;

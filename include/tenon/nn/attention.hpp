@@ -13,6 +13,7 @@
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/clamp.hpp>
 #include <tenon/ops/compare.hpp>
+#include <tenon/ops/concat.hpp>
 #include <tenon/ops/fill.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/rope.hpp>
@@ -28,6 +29,7 @@
 #include <source_location>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace tenon::nn {
 
@@ -47,6 +49,13 @@ struct Position {
     return numbered(past, iota(x, axis, i32, 0, 1, where), where);
   }
 
+  /// Of one of the rows, where they differ: i32[1] and i32[1, S].
+  Position row(std::int64_t index,
+               const std::source_location& where = std::source_location::current()) const {
+    return {slice(past, 0, index, index + 1, 1, where),
+            slice(positions, 0, index, index + 1, 1, where)};
+  }
+
  private:
   static Position numbered(const Tensor& past, const Tensor& steps,
                            const std::source_location& where) {
@@ -61,7 +70,43 @@ namespace detail {
 std::int64_t part_of_rows(std::int64_t rows, std::int64_t by, const WeightsView& layer,
                           const std::source_location& where);
 
+/// What heads have mixed, [B, S, heads, size], and the cache with the keys and values of the same positions.
+struct Attended {
+  Tensor mixed;
+  KvCache<Tensor> cache;
+};
+struct AttendedRows {
+  Tensor mixed;
+  std::vector<KvCache<Tensor>> caches;
+};
+
+/// Attention of rows that have a cache each: attend(row, cache) gives what one of them mixes, [1, S, heads, size].
+template <class Attend>
+AttendedRows attend_rows(const std::vector<KvCache<Tensor>>& caches, const Attend& attend,
+                         const std::source_location& where) {
+  std::vector<Tensor> mixed;
+  AttendedRows rows;
+  for (const KvCache<Tensor>& cache : caches) {
+    Attended row = attend(static_cast<std::int64_t>(mixed.size()), cache);
+    mixed.push_back(row.mixed);
+    rows.caches.push_back(row.cache);
+  }
+  rows.mixed = concat(mixed, 0, where);
+  return rows;
+}
+
+/// One row of x, of which there may be nothing.
+inline Tensor row_of(const Tensor& x, std::int64_t row, const std::source_location& where) {
+  return x.is_empty() ? x : slice(x, 0, row, row + 1, 1, where);
+}
+
 }  // namespace detail
+
+/// Results of rows that have a cache each, [B, S, width].
+struct CachedRows {
+  Tensor y;
+  std::vector<KvCache<Tensor>> caches;
+};
 
 /// Names of an attention's parts below its view, by default those of Hugging Face's Llama, Qwen and Gemma. Of the norms a
 /// file may have none.
@@ -163,28 +208,24 @@ struct MultiHeadAttention {
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v, gate] = project(x, position.positions, where);
-    KvCache<Tensor> next = cache;
-    if (!shared_layer) {
-      next = {cache_update(cache.keys, layer, k, position.past, {}, where),
-              cache_update(cache.values, layer, v, position.past, {}, where)};
-    }
-    // [batch, kv_heads, capacity, head_dim] of the layer, seen as [batch, capacity, kv_heads, ...].
-    const auto of_layer = [&, &shared = shared_layer](const Tensor& all) {
-      const Tensor one = shared ? squeeze(slice(all, 0, *shared, *shared + 1, 1, where), 0, where)
-                                : select(all, layer, where);
-      return permute(one, {0, 2, 1, 3}, where);
-    };
-    const Tensor keys = of_layer(next.keys);
-    const Tensor values = of_layer(next.values);
-    Tensor biases;
-    if (max_alibi_bias != 0) {
-      const Tensor last = squeeze(slice(position.positions, -1, -1, to_end, 1, where), -1, where);
-      biases = last_biases(keys.dim(1, where), last, where);
-    }
-    biases = with_chunks(biases, position.positions, keys, where);
-    const Tensor mixed = tenon::attention(q, keys, values, options, position.past, biases,
-                                          sinks.value_or(Tensor()), {}, where);
+    const auto [mixed, next] = attend(q, k, v, position, layer, cache, where);
     return {finish(mixed, gate, where), next};
+  }
+
+  /// The same where each row of x has a cache of its own, [layers, 1, kv_heads, capacity, ...]; position.past is i32[B].
+  CachedRows forward(const Tensor& x, const Position& position, const Tensor& layer,
+                     const std::vector<KvCache<Tensor>>& caches,
+                     const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const Projected made = project(x, position.positions, where);
+    const auto attend_row = [&](std::int64_t row, const KvCache<Tensor>& cache) {
+      return attend(detail::row_of(made.q, row, where), detail::row_of(made.k, row, where),
+                    detail::row_of(made.v, row, where), position.row(row, where), layer, cache,
+                    where);
+    };
+    const auto [mixed, next] = detail::attend_rows(caches, attend_row, where);
+    return {finish(mixed, made.gate, where), next};
   }
 
   /// Self-attention within x [B, S, width]; `mask` (may be empty) is added to the scores and
@@ -262,6 +303,36 @@ struct MultiHeadAttention {
     if (!shared_layer) k = placed(k, positions, key_norm, where);
     if (temperature.scale != 0) q = mul(q, growth_at(positions, where), where);
     return {q, k, v, gate};
+  }
+
+  /// Appends keys and values to a layer of the cache, and attends to all that it has.
+  detail::Attended attend(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Position& position, const Tensor& layer,
+                          const KvCache<Tensor>& cache, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    KvCache<Tensor> next = cache;
+    if (!shared_layer) {
+      next = {cache_update(cache.keys, layer, k, position.past, {}, where),
+              cache_update(cache.values, layer, v, position.past, {}, where)};
+    }
+    // [batch, kv_heads, capacity, head_dim] of the layer, seen as [batch, capacity, kv_heads, ...].
+    const auto of_layer = [&, &shared = shared_layer](const Tensor& all) {
+      const Tensor one = shared ? squeeze(slice(all, 0, *shared, *shared + 1, 1, where), 0, where)
+                                : select(all, layer, where);
+      return permute(one, {0, 2, 1, 3}, where);
+    };
+    const Tensor keys = of_layer(next.keys);
+    const Tensor values = of_layer(next.values);
+    Tensor biases;
+    if (max_alibi_bias != 0) {
+      const Tensor last = squeeze(slice(position.positions, -1, -1, to_end, 1, where), -1, where);
+      biases = last_biases(keys.dim(1, where), last, where);
+    }
+    biases = with_chunks(biases, position.positions, keys, where);
+    return {tenon::attention(q, keys, values, options, position.past, biases,
+                             sinks.value_or(Tensor()), {}, where),
+            next};
   }
 
   /// Queries or keys [B, S, count, head_dim], rotated by their positions and normalised behind that.

@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <optional>
 #include <source_location>
+#include <vector>
 
 namespace tenon::nn {
 
@@ -67,13 +68,24 @@ struct LatentAttention {
     requires std::same_as<T, Tensor>
   {
     const auto [q, k, v] = project(x, position.positions, where);
-    const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, {}, where),
-                               cache_update(cache.values, layer, v, position.past, {}, where)};
-    const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
-    const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
-    return {results(tenon::attention(q, keys, values, options, position.past, {}, {}, {}, where),
-                    where),
-            next};
+    const auto [mixed, next] = attend(q, k, v, position, layer, cache, where);
+    return {results(mixed, where), next};
+  }
+
+  /// The same where each row of x has a cache of its own; position.past is i32[B].
+  CachedRows forward(const Tensor& x, const Position& position, const Tensor& layer,
+                     const std::vector<KvCache<Tensor>>& caches,
+                     const std::source_location& where = std::source_location::current()) const
+    requires std::same_as<T, Tensor>
+  {
+    const Projected made = project(x, position.positions, where);
+    const auto attend_row = [&](std::int64_t row, const KvCache<Tensor>& cache) {
+      return attend(detail::row_of(made.q, row, where), detail::row_of(made.k, row, where),
+                    detail::row_of(made.v, row, where), position.row(row, where), layer, cache,
+                    where);
+    };
+    const auto [mixed, next] = detail::attend_rows(caches, attend_row, where);
+    return {results(mixed, where), next};
   }
 
   /// Within x [B, S, width] at these positions (i32 [S] or [B, S]).
@@ -117,6 +129,18 @@ struct LatentAttention {
     }
     return {concat({by_head(unturned, *key_up, where), turned}, -1, where),
             concat({v, shared}, -1, where), v};
+  }
+
+  detail::Attended attend(const Tensor& q, const Tensor& k, const Tensor& v,
+                          const Position& position, const Tensor& layer,
+                          const KvCache<Tensor>& cache, const std::source_location& where) const
+    requires std::same_as<T, Tensor>
+  {
+    const KvCache<Tensor> next{cache_update(cache.keys, layer, k, position.past, {}, where),
+                               cache_update(cache.values, layer, v, position.past, {}, where)};
+    const Tensor keys = permute(select(next.keys, layer, where), {0, 2, 1, 3}, where);
+    const Tensor values = permute(select(next.values, layer, where), {0, 2, 1, 3}, where);
+    return {tenon::attention(q, keys, values, options, position.past, {}, {}, {}, where), next};
   }
 
   /// x [B, S, heads, in] by each head's own weight, [heads, out, in].

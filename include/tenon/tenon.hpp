@@ -22,6 +22,7 @@
 #include <tenon/io/save.hpp>
 #include <tenon/layout.hpp>
 #include <tenon/log.hpp>
+#include <tenon/models/answer_batch.hpp>
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vision.hpp>

@@ -1,6 +1,7 @@
 #include "bindings.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/models/answer_batch.hpp>
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/sampling.hpp>
@@ -8,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <memory>
 #include <stop_token>
 
@@ -316,30 +318,65 @@ nb::object logits_array(std::span<const float> logits, std::int64_t rows) {
   return nb::cast(HostBuffer::of(shape, logits)).attr("numpy")();
 }
 
+/// Options as LanguageModel.generate() takes them.
+struct Asked {
+  std::int64_t max_tokens;
+  const std::vector<nb::str>& stop;
+  std::optional<std::int64_t> logprobs;
+  std::optional<double> timeout;
+  bool sample_on_device;
+  std::optional<text::Grammar> grammar;
+  const nb::dict& draft;
+  const nb::dict& sampler;
+  const Cancellation& cancellation;
+
+  GenerateOptions options(const LanguageModel& model) const {
+    GenerateOptions made;
+    made.grammar = grammar;
+    made.max_tokens = max_tokens;
+    made.sampler =
+        sampler_of(models::sampling_defaults(model.file()).sampler, sampler, &model.tokenizer());
+    made.sample_on_device = sample_on_device;
+    made.draft = draft_of(draft);
+    for (const nb::str& text : stop) {
+      made.stop.push_back(to_utf8(text, "generate", fmt::format("stop text {}", made.stop.size())));
+    }
+    made.logprobs = logprobs;
+    made.interrupt = to_interrupt(timeout);
+    made.interrupt.cancel = cancellation.source.get_token();
+    return made;
+  }
+};
+
+/// `take`: takes the class, conversation, prompt, options and what is called with pieces of text.
+template <class Class, class Prompt, class Take>
+void def_answering(Class& type, const char* name, const Take& take) {
+  type.def(
+      name,
+      [take](typename Class::Type& self, Conversation& at, const Prompt& prompt,
+             std::int64_t max_tokens, const std::vector<nb::str>& stop,
+             std::optional<std::int64_t> logprobs, std::optional<double> timeout,
+             bool sample_on_device, std::optional<text::Grammar> grammar, const nb::dict& draft,
+             const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
+        return take(self, at, prompt,
+                    Asked{max_tokens, stop, logprobs, timeout, sample_on_device, std::move(grammar),
+                          draft, sampler, cancellation},
+                    std::move(emit));
+      },
+      nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
+      nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
+      nb::arg("grammar").none(), nb::arg("draft"), nb::arg("sampler"), nb::arg("emit").none(),
+      nb::arg("cancellation"));
+}
+
 /// LanguageModel._generate of a prompt of tokens, or with images.
 template <class Prompt, class PartsOf>
 void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
-  model.def(
-      "_generate",
+  def_answering<nb::class_<LanguageModel>, Prompt>(
+      model, "_generate",
       [parts_of](const LanguageModel& self, Conversation& at, const Prompt& prompt,
-                 std::int64_t max_tokens, const std::vector<nb::str>& stop,
-                 std::optional<std::int64_t> logprobs, std::optional<double> timeout,
-                 bool sample_on_device, std::optional<text::Grammar> grammar, const nb::dict& draft,
-                 const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
-        GenerateOptions options;
-        options.grammar = std::move(grammar);
-        options.max_tokens = max_tokens;
-        options.sampler =
-            sampler_of(models::sampling_defaults(self.file()).sampler, sampler, &self.tokenizer());
-        options.sample_on_device = sample_on_device;
-        options.draft = draft_of(draft);
-        for (const nb::str& text : stop) {
-          options.stop.push_back(
-              to_utf8(text, "generate", fmt::format("stop text {}", options.stop.size())));
-        }
-        options.logprobs = logprobs;
-        options.interrupt = to_interrupt(timeout);
-        options.interrupt.cancel = cancellation.source.get_token();
+                 const Asked& asked, const nb::object& emit) {
+        const GenerateOptions options = asked.options(self);
         Generated result;
         {
           const nb::gil_scoped_release no_gil;
@@ -350,11 +387,81 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
               });
         }
         return to_dict(result);
-      },
-      nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
-      nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
-      nb::arg("grammar").none(), nb::arg("draft"), nb::arg("sampler"), nb::arg("emit").none(),
-      nb::arg("cancellation"));
+      });
+}
+
+/// A callback of Python's that any thread may drop.
+std::shared_ptr<nb::object> shared_callback(nb::object callback) {
+  return {new nb::object(std::move(callback)), [](nb::object* held) {
+            const nb::gil_scoped_acquire gil;
+            delete held;
+          }};
+}
+
+struct Batch {
+  Batch(const LanguageModel& of, std::int64_t at_once) : model(of), answers(of, at_once) {}
+
+  std::int64_t add(models::AnswerRequest request, nb::object emit) {
+    if (!emit.is_none()) {
+      request.emit = [callback = shared_callback(std::move(emit))](std::string_view text) {
+        const nb::gil_scoped_acquire gil;
+        (*callback)(nb::str(text.data(), text.size()));
+      };
+    }
+    const nb::gil_scoped_release no_gil;
+    return answers.add(std::move(request));
+  }
+  std::vector<std::int64_t> step() {
+    std::vector<models::FinishedAnswer> ended;
+    {
+      const nb::gil_scoped_release no_gil;
+      ended = answers.step();
+    }
+    std::vector<std::int64_t> ids;
+    for (models::FinishedAnswer& one : ended) {
+      ids.push_back(one.id);
+      finished.emplace(one.id, std::move(one));
+    }
+    return ids;
+  }
+  nb::dict take(std::int64_t id) {
+    auto found = finished.extract(id);
+    if (found.empty()) throw Error(Errc::bad_argument, "AnswerBatch", "no such answer has ended");
+    if (found.mapped().error) std::rethrow_exception(found.mapped().error);
+    return to_dict(found.mapped().answer);
+  }
+
+  LanguageModel model;
+  models::AnswerBatch answers;
+  std::map<std::int64_t, models::FinishedAnswer> finished;
+};
+
+void bind_batch(nb::module_& module) {
+  auto batch = nb::class_<Batch>(module, "_AnswerBatch");
+  batch.def(nb::init<const LanguageModel&, std::int64_t>(), nb::arg("model"), nb::arg("at_once"));
+  def_answering<nb::class_<Batch>, std::vector<std::int32_t>>(
+      batch, "add",
+      [](Batch& self, const Conversation& at, const std::vector<std::int32_t>& prompt,
+         const Asked& asked, nb::object emit) {
+        return self.add(
+            {.conversation = at, .prompt = prompt, .options = asked.options(self.model)},
+            std::move(emit));
+      });
+  def_answering<nb::class_<Batch>, ImagePrompt>(
+      batch, "add",
+      [](Batch& self, const Conversation& at, const ImagePrompt& prompt, const Asked& asked,
+         nb::object emit) {
+        models::AnswerRequest request{.conversation = at, .prompt = {}};
+        if (!prompt.parts.empty()) {
+          request.prompt = prompt.parts.back().tokens;
+          request.beginning.assign(prompt.parts.begin(), prompt.parts.end() - 1);
+        }
+        request.options = asked.options(self.model);
+        return self.add(std::move(request), std::move(emit));
+      });
+  batch.def("step", &Batch::step, "One step; the numbers of the answers that have ended");
+  batch.def("take", &Batch::take, nb::arg("id"), "An answer that has ended; raises its error");
+  batch.def("__len__", [](const Batch& self) { return self.answers.size(); });
 }
 
 void bind_image_prompts(nb::module_& module, nb::class_<LanguageModel>& model) {
@@ -672,6 +779,28 @@ void bind_language_model(nb::module_& module) {
       },
       nb::arg("path"), "The conversation that Conversation.save() wrote, with this model");
   model.def(
+      "read_each",
+      [](const LanguageModel& self, const std::vector<Conversation>& conversations,
+         const std::vector<std::int32_t>& tokens) {
+        HostBuffer logits;
+        {
+          const nb::gil_scoped_release no_gil;
+          logits = self.read_each(conversations, tokens);
+        }
+        return nb::cast(std::move(logits)).attr("numpy")();
+      },
+      nb::arg("conversations"), nb::arg("tokens"),
+      "Reads a token in each conversation, in one step; logits [conversations, vocabulary]");
+  model.def(
+      "read_each_greedy",
+      [](const LanguageModel& self, const std::vector<Conversation>& conversations,
+         const std::vector<std::int32_t>& tokens) {
+        const nb::gil_scoped_release no_gil;
+        return self.read_each_greedy(conversations, tokens);
+      },
+      nb::arg("conversations"), nb::arg("tokens"),
+      "The same with the most probable token behind each, -1 where no logit is a number");
+  model.def(
       "chat_tokens",
       [](const LanguageModel& self, nb::handle messages) {
         return chat_format_of(self).format(to_messages(messages)).encode(self.tokenizer());
@@ -698,6 +827,7 @@ void bind_language_model(nb::module_& module) {
 void bind_models(nb::module_& module) {
   bind_language_model(module);
   bind_vision_encoder(module);
+  bind_batch(module);
 
   auto encoder = nb::class_<SentenceEncoder>(
       module, "SentenceEncoder",

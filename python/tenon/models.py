@@ -1,5 +1,7 @@
 """Language models with Python's conveniences: texts, chats and streams."""
 
+import concurrent.futures
+import functools
 import numbers
 import os
 import queue
@@ -196,6 +198,35 @@ class LanguageModel:
         return self._run(prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device,
                          _grammar_of(grammar, json_schema), draft, sampler, emit, _tenon._Cancellation())
 
+    def generate_each(self, prompts, *, conversations=None, at_once=64, max_tokens=128, stop=(), logprobs=None,
+                      timeout=None, emit=None, grammar=None, json_schema=None, **sampler):
+        """Continues several prompts at once, each on its own, as generate() does: a list of Generated.
+
+        A step of the model reads a token for each of them, which takes little longer than for one; at most `at_once`
+        are read at a time. `conversations`: one for each prompt. `emit` is called with the number of the prompt and a
+        piece of text. Where some fail, the error of the first of them is raised when all have ended.
+        """
+        prompts = list(prompts)
+        conversations = [None] * len(prompts) if conversations is None else list(conversations)
+        if len(conversations) != len(prompts):
+            raise ArgumentError("BadArgument", 11010, "generate_each",
+                                f"{len(conversations)} conversations for {len(prompts)} prompts")
+        grammar = _grammar_of(grammar, json_schema)
+        batch, answers = _tenon._AnswerBatch(self._model, at_once), {}
+        for number, (prompt, conversation) in enumerate(zip(prompts, conversations)):
+            piece = None if emit is None else functools.partial(emit, number)
+            asked = self._asked(prompt, conversation, max_tokens, stop, logprobs, timeout, False, grammar, None, sampler,
+                                piece, _tenon._Cancellation())
+            answers[batch.add(*asked)] = concurrent.futures.Future()
+        while len(batch):
+            for id in batch.step():
+                _settle(answers[id], batch, id)
+        return [answer.result() for answer in answers.values()]
+
+    def batched(self, at_once=64):
+        """The same model for many callers at once, such as the requests of a server: a BatchedLanguageModel."""
+        return BatchedLanguageModel(self, at_once)
+
     def chat(self, messages, **options):
         """As generate(), for messages: dicts of role and content, or one user's text.
 
@@ -264,8 +295,11 @@ class LanguageModel:
                                                             sample_on_device, grammar, draft, sampler, emit,
                                                             cancellation))
 
-    def _run(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, draft, sampler,
-             emit, cancellation):
+    def _run(self, *asked):
+        return Generated(**self._model._generate(*self._asked(*asked)))
+
+    def _asked(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, draft, sampler,
+               emit, cancellation):
         if isinstance(prompt, str):
             prompt = self._model.tokenizer.encode(prompt)
         elif not isinstance(prompt, ImagePrompt):
@@ -274,9 +308,72 @@ class LanguageModel:
             raise TypeError(f"draft is {type(draft).__name__}, not tenon.Draft")
         conversation = conversation or self._model.conversation()
         stop = [stop] if isinstance(stop, str) else list(stop)
-        return Generated(**self._model._generate(conversation, prompt, max_tokens, stop, logprobs, timeout,
-                                                 sample_on_device, grammar, draft._options() if draft else {},
-                                                 sampler, emit, cancellation))
+        return (conversation, prompt, max_tokens, stop, logprobs, timeout, sample_on_device, grammar,
+                draft._options() if draft else {}, sampler, emit, cancellation)
+
+
+class BatchedLanguageModel(LanguageModel):
+    """A model that answers several callers at once: LanguageModel.batched() makes one.
+
+    Its methods are those of LanguageModel. Calls on different threads, and streams, share the model's steps, in which
+    each reads one token ("continuous batching"), so that together they take little longer than the longest of them. At
+    most `at_once` are answered at a time, others wait. On the CPU answers are those that the model gives alone. Drafts
+    and `sample_on_device` are refused.
+    """
+
+    def __init__(self, model, at_once=64):
+        self._model, self.vision, self._at_once = model._model, model.vision, at_once
+        self._batch = _tenon._AnswerBatch(self._model, at_once)
+        self._lock = threading.Lock()
+        self._waiting = {}  # by the number of the answer: what its caller waits for
+        self._worker = None  # steps while somebody waits
+
+    def _run(self, *asked):
+        arguments = self._asked(*asked)
+        answer = concurrent.futures.Future()
+        with self._lock:
+            self._waiting[self._batch.add(*arguments)] = answer
+            if self._worker is None:
+                self._worker = threading.Thread(target=self._work, name="tenon-batch", daemon=True)
+                self._worker.start()
+        try:
+            return answer.result()
+        except BaseException:
+            arguments[-1].cancel()
+            raise
+
+    def _work(self):
+        while True:
+            ended, failure = [], None
+            try:
+                ended = self._batch.step()
+            except Exception as error:  # noqa: BLE001  of memory that ran out: all who wait get it
+                failure = error
+            with self._lock:
+                if failure is None:
+                    done = [(self._batch, id, self._waiting.pop(id)) for id in ended]
+                else:
+                    done = [(None, id, answer) for id, answer in self._waiting.items()]
+                    self._waiting = {}
+                    self._batch = _tenon._AnswerBatch(self._model, self._at_once)
+                is_last = not self._waiting
+                if is_last:
+                    self._worker = None
+            for batch, id, answer in done:
+                if batch is None:
+                    answer.set_exception(failure)
+                else:
+                    _settle(answer, batch, id)
+            if is_last:
+                return
+
+
+def _settle(answer, batch, id):
+    """Sets a future to an answer of a batch that has ended."""
+    try:
+        answer.set_result(Generated(**batch.take(id)))
+    except Exception as error:  # noqa: BLE001  raised again where it is waited for
+        answer.set_exception(error)
 
 
 def _image_parts(content):

@@ -22,7 +22,7 @@ struct Answer {
       : request(std::move(asked)),
         generation(model, request.conversation, request.options, request.emit) {
     generation.check_stepwise();
-    generation.begin(std::move(request.prompt));
+    generation.begin(std::move(request.prompt), std::move(request.beginning));
   }
 
   /// `advance` returns whether the answer continues.

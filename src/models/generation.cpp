@@ -137,25 +137,34 @@ void Generation::check_stepwise() const {
   if (samples_on_device()) refuse("sample_on_device: tokens are drawn of logits on the host");
 }
 
-void Generation::begin(std::vector<std::int32_t> prompt) {
+void Generation::begin(std::vector<std::int32_t> prompt, std::vector<PromptPart> beginning) {
   if (prompt.empty()) throw Error(Errc::bad_argument, "AnswerBatch", "a prompt without tokens");
   prompt_ = std::move(prompt);
-  start_history(prompt_);
+  beginning_ = std::move(beginning);
+}
+
+bool Generation::read_piece() {
+  if (parts_read_ < beginning_.size()) {
+    return read_parts(std::span(beginning_).subspan(parts_read_++, 1));
+  }
+  if (prompt_read_ == 0) start_history(prompt_);
+  const auto rest = std::span<const std::int32_t>(prompt_).subspan(prompt_read_);
+  const auto piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(model_.chunk())));
+  prompt_read_ += piece.size();
+  return completes([&] { read(piece); });
 }
 
 bool Generation::read_prompt() {
-  const auto rest = std::span<const std::int32_t>(prompt_).subspan(prompt_read_);
-  const auto piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(model_.chunk())));
+  const std::int64_t before = conversation_.position();
   const auto plan_before = conversation_.plan_time();
   const auto start = Clock::now();
-  if (!completes([&] { read(piece); })) return false;
+  const bool is_read = read_piece();
   read_until_ = Clock::now();
   const auto plan_time = conversation_.plan_time() - plan_before;
-  result_.prompt_tokens += static_cast<std::int64_t>(piece.size());
+  result_.prompt_tokens += conversation_.position() - before;
   result_.plan_time += plan_time;
   result_.prefill_time += read_until_ - start - plan_time;
-  prompt_read_ += piece.size();
-  return has_prompt() || take_choice();
+  return is_read && (has_prompt() || take_choice());
 }
 
 bool Generation::continue_with(std::span<const float> logits) {

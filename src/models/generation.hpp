@@ -32,11 +32,12 @@ class Generation {
 
   /// Errc::unsupported for options that read more than one token a step, or do not leave logits to the host.
   void check_stepwise() const;
-  /// Sets the prompt. Errc::bad_argument without tokens.
-  void begin(std::vector<std::int32_t> prompt);
+  /// Sets the prompt, and what is read before it. Errc::bad_argument without tokens.
+  void begin(std::vector<std::int32_t> prompt, std::vector<PromptPart> beginning);
   /// Whether a piece of the prompt is to be read; else pending() is.
   bool has_prompt() const { return prompt_read_ < prompt_.size(); }
-  /// Reads a piece, at most LanguageModelOptions::chunk tokens. Returns, as what follows, whether the answer continues.
+  /// Reads a piece: a part of the beginning, or at most LanguageModelOptions::chunk tokens. Returns, as what follows,
+  /// whether the answer continues.
   bool read_prompt();
   /// Draws of the logits behind pending(), which somebody has read.
   bool continue_with(std::span<const float> logits);
@@ -56,6 +57,8 @@ class Generation {
 
   void answer(std::span<const std::int32_t> prompt, std::span<const PromptPart> beginning);
   void start_history(std::span<const std::int32_t> prompt);
+  /// The next piece of the prompt. Returns whether it was not interrupted.
+  bool read_piece();
   template <class Read>
   bool completes(Read&& read);
   bool read_parts(std::span<const PromptPart> parts);
@@ -99,8 +102,9 @@ class Generation {
   std::int32_t drawn_on_device_ = 0;         // of the only one, or
   std::span<const float> logits_;            // [rows, vocabulary]
   Generated::Choice choice_{};               // of the token that was drawn last
-  std::vector<std::int32_t> prompt_;         // step by step: what is to be read
-  std::size_t prompt_read_ = 0;              // what was read of it
+  std::vector<PromptPart> beginning_;        // step by step: what is to be read
+  std::vector<std::int32_t> prompt_;         // behind that
+  std::size_t parts_read_ = 0, prompt_read_ = 0;
   std::int32_t pending_ = 0;
   Clock::time_point read_until_{};  // when the prompt was read
   Generated result_;

@@ -1,6 +1,7 @@
 // Answers that are generated at the same time: each is the one that generate() gives alone.
 #include "support/expect_error.hpp"
 #include "support/failing_memory.hpp"
+#include "support/shown_code.hpp"
 #include "tiny_models.hpp"
 
 #include <tenon/error.hpp>
@@ -261,4 +262,22 @@ TEST_CASE("answer batch: when memory runs out, answers end with an error") {
           CHECK(are_equal(again[i].answer, expected[i].answer));
         }
       });
+}
+
+TEST_CASE("serving.md: the code that it shows") {
+  check_shown_code("docs/serving.md", "tests/models/answer_batch_test.cpp", 1);
+  const LanguageModel model = batch_model("llama");
+  const std::vector<std::vector<std::int32_t>> prompts{{3, 40}, {9}, {7, 7, 8}};
+  GenerateOptions options;
+  options.max_tokens = 5;
+  std::map<std::int64_t, std::string> texts;
+
+  AnswerBatch batch(model);
+  for (const auto& prompt : prompts)
+    batch.add({.conversation = model.conversation(), .prompt = prompt, .options = options});
+  while (batch.size() > 0) {
+    for (const FinishedAnswer& done : batch.step()) texts[done.id] = done.answer.text;
+  }
+
+  CHECK(texts.size() == 3);
 }

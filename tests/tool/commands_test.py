@@ -602,7 +602,7 @@ class Bench(ToolTest):
         bench = self.json("bench", LLAMA, "-p", 8, "-n", 4, "-r", 3, "-t", 1)
         self.assertEqual(
             set(bench),
-            {"prefill_tokens", "decode_tokens", "depth", "prefill_tok_s", "decode_tok_s", "load_s",
+            {"prefill_tokens", "decode_tokens", "depth", "conversations", "prefill_tok_s", "decode_tok_s", "load_s",
              "load", "first_token_s", "peak_bytes", "runs"},
         )
         self.assertGreater(bench["load"]["pack_s"], 0)
@@ -617,6 +617,14 @@ class Bench(ToolTest):
         bench = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-r", 1)
         self.assertEqual(bench["runs"]["prefill_tok_s"], [])
         self.assertNotIn(b"prefill", self.tenon("bench", LLAMA, "-p", 0, "-n", 2, "-r", 1).stdout)
+
+    def test_several_conversations(self):
+        command = ("bench", LLAMA, "-p", 0, "-n", 3, "-d", 4, "-r", 2, "--conversations", 5)
+        bench = self.json(*command)
+        self.assertEqual(bench["conversations"], 5)
+        self.assertEqual(len(bench["runs"]["decode_tok_s"]), 2)
+        self.assertIn(b"in all, 5 conversations at once", self.tenon(*command).stdout)
+        self.assertEqual(self.json(*command[:-1], 0, status=2)["error"]["code"], "BadArgument")
 
     def test_behind_other_tokens(self):
         bench = self.json("bench", LLAMA, "-p", 0, "-n", 2, "-d", 5, "-r", 1)

@@ -15,6 +15,7 @@ struct Options {
   std::int64_t prefill = 512;
   std::int64_t decode = 128;
   std::int64_t depth = 0;
+  std::int64_t conversations = 1;
   int repetitions = 5;
 };
 
@@ -46,11 +47,20 @@ void run(Tool& tool, const Options& options) {
   };
   const auto decode_once = [&] {
     go_to_depth();
+    std::vector<models::Conversation> each{conversation};
+    while (static_cast<std::int64_t>(each.size()) < options.conversations) {
+      each.push_back(conversation.fork());
+    }
+    std::vector<std::int32_t> read(each.size());
     const auto start = Clock::now();
     for (std::int64_t i = 0; i < options.decode; ++i) {
-      conversation.read(all.subspan(static_cast<std::size_t>(i), 1));
+      for (std::size_t j = 0; j < each.size(); ++j) {
+        read[j] = tokens[(static_cast<std::size_t>(i) + j) % tokens.size()];
+      }
+      model.read_each(each, read);
     }
-    return static_cast<double>(options.decode) / seconds(Clock::now() - start);
+    return static_cast<double>(options.decode * options.conversations) /
+           seconds(Clock::now() - start);
   };
   std::vector<double> prefill;
   std::vector<double> decode;
@@ -65,6 +75,7 @@ void run(Tool& tool, const Options& options) {
     tool.print({{"prefill_tokens", options.prefill},
                 {"decode_tokens", options.decode},
                 {"depth", options.depth},
+                {"conversations", options.conversations},
                 {"prefill_tok_s", median(prefill)},
                 {"decode_tok_s", median(decode)},
                 {"load_s", seconds(model.load_times().total())},
@@ -76,8 +87,13 @@ void run(Tool& tool, const Options& options) {
   }
   if (options.prefill > 0)
     fmt::print("prefill {:5} tokens  {:9.1f} tokens/s\n", options.prefill, median(prefill));
-  if (options.decode > 0)
-    fmt::print("decode  {:5} tokens  {:9.1f} tokens/s\n", options.decode, median(decode));
+  if (options.decode > 0) {
+    const std::string each =
+        options.conversations == 1
+            ? std::string()
+            : fmt::format(" in all, {} conversations at once", options.conversations);
+    fmt::print("decode  {:5} tokens  {:9.1f} tokens/s{}\n", options.decode, median(decode), each);
+  }
   fmt::print(
       "load {:.3f} s, first token {:.3f} s after the start, peak memory {:.1f} MiB, medians of {} "
       "runs\n",
@@ -97,6 +113,10 @@ void add_bench(CLI::App& app, Tool& tool) {
       .range(0, 1 << 20);
   command.option("-d,--depth", options->depth, "Tokens in the context before both")
       .range(0, 1 << 20);
+  command
+      .option("--conversations", options->conversations,
+              "Conversations that read a token each in a step of decoding")
+      .range(1, 4096);
   command.option("-r,--repetitions", options->repetitions, "Runs of each, after one to warm up")
       .range(1, 1000);
   add_compute(command);

@@ -15,6 +15,7 @@ namespace tenon::models {
 struct AnswerRequest {
   Conversation conversation;  ///< not to be used otherwise until the answer has ended
   std::vector<std::int32_t> prompt;
+  std::vector<PromptPart> beginning{};  ///< read before `prompt`: of a prompt with images
   /// Errc::unsupported for drafts, and for sample_on_device unless sampling is greedy.
   GenerateOptions options{};
   /// As for generate(), on the thread that calls step(). What it throws ends its answer.

@@ -502,6 +502,121 @@ class Drafts(unittest.TestCase):
         self.assertAlmostEqual(probability, 1 / weights.sum(), places=5)
 
 
+class Batches(unittest.TestCase):
+    PROMPTS = ["abc", "a b c d e", [3, 40, 99], "zz"]
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=128, threads=1, chunk=4)
+
+    def alone(self, options):
+        return [self.model.generate(prompt, **options) for prompt in self.PROMPTS]
+
+    @staticmethod
+    def facts(result):
+        return result.text, result.tokens, result.end, result.prompt_tokens, result.choices
+
+    def test_several_prompts(self):
+        for options in (dict(temperature=0), dict(temperature=1, seed=5, logprobs=2), dict(grammar='root ::= [a-e]{3}')):
+            options["max_tokens"] = 20
+            want = [self.facts(one) for one in self.alone(options)]
+            pieces = {}
+            got = self.model.generate_each(self.PROMPTS, at_once=3, **options,
+                                           emit=lambda number, text: pieces.setdefault(number, []).append(text))
+            self.assertEqual([self.facts(one) for one in got], want)
+            self.assertEqual(["".join(pieces.get(i, [])) for i in range(4)], [one.text for one in got])
+        self.assertEqual(self.model.generate_each([]), [])
+        prefix = self.model.conversation()
+        prefix.read([1, 2, 3])
+        with_prefix = self.model.generate("abc", conversation=prefix.fork(), max_tokens=9, temperature=0)
+        got = self.model.generate_each(["abc"] * 2, conversations=[prefix.fork(), prefix.fork()], max_tokens=9,
+                                       temperature=0)
+        self.assertEqual([one.tokens for one in got], [with_prefix.tokens] * 2)
+
+    def test_errors_of_some(self):
+        for what, options in (("no option", dict(warmth=1)), ("max_tokens", dict(max_tokens=-1))):
+            with self.assertRaisesRegex(tenon.ArgumentError, what):
+                self.model.generate_each(self.PROMPTS, **options)
+        with self.assertRaisesRegex(tenon.ArgumentError, "1 conversations for 4 prompts"):
+            self.model.generate_each(self.PROMPTS, conversations=[None])
+        shared = self.model.conversation()
+        with self.assertRaisesRegex(tenon.ArgumentError, "another answer"):
+            self.model.generate_each(["a", "b"], conversations=[shared, shared])
+        pieces = []
+
+        def emit(number, text):
+            if number == 1:
+                raise KeyError("hung up")
+            pieces.append(number)
+
+        with self.assertRaisesRegex(KeyError, "hung up"):
+            self.model.generate_each(self.PROMPTS, max_tokens=20, temperature=0, emit=emit)
+        self.assertEqual(set(pieces), {0, 2, 3})
+
+    def test_many_callers(self):
+        served = self.model.batched(at_once=3)
+        self.assertIn("llama", repr(served))
+        options = dict(max_tokens=20, temperature=1, seed=5)
+        want = self.alone(options)
+        results, texts = [None] * 8, {}
+
+        def call(i):
+            if i % 2:
+                results[i] = served.generate(self.PROMPTS[i // 2], **options)
+            else:
+                texts[i] = "".join(served.stream(self.PROMPTS[i // 2], **options))
+
+        for _ in range(2):  # the thread that steps ends, and begins anew
+            threads = [threading.Thread(target=call, args=(i,)) for i in range(8)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            for i in range(8):
+                if i % 2:
+                    self.assertEqual(self.facts(results[i]), self.facts(want[i // 2]))
+                else:
+                    self.assertEqual(texts[i], want[i // 2].text)
+
+        async def pieces(prompt):
+            return "".join([piece async for piece in served.astream(prompt, **options)])
+
+        async def every():
+            return await asyncio.gather(*map(pieces, self.PROMPTS))
+
+        self.assertEqual(asyncio.run(every()), [one.text for one in want])
+        stream = served.stream("abc", max_tokens=100, temperature=0, logit_bias={2: float("-inf")})
+        next(stream)
+        stream.close()
+        with self.assertRaisesRegex(tenon.UnsupportedError, "drafts"):
+            served.generate("abc", draft=tenon.Draft(lookup=3))
+        with self.assertRaisesRegex(KeyError, "hung up"):
+            served.generate("abc", emit=lambda text: {}["hung up"], temperature=0)
+        self.assertEqual(served.generate("abc", **options).tokens, want[0].tokens)
+
+    def test_images_among_others(self):
+        picture = (TINY / "vision/picture.ppm").read_bytes()
+        pixels = np.frombuffer(picture[len(b"P6\n23 37\n255\n"):], np.uint8).reshape(37, 23, 3)
+        model = tenon.LanguageModel(TINY / "tiny_gemma3.gguf", context=128, threads=1, exact=True,
+                                    mmproj=TINY / "vision/gemma3.gguf")
+        prompts = [model.image_prompt("a <__media__> b", [pixels]), "abc"]
+        options = dict(max_tokens=6, temperature=0)
+        got = model.generate_each(prompts, **options)
+        self.assertEqual([self.facts(one) for one in got],
+                         [self.facts(model.generate(prompt, **options)) for prompt in prompts])
+
+    def test_the_steps_of_it(self):
+        both = [self.model.conversation() for _ in range(2)]
+        both[0].read([3, 40])
+        alone = [one.fork() for one in both]
+        logits = self.model.read_each(both, [7, 8])
+        np.testing.assert_array_equal(logits, np.stack([one.read([token]) for one, token in zip(alone, [7, 8])]))
+        self.assertEqual(self.model.read_each_greedy(both, [9, 10]),
+                         [one.read_greedy([token]) for one, token in zip(alone, [9, 10])])
+        with self.assertRaisesRegex(tenon.ArgumentError, "3 tokens for 2 conversations"):
+            self.model.read_each(both, [1, 2, 3])
+
+
 class Images(unittest.TestCase):
     FOLDER = TINY / "vision"
 

@@ -17,7 +17,7 @@ int main(int count, char** arguments) try {
     return 2;
   }
   const auto model = models::LanguageModel::load(arguments[1], {.context = 2048});
-  const auto format = model.chat_format();  // throws for a template of no known family
+  const auto format = model.chat_format();  // throws where it is no Jinja template
   if (!format) {
     std::fprintf(stderr, "%s has no chat template; see the example `generate`\n", arguments[1]);
     return 3;

@@ -103,6 +103,13 @@ std::string content_of(nb::handle content, std::size_t message) {
   return text;
 }
 
+/// Of a dict, as Python's json has it; empty for an empty one.
+std::string json_of(const nb::dict& values) {
+  if (values.size() == 0) return {};
+  const nb::object dumps = nb::module_::import_("json").attr("dumps");
+  return to_utf8(dumps(values, nb::arg("ensure_ascii") = false), "chat", "the values");
+}
+
 std::vector<text::ChatMessage> to_messages(nb::handle messages) {
   if (nb::isinstance<nb::str>(messages)) return {{"user", to_utf8(messages, "chat", "the text")}};
   std::vector<text::ChatMessage> list;
@@ -116,10 +123,17 @@ std::vector<text::ChatMessage> to_messages(nb::handle messages) {
     if (!nb::isinstance<nb::dict>(message)) fail();
     const auto parts = nb::borrow<nb::dict>(message);
     if (!parts.contains("role") || !nb::isinstance<nb::str>(parts["role"])) fail();
-    if (!parts.contains("content")) fail();
+    const bool calls_tools = parts.contains("tool_calls");
+    if (!parts.contains("content") && !calls_tools) fail();
+    nb::dict more;
+    for (const auto& [key, value] : parts) {
+      const bool is_own = key.equal(nb::str("role")) || key.equal(nb::str("content"));
+      if (!is_own || value.is_none()) more[key] = value;
+    }
+    const bool has_text = parts.contains("content") && !(calls_tools && parts["content"].is_none());
     list.push_back(
         {to_utf8(parts["role"], "chat", fmt::format("'role' of message {}", list.size())),
-         content_of(parts["content"], list.size())});
+         has_text ? content_of(parts["content"], list.size()) : std::string(), json_of(more)});
   }
   return list;
 }
@@ -802,12 +816,14 @@ void bind_language_model(nb::module_& module) {
       "The same with the most probable token behind each, -1 where no logit is a number");
   model.def(
       "chat_tokens",
-      [](const LanguageModel& self, nb::handle messages) {
-        return chat_format_of(self).format(to_messages(messages)).encode(self.tokenizer());
+      [](const LanguageModel& self, nb::handle messages, const nb::kwargs& values) {
+        return chat_format_of(self)
+            .format(to_messages(messages), true, json_of(nb::borrow<nb::dict>(values)))
+            .encode(self.tokenizer());
       },
-      nb::arg("messages"),
+      nb::arg("messages"), nb::arg("values"),
       "Tokens of messages (dicts of role and content, or one user's text) in the model's chat "
-      "format");
+      "format. Further arguments are its template's variables, such as tools=[...]");
   model.def_prop_ro("chat_stop_tokens",
                     [](const LanguageModel& self) { return chat_format_of(self).stop_tokens(); });
   bind_generate<std::vector<std::int32_t>>(
@@ -822,10 +838,42 @@ void bind_language_model(nb::module_& module) {
   });
 }
 
+void bind_chat_format(nb::module_& module) {
+  nb::class_<text::ChatFormat>(module, "ChatFormat",
+                               "A chat template: Jinja, as Hugging Face's and llama.cpp's")
+      .def(
+          "__init__",
+          [](text::ChatFormat* self, const nb::str& jinja, std::optional<std::string> bos_token,
+             std::optional<std::string> eos_token, std::optional<std::string> date,
+             const nb::kwargs& values) {
+            new (self) text::ChatFormat(text::ChatFormat::from_template(
+                to_utf8(jinja, "ChatFormat", "the template"),
+                {std::move(bos_token), std::move(eos_token), std::move(date),
+                 json_of(nb::borrow<nb::dict>(values))}));
+          },
+          nb::arg("template"), nb::kw_only(), nb::arg("bos_token") = nb::none(),
+          nb::arg("eos_token") = nb::none(), nb::arg("date") = nb::none(), nb::arg("values"),
+          "Further arguments are variables of the template")
+      .def(
+          "format",
+          [](const text::ChatFormat& self, nb::handle messages, bool add_generation_prompt,
+             const nb::kwargs& values) {
+            return self
+                .format(to_messages(messages), add_generation_prompt,
+                        json_of(nb::borrow<nb::dict>(values)))
+                .text;
+          },
+          nb::arg("messages"), nb::arg("add_generation_prompt") = true, nb::arg("values"),
+          "The conversation as one text; further arguments are variables, such as tools=[...]")
+      .def_prop_ro("stop_tokens", &text::ChatFormat::stop_tokens,
+                   "Spellings of what ends an answer");
+}
+
 }  // namespace
 
 void bind_models(nb::module_& module) {
   bind_language_model(module);
+  bind_chat_format(module);
   bind_vision_encoder(module);
   bind_batch(module);
 

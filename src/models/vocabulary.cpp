@@ -151,15 +151,21 @@ text::Tokenizer load_tokenizer(const io::File& file, PreparedCache& prepared) {
 }
 
 std::optional<text::ChatFormat> load_chat_format(const io::File& file,
-                                                 const text::Tokenizer& tokenizer) {
+                                                 const text::Tokenizer& tokenizer,
+                                                 text::ChatVariables variables) {
   const auto jinja = file.metadata().get_optional<std::string_view>("tokenizer.chat_template");
   if (!jinja) return std::nullopt;
-  const auto spelling = [&](std::optional<std::int32_t> id) -> std::optional<std::string> {
-    if (!id) return std::nullopt;
-    return std::string(tokenizer.token(*id));
+  return text::ChatFormat::from_template(*jinja, chat_variables(tokenizer, std::move(variables)));
+}
+
+text::ChatVariables chat_variables(const text::Tokenizer& tokenizer,
+                                   text::ChatVariables variables) {
+  const auto set = [&](std::optional<std::string>& spelling, std::optional<std::int32_t> id) {
+    if (!spelling && id) spelling = tokenizer.token(*id);
   };
-  return text::ChatFormat::from_template(
-      *jinja, {spelling(tokenizer.bos()), spelling(tokenizer.eos()), std::nullopt});
+  set(variables.bos_token, tokenizer.bos());
+  set(variables.eos_token, tokenizer.eos());
+  return variables;
 }
 
 }  // namespace tenon::models

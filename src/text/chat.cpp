@@ -1,10 +1,13 @@
-#include "base/utf8.hpp"
-#include "unicode.hpp"
+#include "jinja.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/text/chat.hpp>
 
 #include <algorithm>
+#include <array>
+#include <charconv>
+#include <ctime>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,366 +15,349 @@
 namespace tenon::text {
 namespace {
 
-bool contains(std::string_view text, std::string_view part) {
-  return text.find(part) != std::string_view::npos;
+using jinja::Value;
+
+struct Family {
+  ChatFamily family;
+  std::string_view name, bos, eos;
+  std::array<std::string_view, 2> marks;  // that a template of the family has
+  std::string_view jinja;
+};
+
+constexpr Family families[] = {
+    {ChatFamily::chatml,
+     "chatml",
+     "",
+     "",
+     {"<|im_start|>", "<|im_end|>"},
+     R"({%- for message in messages -%}
+{{- '<|im_start|>' + message.role + '\n' + message.content + '<|im_end|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|im_start|>assistant\n' -}}{%- endif -%})"},
+    {ChatFamily::gemma,
+     "gemma",
+     "<bos>",
+     "<eos>",
+     {"<start_of_turn>", "<end_of_turn>"},
+     R"({{- bos_token -}}
+{%- set ns = namespace(before='', turns=messages) -%}
+{%- if messages[0].role == 'system' -%}
+{%- set ns.before = messages[0].content | trim + '\n\n' -%}{%- set ns.turns = messages[1:] -%}
+{%- endif -%}
+{%- for message in ns.turns -%}
+{%- if message.role != ['user', 'assistant'][loop.index0 % 2] -%}
+{{- raise_exception('user and assistant have to take turns') -}}
+{%- endif -%}
+{{- '<start_of_turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' -}}
+{{- (ns.before if loop.first else '') + message.content | trim + '<end_of_turn>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<start_of_turn>model\n' -}}{%- endif -%})"},
+    {ChatFamily::gemma4,
+     "gemma4",
+     "<bos>",
+     "<eos>",
+     {"<|turn>", "<turn|>"},
+     R"({{- bos_token -}}
+{%- for message in messages -%}
+{%- set ns = namespace(said='') -%}
+{%- if message.role == 'assistant' -%}
+{%- for part in message.content.split('<channel|>') -%}
+{%- set ns.said = ns.said + part.split('<|channel>')[0] -%}
+{%- endfor -%}
+{%- else -%}{%- set ns.said = message.content -%}{%- endif -%}
+{{- '<|turn>' + ('model' if message.role == 'assistant' else message.role) + '\n' -}}
+{{- ns.said | trim + '<turn|>\n' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|turn>model\n' -}}{%- endif -%})"},
+    {ChatFamily::llama2,
+     "llama2",
+     "<s>",
+     "</s>",
+     {"[INST]", "<<SYS>>"},
+     R"({%- set ns = namespace(before='', turns=messages) -%}
+{%- if messages[0].role == 'system' -%}
+{%- set ns.before = '<<SYS>>\n' + messages[0].content + '\n<</SYS>>\n\n' -%}{%- set ns.turns = messages[1:] -%}
+{%- endif -%}
+{%- for message in ns.turns -%}
+{%- if message.role != ['user', 'assistant'][loop.index0 % 2] -%}
+{{- raise_exception('user and assistant have to take turns') -}}
+{%- endif -%}
+{%- if message.role == 'user' -%}
+{{- bos_token + '[INST] ' + ((ns.before if loop.first else '') + message.content) | trim + ' [/INST]' -}}
+{%- else -%}{{- ' ' + message.content | trim + ' ' + eos_token -}}{%- endif -%}
+{%- endfor -%})"},
+    {ChatFamily::llama3,
+     "llama3",
+     "<|begin_of_text|>",
+     "<|eot_id|>",
+     {"<|start_header_id|>", "<|eot_id|>"},
+     R"({{- bos_token -}}
+{%- for message in messages -%}
+{{- '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' + message.content | trim + '<|eot_id|>' -}}
+{%- endfor -%}
+{%- if add_generation_prompt -%}{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' -}}{%- endif -%})"},
+};
+
+const Family& built_in(ChatFamily family) {
+  const auto* const found = std::ranges::find(families, family, &Family::family);
+  if (found != std::end(families)) return *found;
+  throw Error(Errc::bad_argument, "ChatFormat",
+              fmt::format("no family {}", static_cast<int>(family)));
 }
 
-[[noreturn]] void refuse_template(std::string message) {
-  throw Error(Errc::template_error, "chat template", std::move(message));
-}
+constexpr std::string_view months[] = {"January",   "February", "March",    "April",
+                                       "May",       "June",     "July",     "August",
+                                       "September", "October",  "November", "December"};
+constexpr std::string_view weekdays[] = {"Sunday",   "Monday", "Tuesday", "Wednesday",
+                                         "Thursday", "Friday", "Saturday"};
 
-/// Python's str.strip(), which is Jinja's trim.
-std::string_view trim(std::string_view text) {
-  const auto is_space = [](char32_t c) { return has(c, trait_space) || (c >= 0x1C && c <= 0x1F); };
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const CodePoint c = code_point_at(text, begin);
-    if (!is_space(c.value)) break;
-    begin += c.length;
+/// "26 Jul 2024".
+std::tm to_date(std::string_view text) {
+  std::tm date{};
+  const std::size_t first = text.find(' '), last = text.rfind(' ');
+  const auto number = [&](std::string_view part, int& to) {
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), to);
+    return error == std::errc() && end == part.data() + part.size();
+  };
+  const std::string_view name =
+      first == last ? std::string_view() : text.substr(first + 1, last - first - 1);
+  const auto* const month = std::ranges::find_if(
+      months, [&](std::string_view one) { return name.size() >= 3 && one.starts_with(name); });
+  int year = 0;
+  if (month == std::end(months) || !number(text.substr(0, first), date.tm_mday) ||
+      !number(text.substr(last + 1), year) || date.tm_mday < 1 || date.tm_mday > 31 || year < 1 ||
+      year > 9999) {
+    throw Error(Errc::bad_argument, "ChatFormat",
+                fmt::format("'{}' is no date like '26 Jul 2024'", text));
   }
-  std::size_t end = begin;
-  for (std::size_t i = begin; i < text.size();) {
-    const CodePoint c = code_point_at(text, i);
-    i += c.length;
-    if (!is_space(c.value)) end = i;
-  }
-  return text.substr(begin, end - begin);
+  date.tm_mon = static_cast<int>(month - std::begin(months));
+  date.tm_year = year - 1900;
+  // Sakamoto's rule for the day of the week.
+  constexpr int shifts[] = {0, 3, 2, 5, 0, 3, 5, 1, 4, 6, 2, 4};
+  const int y = year - (date.tm_mon < 2 ? 1 : 0);
+  date.tm_wday = (y + y / 4 - y / 100 + y / 400 + shifts[date.tm_mon] + date.tm_mday) % 7;
+  return date;
 }
 
-/// Takes one character of a Jinja string literal, undoing its escape.
-char take_literal_character(std::string_view& text) {
-  char c = text.front();
-  text.remove_prefix(1);
-  if (c != '\\' || text.empty()) return c;
-  c = text.front();
-  text.remove_prefix(1);
-  if (c == 'n') return '\n';
-  if (c == 't') return '\t';
-  return c;
+std::tm now() {
+  const std::time_t seconds = std::time(nullptr);
+  std::tm date{};
+  localtime_r(&seconds, &date);
+  return date;
 }
 
-/// The literal between `opening` and `closing` that stands in one string of the template. Those
-/// that a quote ends first are pieced together from variables and are not it.
-std::optional<std::string> find_literal(std::string_view jinja, std::string_view opening,
-                                        std::string_view closing) {
-  for (std::size_t at = jinja.find(opening); at != std::string_view::npos;
-       at = jinja.find(opening, at + 1)) {
-    const char quote = at == 0 ? '\0' : jinja[at - 1];
-    if (quote != '\'' && quote != '"') continue;
-    std::string_view rest = jinja.substr(at + opening.size());
-    if (rest.empty() || take_literal_character(rest) != '\n') continue;
-    std::string literal;
-    while (!rest.empty() && !rest.starts_with(closing) && rest.front() != quote) {
-      literal.push_back(take_literal_character(rest));
+/// As Python's strftime() in the C locale, whatever that of the process is.
+std::string formatted(const std::tm& date, std::string_view format) {
+  const int hour = date.tm_hour % 12 == 0 ? 12 : date.tm_hour % 12;
+  std::string out;
+  for (std::size_t i = 0; i < format.size(); ++i) {
+    if (format[i] != '%' || i + 1 == format.size()) {
+      out += format[i];
+      continue;
     }
-    if (rest.starts_with(closing)) return literal;
-  }
-  return std::nullopt;
-}
-
-/// The string that follows `opening` up to its quote.
-std::optional<std::string> find_string_after(std::string_view jinja, std::string_view opening) {
-  const std::size_t at = jinja.find(opening);
-  if (at == std::string_view::npos) return std::nullopt;
-  std::string_view rest = jinja.substr(at + opening.size());
-  if (rest.empty() || (rest.front() != '\'' && rest.front() != '"')) return std::nullopt;
-  const char quote = rest.front();
-  rest.remove_prefix(1);
-  std::string literal;
-  while (!rest.empty() && rest.front() != quote) literal.push_back(take_literal_character(rest));
-  return literal;
-}
-
-std::optional<ChatFamily> recognise(std::string_view jinja) {
-  // Phi-4 has <|im_start|>user<|im_sep|>: similar, but not ChatML.
-  if (contains(jinja, "<|im_start|>") && contains(jinja, "<|im_end|>") &&
-      !contains(jinja, "<|im_sep|>")) {
-    return ChatFamily::chatml;
-  }
-  if (contains(jinja, "<start_of_turn>") && contains(jinja, "<end_of_turn>")) {
-    return ChatFamily::gemma;
-  }
-  if (contains(jinja, "<|turn>") && contains(jinja, "<turn|>")) return ChatFamily::gemma4;
-  if (contains(jinja, "<|start_header_id|>") && contains(jinja, "<|eot_id|>")) {
-    return ChatFamily::llama3;
-  }
-  if (contains(jinja, "[INST]") && contains(jinja, "<<SYS>>")) return ChatFamily::llama2;
-  return std::nullopt;
-}
-
-void append_content(Prompt& prompt, std::string_view content) {
-  const std::size_t begin = prompt.text.size();
-  prompt.text.append(content);
-  if (!content.empty()) prompt.content.push_back({begin, prompt.text.size()});
-}
-
-/// What Gemma 4 said aloud: without what lies between "<|channel>" and "<channel|>", trimmed.
-std::string without_thoughts(std::string_view content) {
-  constexpr std::string_view opening = "<|channel>", closing = "<channel|>";
-  std::string said;
-  while (!content.empty()) {
-    const std::string_view part = content.substr(0, content.find(closing));
-    said += part.substr(0, part.find(opening));
-    content.remove_prefix(std::min(content.size(), part.size() + closing.size()));
-  }
-  return std::string(trim(said));
-}
-
-/// Gemma's and Llama 2's templates raise an exception where turns do not alternate.
-void check_alternation(std::span<const ChatMessage> turns) {
-  for (std::size_t i = 0; i < turns.size(); ++i) {
-    const std::string_view expected = i % 2 == 0 ? "user" : "assistant";
-    if (turns[i].role != expected) {
-      refuse_template(fmt::format("turn {} has the role \"{}\" where \"{}\" is due", i,
-                                  turns[i].role, expected));
+    const bool is_short = format[++i] == '-' && i + 1 < format.size();
+    if (is_short) ++i;
+    const auto number = [&](int value) {
+      out += is_short ? fmt::format("{}", value) : fmt::format("{:02}", value);
+    };
+    switch (format[i]) {
+      case 'Y':
+        out += fmt::format("{}", date.tm_year + 1900);
+        break;
+      case 'y':
+        number(date.tm_year % 100);
+        break;
+      case 'm':
+        number(date.tm_mon + 1);
+        break;
+      case 'd':
+        number(date.tm_mday);
+        break;
+      case 'B':
+        out += months[date.tm_mon];
+        break;
+      case 'b':
+        out += months[date.tm_mon].substr(0, 3);
+        break;
+      case 'A':
+        out += weekdays[date.tm_wday];
+        break;
+      case 'a':
+        out += weekdays[date.tm_wday].substr(0, 3);
+        break;
+      case 'H':
+        number(date.tm_hour);
+        break;
+      case 'I':
+        number(hour);
+        break;
+      case 'M':
+        number(date.tm_min);
+        break;
+      case 'S':
+        number(date.tm_sec);
+        break;
+      case 'p':
+        out += date.tm_hour < 12 ? "AM" : "PM";
+        break;
+      case '%':
+        out += '%';
+        break;
+      default:
+        jinja::refuse(fmt::format("strftime_now('%{}')", format[i]));
     }
   }
+  return out;
+}
+
+/// The members of a JSON object; none of an empty text.
+std::vector<jinja::Entry> members_of(std::string_view json, bool is_content) {
+  if (json.empty()) return {};
+  const Value value = jinja::from_json(json, is_content);
+  if (value.dict() == nullptr) {
+    throw Error(Errc::bad_argument, "ChatFormat", "a JSON value that is no object");
+  }
+  return value.dict()->entries;
+}
+
+Value to_value(const ChatMessage& message) {
+  std::vector<jinja::Entry> members{{Value::of("role"), jinja::marked(message.role, true)},
+                                    {Value::of("content"), jinja::marked(message.content, true)}};
+  for (jinja::Entry& member : members_of(message.more, true)) members.push_back(std::move(member));
+  return Value::dict(std::move(members));
+}
+
+/// The mark at the beginning of a text: "<...>" or "[...]"; empty without one.
+std::string_view mark_of(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \n\r\t");
+  if (begin == std::string_view::npos) return {};
+  text.remove_prefix(begin);
+  if (text.front() != '<' && text.front() != '[') return {};
+  const std::size_t end = text.find(text.front() == '<' ? '>' : ']');
+  const std::string_view mark = text.substr(0, end == std::string_view::npos ? 0 : end + 1);
+  const bool is_mark = mark.size() > 2 && mark.size() <= 64 &&
+                       mark.find_first_of(" \n\r\t") == std::string_view::npos;
+  return is_mark ? mark : std::string_view();
 }
 
 }  // namespace
 
-std::string_view spelling(ChatFamily family) noexcept {
-  switch (family) {
-    case ChatFamily::chatml:
-      return "chatml";
-    case ChatFamily::gemma:
-      return "gemma";
-    case ChatFamily::gemma4:
-      return "gemma4";
-    case ChatFamily::llama2:
-      return "llama2";
-    case ChatFamily::llama3:
-      return "llama3";
+struct ChatFormat::Impl {
+  Impl(std::string_view source, ChatVariables of)
+      : parsed(source), variables(std::move(of)), more(members_of(variables.more, false)) {
+    if (variables.date) date = to_date(*variables.date);
+    const auto has_marks = [&](const Family& one) {
+      return source.find(one.marks[0]) != std::string_view::npos &&
+             source.find(one.marks[1]) != std::string_view::npos;
+    };
+    // Phi-4 has <|im_start|>user<|im_sep|>: similar, but not ChatML.
+    const auto* const found = std::ranges::find_if(families, has_marks);
+    if (found != std::end(families) && source.find("<|im_sep|>") == std::string_view::npos) {
+      family = found->family;
+    }
   }
-  return "unknown";
+
+  Prompt format(std::span<const ChatMessage> messages, bool add_generation_prompt,
+                std::string_view values) const {
+    if (messages.empty()) throw Error(Errc::bad_argument, "ChatFormat", "no messages");
+    std::vector<Value> list;
+    for (const ChatMessage& message : messages) list.push_back(to_value(message));
+    const std::tm today = date ? *date : now();
+    std::vector<std::pair<std::string, Value>> all{
+        {"messages", Value::list(std::move(list))},
+        {"add_generation_prompt", add_generation_prompt},
+        {"bos_token", Value::of(variables.bos_token.value_or(std::string()))},
+        {"eos_token", Value::of(variables.eos_token.value_or(std::string()))},
+        {"tools", nullptr},
+        {"documents", nullptr},
+        {"raise_exception", jinja::Function{"raise_exception",
+                                            [](const jinja::Arguments& given) -> Value {
+                                              jinja::refuse(
+                                                  given.values.empty()
+                                                      ? std::string("an exception")
+                                                      : jinja::to_text(given.values[0]).bytes);
+                                            }}},
+        {"strftime_now",
+         jinja::Function{"strftime_now", [today](const jinja::Arguments& given) -> Value {
+                           if (given.values.empty()) jinja::refuse("strftime_now() takes a format");
+                           return Value::of(
+                               formatted(today, jinja::to_text(given.values[0]).bytes));
+                         }}}};
+    const auto add = [&](const std::vector<jinja::Entry>& members) {
+      for (const auto& [name, value] : members) all.emplace_back(jinja::to_text(name).bytes, value);
+    };
+    add(more);
+    add(members_of(values, true));
+    jinja::Text text = parsed.render(std::move(all));
+    return {std::move(text.bytes), std::move(text.content)};
+  }
+
+  std::vector<std::string> stop_tokens() const {
+    std::vector<std::string> tokens;
+    constexpr std::string_view probe = "tenonprobe";
+    try {
+      const std::vector<ChatMessage> messages{
+          {"user", "a"}, {"assistant", std::string(probe)}, {"user", "b"}};
+      const Prompt prompt = format(messages, false, {});
+      const std::size_t at = prompt.text.rfind(probe);
+      if (at != std::string::npos) {
+        const std::string_view mark =
+            mark_of(std::string_view(prompt.text).substr(at + probe.size()));
+        if (!mark.empty()) tokens.emplace_back(mark);
+      }
+    } catch (const Error& error) {
+      if (error.code() != Errc::template_error) throw;  // one that refuses such a conversation
+    }
+    const std::optional<std::string>& eos = variables.eos_token;
+    if (eos && !eos->empty() && std::ranges::find(tokens, *eos) == tokens.end())
+      tokens.push_back(*eos);
+    return tokens;
+  }
+
+  jinja::Template parsed;
+  ChatVariables variables;
+  std::vector<jinja::Entry> more;
+  std::optional<std::tm> date;
+  std::optional<ChatFamily> family;
+};
+
+std::string_view spelling(ChatFamily family) noexcept {
+  const auto* const found = std::ranges::find(families, family, &Family::family);
+  return found == std::end(families) ? "unknown" : found->name;
 }
 
 std::vector<std::int32_t> Prompt::encode(const Tokenizer& tokenizer) const {
   return tokenizer.encode(text, {.add_special = false, .parse_special = true, .plain = content});
 }
 
-ChatFormat::ChatFormat(ChatFamily family, ChatVariables variables) : family_(family) {
-  switch (family) {
-    case ChatFamily::chatml:
-      break;
-    case ChatFamily::gemma:
-    case ChatFamily::gemma4:
-      bos_ = "<bos>";
-      eos_ = "<eos>";
-      starts_with_bos_ = trims_content_ = true;
-      break;
-    case ChatFamily::llama2:
-      bos_ = "<s>";
-      eos_ = "</s>";
-      trims_content_ = true;
-      break;
-    case ChatFamily::llama3:
-      bos_ = "<|begin_of_text|>";
-      eos_ = "<|eot_id|>";
-      starts_with_bos_ = trims_content_ = true;
-      break;
-  }
-  if (variables.bos_token) bos_ = std::move(*variables.bos_token);
-  if (variables.eos_token) eos_ = std::move(*variables.eos_token);
-  today_ = std::move(variables.date).value_or("26 Jul 2024");
-}
-
 ChatFormat ChatFormat::from_template(std::string_view jinja, ChatVariables variables) {
-  const auto family = recognise(jinja);
-  if (!family) {
-    refuse_template(
-        "not one of the known families (chatml, gemma, gemma4, llama2, llama3); use raw mode, "
-        "which sends "
-        "the text as it is, or name a family");
-  }
-  const bool has_date = variables.date.has_value();
-  ChatFormat format(*family, std::move(variables));
-  switch (*family) {
-    case ChatFamily::chatml:
-      format.default_system_ = find_literal(jinja, "<|im_start|>system", "<|im_end|>");
-      format.starts_with_bos_ = contains(jinja, "bos_token");
-      format.trims_content_ = contains(jinja, "| trim") || contains(jinja, "|trim");
-      break;
-    case ChatFamily::gemma:
-      format.allows_system_ = contains(jinja, "first_user_prefix");
-      format.starts_with_bos_ = contains(jinja, "bos_token");
-      break;
-    case ChatFamily::gemma4:
-      format.starts_with_bos_ = contains(jinja, "bos_token");
-      format.joins_model_turns_ = contains(jinja, "continue_same_model_turn");
-      format.opens_with_no_thought_ = contains(jinja, "'<|channel>thought\\n<channel|>'");
-      break;
-    case ChatFamily::llama2:
-      break;
-    case ChatFamily::llama3:
-      format.starts_with_bos_ = contains(jinja, "bos_token");
-      format.trims_content_ = contains(jinja, "| trim") || contains(jinja, "|trim");
-      if (const std::size_t at = jinja.find("Cutting Knowledge Date: ");
-          at != std::string_view::npos) {
-        const std::string_view line = jinja.substr(at);
-        format.knowledge_date_ = line.substr(0, line.find_first_of("\\\n'\""));
-        const auto date = find_string_after(jinja, "set date_string = ");
-        if (date && !has_date) format.today_ = *date;
-      }
-      break;
-  }
-  return format;
-}
-
-Prompt ChatFormat::format(std::span<const ChatMessage> messages, bool add_generation_prompt) const {
-  if (messages.empty()) throw Error(Errc::bad_argument, "chat", "a conversation without messages");
-  Prompt prompt;
-  switch (family_) {
-    case ChatFamily::chatml:
-      prompt = format_chatml(messages);
-      if (add_generation_prompt) prompt.text += "<|im_start|>assistant\n";
-      break;
-    case ChatFamily::gemma:
-      prompt = format_gemma(messages);
-      if (add_generation_prompt) prompt.text += "<start_of_turn>model\n";
-      break;
-    case ChatFamily::gemma4:
-      prompt = format_gemma4(messages);
-      if (add_generation_prompt) {
-        prompt.text += "<|turn>model\n";
-        if (opens_with_no_thought_) prompt.text += "<|channel>thought\n<channel|>";
-      }
-      break;
-    case ChatFamily::llama2:
-      prompt = format_llama2(messages);  // "[/INST]" itself hands over
-      break;
-    case ChatFamily::llama3:
-      prompt = format_llama3(messages);
-      if (add_generation_prompt) prompt.text += "<|start_header_id|>assistant<|end_header_id|>\n\n";
-      break;
-  }
-  return prompt;
-}
-
-Prompt ChatFormat::format_chatml(std::span<const ChatMessage> messages) const {
-  Prompt prompt;
-  if (starts_with_bos_) prompt.text = bos_;
-  if (default_system_ && messages.front().role != "system") {
-    prompt.text += fmt::format("<|im_start|>system\n{}<|im_end|>\n", *default_system_);
-  }
-  for (const ChatMessage& message : messages) {
-    prompt.text += "<|im_start|>";
-    append_content(prompt, message.role);
-    prompt.text += '\n';
-    append_content(prompt, trims_content_ ? trim(message.content) : message.content);
-    prompt.text += "<|im_end|>\n";
-  }
-  return prompt;
-}
-
-Prompt ChatFormat::format_gemma(std::span<const ChatMessage> messages) const {
-  Prompt prompt;
-  if (starts_with_bos_) prompt.text = bos_;
-  std::string system;
-  if (messages.front().role == "system") {
-    if (!allows_system_) refuse_template("this template has no system role");
-    system = messages.front().content + "\n\n";
-    messages = messages.subspan(1);
-  }
-  check_alternation(messages);
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    prompt.text +=
-        messages[i].role == "assistant" ? "<start_of_turn>model\n" : "<start_of_turn>user\n";
-    if (i == 0) append_content(prompt, system);
-    append_content(prompt, trim(messages[i].content));
-    prompt.text += "<end_of_turn>\n";
-  }
-  return prompt;
-}
-
-Prompt ChatFormat::format_gemma4(std::span<const ChatMessage> messages) const {
-  Prompt prompt;
-  if (starts_with_bos_) prompt.text = bos_;
-  bool was_model = false;
-  for (const ChatMessage& message : messages) {
-    const bool is_model = message.role == "assistant";
-    if (!(is_model && was_model && joins_model_turns_)) {
-      prompt.text += "<|turn>";
-      append_content(prompt, is_model ? "model" : message.role);
-      prompt.text += '\n';
+  return with_memory_errors("chat template", [&] {
+    if (jinja.find_first_not_of(" \n\r\t") == std::string_view::npos) {
+      jinja::refuse("an empty template");
     }
-    append_content(
-        prompt, is_model ? without_thoughts(message.content) : std::string(trim(message.content)));
-    prompt.text += "<turn|>\n";
-    was_model = is_model;
-  }
-  return prompt;
+    return ChatFormat(std::make_shared<const Impl>(jinja, std::move(variables)));
+  });
 }
 
-Prompt ChatFormat::format_llama2(std::span<const ChatMessage> messages) const {
-  Prompt prompt;
-  std::optional<std::string_view> system;
-  if (messages.front().role == "system") {
-    system = messages.front().content;
-    messages = messages.subspan(1);
-  }
-  check_alternation(messages);
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    if (messages[i].role == "assistant") {
-      prompt.text += ' ';
-      append_content(prompt, trim(messages[i].content));
-      prompt.text += ' ' + eos_;
-      continue;
-    }
-    prompt.text += bos_ + "[INST] ";
-    if (i == 0 && system) {
-      // The template trims system and user text as one.
-      const std::string joined =
-          fmt::format("<<SYS>>\n{}\n<</SYS>>\n\n{}", *system, messages[i].content);
-      append_content(prompt, trim(joined));
-    } else {
-      append_content(prompt, trim(messages[i].content));
-    }
-    prompt.text += " [/INST]";
-  }
-  return prompt;
+ChatFormat::ChatFormat(ChatFamily family, ChatVariables variables) {
+  impl_ = with_memory_errors("chat template", [&] {
+    const Family& own = built_in(family);
+    if (!variables.bos_token) variables.bos_token = own.bos;
+    if (!variables.eos_token) variables.eos_token = own.eos;
+    return std::make_shared<const Impl>(own.jinja, std::move(variables));
+  });
 }
 
-Prompt ChatFormat::format_llama3(std::span<const ChatMessage> messages) const {
-  Prompt prompt;
-  if (starts_with_bos_) prompt.text = bos_;
-  const auto trimmed = [this](std::string_view content) {
-    return trims_content_ ? trim(content) : content;
-  };
-  if (knowledge_date_) {
-    prompt.text +=
-        fmt::format("<|start_header_id|>system<|end_header_id|>\n\n{}\nToday Date: {}\n\n",
-                    *knowledge_date_, today_);
-    if (messages.front().role == "system") {
-      append_content(prompt, trimmed(messages.front().content));
-      messages = messages.subspan(1);
-    }
-    prompt.text += "<|eot_id|>";
-  }
-  for (const ChatMessage& message : messages) {
-    prompt.text += "<|start_header_id|>";
-    append_content(prompt, message.role);
-    prompt.text += "<|end_header_id|>\n\n";
-    append_content(prompt, trimmed(message.content));
-    prompt.text += "<|eot_id|>";
-  }
-  return prompt;
+std::optional<ChatFamily> ChatFormat::family() const noexcept { return impl_->family; }
+
+Prompt ChatFormat::format(std::span<const ChatMessage> messages, bool add_generation_prompt,
+                          std::string_view values) const {
+  return with_memory_errors("chat template",
+                            [&] { return impl_->format(messages, add_generation_prompt, values); });
 }
 
 std::vector<std::string> ChatFormat::stop_tokens() const {
-  switch (family_) {
-    case ChatFamily::chatml:
-      return {"<|im_end|>", "<|endoftext|>"};
-    case ChatFamily::gemma:
-      return {"<end_of_turn>", eos_};
-    case ChatFamily::gemma4:
-      return {"<turn|>", eos_};
-    case ChatFamily::llama2:
-      return {eos_};
-    case ChatFamily::llama3:
-      return {"<|eot_id|>", "<|end_of_text|>", "<|eom_id|>"};
-  }
-  return {};
+  return with_memory_errors("chat template", [&] { return impl_->stop_tokens(); });
 }
 
 }  // namespace tenon::text

@@ -145,8 +145,8 @@ bool operator==(const SchemaValue& one, const SchemaValue& other) {
   });
 }
 
-SchemaValue parse_schema(std::string_view text) {
-  static_cast<void>(parse_strict_json(text, "JSON schema"));
+SchemaValue parse_schema(std::string_view text, std::string_view where) {
+  static_cast<void>(parse_strict_json(text, where));
   SchemaBuilder builder;
   nlohmann::json::sax_parse(text.begin(), text.end(), &builder);
   return builder.take();

@@ -44,7 +44,7 @@ struct SchemaValue {
 };
 
 /// Errors: those of parse_strict_json().
-SchemaValue parse_schema(std::string_view text);
+SchemaValue parse_schema(std::string_view text, std::string_view where = "JSON schema");
 
 /// `text` as JSON has it, with its quotes.
 std::string json_string(const std::string& text);

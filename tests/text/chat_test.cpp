@@ -1,12 +1,19 @@
 #include "support/expect_error.hpp"
+#include "support/failing_memory.hpp"
+#include "support/shown_code.hpp"
 #include "text/small_vocabulary.hpp"
 
 #include <tenon/text/chat.hpp>
 
+#include <fstream>
+#include <thread>
+
 #include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
 
 using namespace tenon;
 using namespace tenon::text;
+using testing::contains;
 using testing::expect_error;
 
 namespace {
@@ -15,131 +22,118 @@ const std::vector<ChatMessage> question{{"user", " Hi! "}};
 const std::vector<ChatMessage> talk{
     {"system", "Be brief. "}, {"user", "Hi!"}, {"assistant", " Hello. "}, {"user", "Bye"}};
 
-// Templates in the manner of each family's, cut down to what decides the text.
-constexpr std::string_view chatml_with_default =
-    "{% for message in messages %}{% if loop.first and messages[0]['role'] != 'system' %}"
-    "{{ '<|im_start|>system\\nYou\\'re kind.<|im_end|>\\n' }}{% endif %}"
-    "{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}"
-    "{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
-constexpr std::string_view chatml_plain =
-    "{% for m in messages %}{{ '<|im_start|>system\\n' + m.content + '<|im_end|>\\n' }}{% endfor "
-    "%}";
-constexpr std::string_view gemma_with_system =
-    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set first_user_prefix = "
-    "messages[0]['content'] + '\\n\\n' %}{% endif %}{{ '<start_of_turn>' }}{{ '<end_of_turn>\\n' "
-    "}}";
-constexpr std::string_view gemma_without_system =
-    "{{ bos_token }}{% if messages[0]['role'] == 'system' %}{{ raise_exception('no') }}{% endif %}"
-    "{{ '<start_of_turn>' }}{{ '<end_of_turn>\\n' }}";
-constexpr std::string_view gemma4_turns =
-    "{{- bos_token -}}{{- '<|turn>' + role + '\\n' }}{{- '<turn|>\\n' -}}"
-    "{%- if add_generation_prompt -%}{{- '<|turn>model\\n' -}}"
-    "{%- if not enable_thinking -%}{{- '<|channel>thought\\n<channel|>' -}}{%- endif -%}{%- endif "
-    "-%}";
-constexpr std::string_view llama3_plain =
-    "{% set content = '<|start_header_id|>' + message['role'] + '<|end_header_id|>\\n\\n' + "
-    "message['content'] | trim + '<|eot_id|>' %}{{ bos_token + content }}";
-constexpr std::string_view llama3_dated =
-    "{{- bos_token }}{%- set date_string = \"26 Jul 2024\" %}"
-    "{{- \"<|start_header_id|>system<|end_header_id|>\\n\\n\" }}"
-    "{{- \"Cutting Knowledge Date: December 2023\\n\" }}{{- \"Today Date: \" + date_string }}"
-    "{{ message['content'] | trim + '<|eot_id|>' }}";
-constexpr std::string_view llama2 =
-    "{% set content = '<<SYS>>\\n' + system_message %}{{ bos_token + '[INST] ' + content.strip() "
-    "}}";
+std::string render(std::string_view jinja, const std::vector<ChatMessage>& messages = question,
+                   std::string_view values = {}) {
+  return ChatFormat::from_template(jinja, {.date = "26 Jul 2024"})
+      .format(messages, true, values)
+      .text;
+}
 
-std::string render(std::string_view jinja, const std::vector<ChatMessage>& messages,
-                   bool prompt = true) {
-  return ChatFormat::from_template(jinja).format(messages, prompt).text;
+std::string built_in(ChatFamily family, const std::vector<ChatMessage>& messages,
+                     bool prompt = true) {
+  return ChatFormat(family).format(messages, prompt).text;
+}
+
+/// The parts of a prompt that came from the messages.
+std::vector<std::string> content_of(const Prompt& prompt) {
+  std::vector<std::string> parts;
+  for (const TextRange& range : prompt.content) {
+    parts.push_back(prompt.text.substr(range.begin, range.end - range.begin));
+  }
+  return parts;
+}
+
+std::string refused(std::string_view jinja, Errc code = Errc::template_error) {
+  return expect_error(code, [&] { render(jinja); });
 }
 
 }  // namespace
 
-TEST_CASE("chat: ChatML with the template's default system message") {
-  CHECK(render(chatml_with_default, question) ==
-        "<|im_start|>system\nYou're kind.<|im_end|>\n<|im_start|>user\n Hi! <|im_end|>\n"
-        "<|im_start|>assistant\n");
-  CHECK(render(chatml_with_default, talk, false) ==
+// Recorded by python/tests/record_chat_templates.py.
+TEST_CASE("chat: templates give what Jinja gives") {
+  using json = nlohmann::ordered_json;  // templates see the order of members
+  std::ifstream stream("tests/text/data/chat_templates.json");
+  const json file = json::parse(stream);
+  const std::string variables = file["variables"].dump();
+  std::size_t count = 0;
+  for (const json& one : file["templates"]) {
+    const auto jinja = one["template"].get<std::string>();
+    INFO(jinja);
+    try {
+      CHECK(render(jinja, question, variables) == one["want"].get<std::string>());
+    } catch (const Error& error) {
+      FAIL_CHECK(error.what());
+    }
+    ++count;
+  }
+  CHECK(count == 600);
+  for (const json& one : file["chats"]) {
+    const auto jinja = one["template"].get<std::string>();
+    std::vector<ChatMessage> messages;
+    for (json message : one["messages"]) {
+      ChatMessage& made = messages.emplace_back(
+          ChatMessage{message["role"].get<std::string>(), message["content"].get<std::string>()});
+      message.erase("role");
+      message.erase("content");
+      if (!message.empty()) made.more = message.dump();
+    }
+    INFO(jinja << "\n" << one["messages"].dump());
+    const auto format = ChatFormat::from_template(jinja, {"<s>", "</s>", "26 Jul 2024"});
+    if (one["want"].is_null()) {
+      expect_error(Errc::template_error,
+                   [&] { format.format(messages, true, one["values"].dump()); });
+    } else {
+      CHECK(format.format(messages, true, one["values"].dump()).text ==
+            one["want"].get<std::string>());
+    }
+  }
+}
+
+TEST_CASE("chat: the templates that are built in") {
+  CHECK(built_in(ChatFamily::chatml, talk, false) ==
         "<|im_start|>system\nBe brief. <|im_end|>\n<|im_start|>user\nHi!<|im_end|>\n"
         "<|im_start|>assistant\n Hello. <|im_end|>\n<|im_start|>user\nBye<|im_end|>\n");
-}
-
-TEST_CASE("chat: ChatML without a default; a literal cut by a variable is none") {
-  const auto format = ChatFormat::from_template(chatml_plain);
-  CHECK(format.family() == ChatFamily::chatml);
-  CHECK_FALSE(format.default_system().has_value());
-  CHECK(format.format(question).text ==
-        "<|im_start|>user\n Hi! <|im_end|>\n<|im_start|>assistant\n");
-}
-
-TEST_CASE("chat: Gemma trims, calls the assistant model, and puts the system message first") {
-  CHECK(render(gemma_with_system, talk) ==
-        "<bos><start_of_turn>user\nBe brief. \n\nHi!<end_of_turn>\n<start_of_turn>model\n"
+  CHECK(built_in(ChatFamily::gemma, talk) ==
+        "<bos><start_of_turn>user\nBe brief.\n\nHi!<end_of_turn>\n<start_of_turn>model\n"
         "Hello.<end_of_turn>\n<start_of_turn>user\nBye<end_of_turn>\n<start_of_turn>model\n");
-  expect_error(Errc::template_error, [] { render(gemma_without_system, talk); });
   const std::vector<ChatMessage> twice{{"user", "a"}, {"user", "b"}};
-  expect_error(Errc::template_error, [&] { render(gemma_with_system, twice); });
-}
-
-// The texts are what google-gemma-4-31B-it's template gives in Jinja 3.1.6, and its "interleaved" one where turns are not joined.
-TEST_CASE(
-    "chat: Gemma 4 has a system turn, leaves thoughts out, and may begin behind an empty one") {
+  expect_error(Errc::template_error, [&] { built_in(ChatFamily::gemma, twice); });
   const std::vector<ChatMessage> thought{{"system", "Be brief. "},
                                          {"user", "Hi!"},
                                          {"assistant", "<|channel>thought\nhm<channel|> Hello. "},
                                          {"user", "Bye"}};
-  const std::string said =
+  CHECK(
+      built_in(ChatFamily::gemma4, thought) ==
       "<bos><|turn>system\nBe brief.<turn|>\n<|turn>user\nHi!<turn|>\n<|turn>model\nHello.<turn|>\n"
-      "<|turn>user\nBye<turn|>\n";
-  CHECK(render(gemma4_turns, thought) == said + "<|turn>model\n<|channel>thought\n<channel|>");
-  CHECK(render(gemma4_turns, thought, false) == said);
-  CHECK(ChatFormat(ChatFamily::gemma4).format(thought).text == said + "<|turn>model\n");
-  const std::vector<ChatMessage> twice{{"user", "a"},
-                                       {"user", "b"},
-                                       {"assistant", "c"},
-                                       {"assistant", " d<|channel>x"},
-                                       {"user", "e"}};
-  const std::string users = "<bos><|turn>user\na<turn|>\n<|turn>user\nb<turn|>\n";
-  CHECK(render(gemma4_turns, twice, false) ==
-        users + "<|turn>model\nc<turn|>\n<|turn>model\nd<turn|>\n<|turn>user\ne<turn|>\n");
-  const std::string joining =
-      std::string(gemma4_turns) + "{%- set continue_same_model_turn = x -%}";
-  CHECK(render(joining, twice, false) ==
-        users + "<|turn>model\nc<turn|>\nd<turn|>\n<|turn>user\ne<turn|>\n");
-  const auto format = ChatFormat::from_template(gemma4_turns);
-  CHECK(spelling(format.family()) == "gemma4");
-  CHECK(format.stop_tokens() == std::vector<std::string>{"<turn|>", "<eos>"});
-}
-
-TEST_CASE("chat: Llama 2") {
-  CHECK(render(llama2, talk) ==
+      "<|turn>user\nBye<turn|>\n<|turn>model\n");
+  CHECK(built_in(ChatFamily::llama2, talk) ==
         "<s>[INST] <<SYS>>\nBe brief. \n<</SYS>>\n\nHi! [/INST] Hello. </s><s>[INST] Bye [/INST]");
-  CHECK(render(llama2, question) == "<s>[INST] Hi! [/INST]");
-}
-
-TEST_CASE("chat: Llama 3, and 3.1's opening with its dates") {
-  CHECK(render(llama3_plain, question) ==
+  CHECK(built_in(ChatFamily::llama3, question) ==
         "<|begin_of_text|><|start_header_id|>user<|end_header_id|>\n\nHi!<|eot_id|>"
         "<|start_header_id|>assistant<|end_header_id|>\n\n");
-  const std::string opening =
-      "<|begin_of_text|><|start_header_id|>system<|end_header_id|>\n\n"
-      "Cutting Knowledge Date: December 2023\nToday Date: 26 Jul 2024\n\n";
-  const std::string turn = "<|eot_id|><|start_header_id|>user<|end_header_id|>\n\nHi!<|eot_id|>";
-  CHECK(render(llama3_dated, question, false) == opening + turn);
-  const std::vector<ChatMessage> instructed{talk[0], talk[1]};
-  CHECK(render(llama3_dated, instructed, false) == opening + "Be brief." + turn);
-  const auto dated = ChatFormat::from_template(llama3_dated, {.date = "1 Jan 2030"});
-  CHECK(dated.format(question).text.find("Today Date: 1 Jan 2030\n") != std::string::npos);
+  expect_error(Errc::bad_argument, [] { ChatFormat(ChatFamily::chatml).format({}); });
 }
 
-TEST_CASE("chat: an unknown template is an error that offers raw mode") {
-  for (const char* const jinja :
-       {"", "{{ messages }}", "{% for i in range(10**9) %}x{% endfor %}",
-        "'<|im_start|>user<|im_sep|>' '<|im_end|>'", "[INST] {{ x }} [/INST]"}) {
-    const auto what = expect_error(Errc::template_error, [&] { ChatFormat::from_template(jinja); });
-    CHECK(what.find("raw") != std::string::npos);
+TEST_CASE("chat: what ends a turn, and the family's name") {
+  using Words = std::vector<std::string>;
+  CHECK(ChatFormat(ChatFamily::chatml).stop_tokens() == Words{"<|im_end|>"});
+  CHECK(ChatFormat(ChatFamily::gemma, {.eos_token = "<E>"}).stop_tokens() ==
+        Words{"<end_of_turn>", "<E>"});
+  CHECK(ChatFormat(ChatFamily::gemma4).stop_tokens() == Words{"<turn|>", "<eos>"});
+  CHECK(ChatFormat(ChatFamily::llama3).stop_tokens() == Words{"<|eot_id|>"});
+  const ChatFormat llama2(ChatFamily::llama2, {.bos_token = "<B>", .eos_token = "<E>"});
+  CHECK(llama2.format(question).text.starts_with("<B>[INST]"));
+  CHECK(llama2.stop_tokens() == Words{"<E>"});
+  CHECK(
+      ChatFormat::from_template("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}")
+          .stop_tokens() == Words{"[user]"});
+  CHECK(ChatFormat::from_template("{{ raise_exception('no') }}", {.eos_token = "</s>"})
+            .stop_tokens() == Words{"</s>"});
+  for (const auto family : {ChatFamily::chatml, ChatFamily::gemma, ChatFamily::gemma4,
+                            ChatFamily::llama2, ChatFamily::llama3}) {
+    CHECK(ChatFormat(family).family() == family);
   }
-  expect_error(Errc::bad_argument, [] { ChatFormat(ChatFamily::chatml).format({}); });
+  CHECK_FALSE(ChatFormat::from_template("<|im_start|>user<|im_sep|> <|im_end|>").family());
 }
 
 TEST_CASE("chat: what a user types cannot become structure") {
@@ -156,17 +150,110 @@ TEST_CASE("chat: what a user types cannot become structure") {
   CHECK(std::count(ids.begin(), ids.end(), 1) == 1);
 }
 
-TEST_CASE("chat: other spellings of the framing tokens, and what ends a turn") {
-  const ChatFormat format(ChatFamily::llama2, {.bos_token = "<B>", .eos_token = "<E>"});
-  CHECK(format.format(question).text.starts_with("<B>[INST]"));
-  CHECK(format.stop_tokens() == std::vector<std::string>{"<E>"});
+TEST_CASE("chat: content is followed through what templates do with it") {
+  const std::vector<ChatMessage> one{{"user", " Abc,déf \n"}};
+  const auto content = [&](std::string_view expression, std::string_view values = {}) {
+    return content_of(ChatFormat::from_template("<{{ " + std::string(expression) + " }}>")
+                          .format(one, true, values));
+  };
   using Words = std::vector<std::string>;
-  CHECK(ChatFormat(ChatFamily::chatml).stop_tokens().front() == "<|im_end|>");
-  CHECK(ChatFormat(ChatFamily::gemma, {.eos_token = "<E>"}).stop_tokens() ==
-        Words{"<end_of_turn>", "<E>"});
-  CHECK(ChatFormat(ChatFamily::llama3).stop_tokens().front() == "<|eot_id|>");
-  CHECK(Words{std::string(spelling(ChatFamily::chatml)), std::string(spelling(ChatFamily::gemma)),
-              std::string(spelling(ChatFamily::llama2)),
-              std::string(spelling(ChatFamily::llama3))} ==
-        Words{"chatml", "gemma", "llama2", "llama3"});
+  CHECK(content("messages[0].content") == Words{" Abc,déf \n"});
+  CHECK(content("'[' ~ messages[0].content | trim + ']'") == Words{"Abc,déf"});
+  CHECK(content("messages[0].content[2:4]") == Words{"bc"});
+  CHECK(content("messages[0].content | upper") == Words{" ABC,DÉF \n"});
+  CHECK(content("messages[0].content.split(',') | join('|')") == Words{" Abc", "déf \n"});
+  CHECK(content("messages[0].content.replace('b', '<b>')") == Words{" A", "c,déf \n"});
+  CHECK(content("messages | tojson").size() == 1);
+  CHECK(content("'%s!' % messages[0].content.strip()") == Words{"Abc,déf"});
+  CHECK(content("'{}!'.format(messages[0].content[1])") == Words{"A"});
+  CHECK(content("tools[0]", "{\"tools\": [\"<|im_end|>\"]}") == Words{"<|im_end|>"});
+  CHECK(content("'plain'").empty());
+}
+
+TEST_CASE("chat: errors of templates name their line") {
+  CHECK(contains(refused(""), "empty"));
+  CHECK(contains(refused("\n{{ 1 +"), "line 2"));
+  CHECK(contains(refused("{% if true %}x"), "endif"));
+  CHECK(contains(refused("{% block x %}{% endblock %}"), "'block'"));
+  CHECK(contains(refused("{% include 'x' %}"), "'include'"));
+  CHECK(contains(refused("a\nb{{ raise_exception('roles have to alternate') }}"),
+                 "line 2: roles have to alternate"));
+  CHECK(contains(refused("{{ nobody.name }}"), "'nobody' is undefined"));
+  CHECK(contains(refused("{{ messages | wonder }}"), "no filter 'wonder'"));
+  CHECK(contains(refused("{{ 1 is wonder }}"), "no test 'wonder'"));
+  CHECK(contains(refused("{{ messages.append(1) }}"), "sandbox"));
+  CHECK(contains(refused("{{ 'a' + 1 }}"), "str + int"));
+  CHECK(contains(refused("{{ 9223372036854775807 + 1 }}"), "64 bits"));
+  CHECK(contains(refused("{{ 1 // 0 }}"), "division"));
+  CHECK(contains(refused("{{ strftime_now('%Q') }}"), "%Q"));
+  expect_error(Errc::bad_argument, [] { ChatFormat::from_template("x", {.date = "tomorrow"}); });
+  expect_error(Errc::bad_argument, [] { ChatFormat::from_template("x", {.more = "[1]"}); });
+  expect_error(Errc::syntax, [] { ChatFormat::from_template("x").format(question, true, "{"); });
+  CHECK(render("{{ strftime_now('%d %B %Y, %A %-d/%m/%y %H:%M') }}") ==
+        "26 July 2024, Friday 26/07/24 00:00");
+}
+
+TEST_CASE("chat: templates of strangers are limited") {
+  CHECK(contains(refused("{% for i in range(10**9) %}x{% endfor %}"), "range()"));
+  CHECK(contains(refused("{{ 'x' * 10**12 }}"), "too often"));
+  refused("{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+          Errc::limit_exceeded);
+  refused(
+      "{% set ns = namespace(s='x') %}{% for i in range(60) %}{% set ns.s = ns.s + ns.s %}{% "
+      "endfor %}",
+      Errc::limit_exceeded);
+  refused(
+      "{% set ns = namespace(l=[]) %}{% for i in range(60) %}{% set ns.l = [ns.l, ns.l] %}{% "
+      "endfor %}",
+      Errc::limit_exceeded);
+  refused(
+      "{% set ns = namespace(l=[]) %}{% for i in range(200) %}{% set ns.l = [ns.l] %}{% endfor %}",
+      Errc::depth_limit);
+  refused("{% set ns = namespace(a=1) %}{% set ns.self = ns %}");
+  refused("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", Errc::depth_limit);
+  refused("{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}", Errc::depth_limit);
+  std::string chain = "1", filters = "1", blocks;
+  for (int i = 0; i < 5000; ++i) {
+    chain += " + 1";
+    filters += " | abs";
+    blocks += "{% if 1 %}";
+  }
+  refused("{{ " + chain + " }}", Errc::depth_limit);
+  refused("{{ " + filters + " }}", Errc::depth_limit);
+  refused(blocks, Errc::depth_limit);
+  refused("{{ 'ab' | replace('', 'x' * 10000) | replace('x', 'y' * 100000) }}");
+}
+
+TEST_CASE("chat: a format is used on several threads, and survives when memory runs out") {
+  const ChatFormat format(ChatFamily::gemma4);
+  const std::string want = format.format(talk).text;
+  std::vector<std::jthread> threads;
+  std::vector<std::string> got(4);
+  for (std::string& one : got) {
+    threads.emplace_back([&one, &format] { one = format.format(talk).text; });
+  }
+  threads.clear();
+  for (const std::string& one : got) CHECK(one == want);
+  testing::fail_allocations(
+      100, [&] { ChatFormat(ChatFamily::gemma4).format(talk); },
+      [&] { CHECK(format.format(talk).text == want); });
+}
+
+TEST_CASE("chat-templates.md: the code that it shows") {
+  testing::check_shown_code("docs/chat-templates.md", "tests/text/chat_test.cpp", 1);
+  const Tokenizer tokenizer(testing::small_bpe());
+  const std::string_view jinja =
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}{{ tools[0].name }}"
+      "{{ enable_thinking }}";
+
+  // model.chat_format({.more = ...}) does this with the template of a model's file.
+  const ChatFormat format =
+      ChatFormat::from_template(jinja, {.more = R"({"enable_thinking": false})"});
+  const std::vector<ChatMessage> messages{{"system", "Be brief."},
+                                          {"user", "Is it raining in Oslo?"}};
+  const Prompt prompt = format.format(messages, true, R"({"tools": [{"name": "weather"}]})");
+  const auto tokens = prompt.encode(tokenizer);
+
+  CHECK(prompt.text == "[system]Be brief.[user]Is it raining in Oslo?weatherFalse");
+  CHECK_FALSE(tokens.empty());
 }

@@ -522,6 +522,25 @@ class Chat(Folder):
         led = self.json("chat", self.model, "-n", 1, "--system", "in the end", stdin=b"a\n")["turns"][0]
         self.assertGreater(led["prompt_tokens"], plain["prompt_tokens"])
 
+    def test_other_templates(self):
+        def tokens(*options, model=self.model, status=0):
+            command = "generate", model, "--chat", "--prompt", "hand", "-n", 1, *options
+            result = self.json(*command, status=status)
+            return result["error"] if status else result["prompt_tokens"]
+
+        own = tokens()
+        self.assertEqual(tokens("--chat-template", "chatml", model=LLAMA), own)
+        self.assertLess(tokens("--chat-template", "{{ messages[0].content }}"), own)
+        template = self.folder / "template.jinja"
+        template.write_text("{{ messages[0].content }}{{ mood }}")
+        plain = tokens("--chat-template-file", template)
+        self.assertGreater(tokens("--chat-template-file", template, "--chat-template-kwargs", '{"mood": "in the end"}'), plain)
+        self.assertIn("no chat template", tokens(model=LLAMA, status=3)["message"])
+        self.assertIn("endif", tokens("--chat-template", "{% if 1 %}", status=3)["message"])
+        self.assertEqual(tokens("--chat-template-kwargs", "{", status=3)["code"], "Syntax")
+        chat = self.json("chat", LLAMA, "--chat-template", "llama2", "-n", 1, stdin=b"a\n")
+        self.assertEqual(len(chat["turns"]), 1)
+
     def test_text_goes_to_standard_output_and_the_rest_elsewhere(self):
         printed = self.tenon("chat", self.model, "-n", 3, stdin=b"a\n")
         self.assertNotIn(b"tokens/s", printed.stdout)

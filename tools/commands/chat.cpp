@@ -1,4 +1,5 @@
 #include "base/suggestion.hpp"
+#include "chat_template.hpp"
 #include "dialogue.hpp"
 #include "draft_options.hpp"
 #include "interrupts.hpp"
@@ -27,6 +28,7 @@ namespace {
 struct Options {
   std::string system;
   bool raw = false;
+  ChatTemplateOptions chat_template;
   VisionOptions vision;
   GenerationOptions generation{.generate = {.max_tokens = 512}};
   DraftOptions draft;
@@ -262,10 +264,10 @@ void run(const Tool& tool, const Options& options) {
     models::check_compatible(model, *encoder);
   }
   interrupts.end();
-  auto format = options.raw ? std::nullopt : model.chat_format();
+  auto format = options.raw ? std::nullopt : options.chat_template.format(model);
   if (!format && !options.raw) {
     throw Error(Errc::template_error, tool.model,
-                "the file has no chat template; --raw sends messages as plain text");
+                "the file has no chat template; give --chat-template, or --raw for plain text");
   }
   std::string source;
   models::GenerateOptions generate = options.generation.for_model(model, source);
@@ -318,6 +320,7 @@ void add_chat(CLI::App& app, Tool& tool) {
           .flag("--raw", options->raw,
                 "Plain text instead of the file's chat template; each line is continued")
           .excludes(system);
+  options->chat_template.add_to(command);
   options->vision
       .add_to(
           command,

@@ -1,3 +1,4 @@
+#include "chat_template.hpp"
 #include "draft_options.hpp"
 #include "interrupts.hpp"
 #include "picture.hpp"
@@ -20,6 +21,7 @@ struct Options {
   std::string prompt;
   std::string prompt_file;
   bool chat = false;
+  ChatTemplateOptions chat_template;
   VisionOptions vision;
   std::vector<std::string> images;
   double timeout_s = 0;
@@ -30,12 +32,13 @@ struct Options {
 };
 
 /// The model's chat format, whose stop tokens are added to the options.
-text::ChatFormat chat_format(const Tool& tool, const models::LanguageModel& model,
+text::ChatFormat chat_format(const Tool& tool, const ChatTemplateOptions& options,
+                             const models::LanguageModel& model,
                              models::GenerateOptions& generate) {
-  auto format = model.chat_format();
+  auto format = options.format(model);
   if (!format)
     throw Error(Errc::template_error, tool.model,
-                "the file has no chat template; leave out --chat");
+                "the file has no chat template; give --chat-template, or leave out --chat");
   for (std::string& token : format->stop_tokens()) generate.stop.push_back(std::move(token));
   return *std::move(format);
 }
@@ -65,7 +68,8 @@ std::vector<std::int32_t> read_prompt(const Tool& tool, const Options& options, 
   if (prompt.empty() && !options.chat && cached.position() > 0) {
     ids.assign(cached.tokens().begin(), cached.tokens().end());
   } else if (options.chat) {
-    ids = chat_prompt(chat_format(tool, model, generate), prompt).encode(model.tokenizer());
+    ids = chat_prompt(chat_format(tool, options.chat_template, model, generate), prompt)
+              .encode(model.tokenizer());
   } else {
     ids = model.tokenizer().encode(prompt);
   }
@@ -84,11 +88,13 @@ std::vector<models::PromptPart> read_image_prompt(Tool& tool, const Options& opt
     for (std::size_t i = 0; i < pictures.size(); ++i) prompt.insert(0, models::image_marker);
   }
   const auto encoder = options.vision.load(tool);
-  auto parts = options.chat
-                   ? models::image_prompt(model, encoder,
-                                          chat_prompt(chat_format(tool, model, generate), prompt),
-                                          pictures, generate.interrupt)
-                   : models::image_prompt(model, encoder, prompt, pictures, generate.interrupt);
+  auto parts =
+      options.chat
+          ? models::image_prompt(
+                model, encoder,
+                chat_prompt(chat_format(tool, options.chat_template, model, generate), prompt),
+                pictures, generate.interrupt)
+          : models::image_prompt(model, encoder, prompt, pictures, generate.interrupt);
   std::int64_t positions = 0;
   for (const models::PromptPart& part : parts) positions += part.positions();
   check_prompt(model, positions);
@@ -222,6 +228,7 @@ void add_generate(CLI::App& app, Tool& tool) {
   command.either(prompt, file);
   command.flag("--chat", options->chat,
                "The prompt is a user's message: format it with the model's chat template");
+  options->chat_template.add_to(command);
   Option mmproj = options->vision.add_to(
       command, "A GGUF file with the model's vision encoder, as llama.cpp takes it");
   Option images =

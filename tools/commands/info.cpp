@@ -100,7 +100,10 @@ void run(const Tool& tool) {
     if (file.format() == io::Format::gguf) {
       tokenizer += ", chat format ";
       const auto format = models::load_chat_format(file, loaded);
-      tokenizer += format ? std::string(spelling(format->family())) : std::string("none");
+      const auto family = format ? format->family() : std::nullopt;
+      tokenizer += family   ? std::string(spelling(*family))
+                   : format ? std::string("of its own")
+                            : std::string("none");
     }
   } catch (const Error& error) {
     tokenizer = error.what();

@@ -242,8 +242,9 @@ class LanguageModel {
   std::int64_t chunk() const;  ///< LanguageModelOptions::chunk
   const LoadTimes& load_times() const;
 
-  /// The format of the file's chat template, if it has one. Errors: template_error.
-  std::optional<text::ChatFormat> chat_format() const;
+  /// The format of the file's chat template, if it has one, under these variables; those of the tokens are the
+  /// tokenizer's unless they are set. Errors: those of text::ChatFormat::from_template.
+  std::optional<text::ChatFormat> chat_format(text::ChatVariables variables = {}) const;
 
   /// A conversation without tokens.
   Conversation conversation() const;

@@ -18,9 +18,14 @@ text::Tokenizer load_tokenizer(const io::File& file);
 /// fit, they are made and added to it.
 text::Tokenizer load_tokenizer(const io::File& file, PreparedCache& prepared);
 
-/// The chat format of a GGUF file's template; none where the file has no template. Errors:
-/// template_error for a template of an unknown family: use the model with raw text then.
+/// The chat format of a GGUF file's template; none where the file has no template. Errors: those of
+/// text::ChatFormat::from_template.
 std::optional<text::ChatFormat> load_chat_format(const io::File& file,
-                                                 const text::Tokenizer& tokenizer);
+                                                 const text::Tokenizer& tokenizer,
+                                                 text::ChatVariables variables = {});
+
+/// Variables with the spellings of a tokenizer's tokens for bos_token and eos_token, where these are not set.
+text::ChatVariables chat_variables(const text::Tokenizer& tokenizer,
+                                   text::ChatVariables variables = {});
 
 }  // namespace tenon::models

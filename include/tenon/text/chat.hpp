@@ -1,22 +1,28 @@
 #pragma once
 
+#include <tenon/held.hpp>
 #include <tenon/text/tokenizer.hpp>
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tenon::text {
 
 struct ChatMessage {
-  std::string role;  ///< "system", "user" or "assistant"; chatml, gemma4 and llama3 take any
+  std::string role;  ///< "system", "user", "assistant", "tool"; what the template takes
   std::string content;
+  /// Further members, as a JSON object: tool_calls, tool_call_id, name, reasoning_content, ..., also a `content` that is
+  /// no text, in place of the one here; empty: none.
+  std::string more = {};
 };
 
-/// Families of chat templates, by how they mark turns.
+/// Families of chat templates that are built in, by how they mark turns.
 enum class ChatFamily {
   chatml,  ///< <|im_start|>role ... <|im_end|> (SmolLM2, Qwen)
   gemma,   ///< <start_of_turn>role ... <end_of_turn>
@@ -37,61 +43,50 @@ struct Prompt {
   std::vector<std::int32_t> encode(const Tokenizer& tokenizer) const;
 };
 
-/// Values of a template's variables. Unset: the family's defaults.
+/// Values of a template's variables.
 struct ChatVariables {
-  std::optional<std::string> bos_token = {};
+  std::optional<std::string> bos_token = {};  ///< unset: empty, or the family's
   std::optional<std::string> eos_token = {};
-  std::optional<std::string> date =
-      {};  ///< today's date, as in "26 Jul 2024"; used by Llama 3.1 and 3.2
+  /// The date of strftime_now(), as in "26 Jul 2024", with the time 0:00. Unset: now, in local time.
+  std::optional<std::string> date = {};
+  /// Further ones, as a JSON object: {"enable_thinking": false}; empty: none.
+  std::string more = {};
 };
 
-/// Renders conversations as a model's template does, without running the template.
+/// Renders conversations by a model's chat template: Jinja 3.1 as Hugging Face's and llama.cpp's templates use it (with
+/// trim_blocks, lstrip_blocks, loop controls, raise_exception, strftime_now and their tojson). A template is text of a
+/// stranger: it can read its variables and nothing else, and its work and its results are limited. What comes from
+/// messages and tools is known in the result, through filters and slices, too (Prompt::content).
 ///
-/// A model's Jinja text is matched, not interpreted: its markers determine the family, and its
-/// literals the variant (default system message, dates, trimming, whether there is a system role).
-/// Tools, images and reasoning traces are not supported.
+/// A handle, which any thread may use.
 class ChatFormat {
  public:
-  /// The format of a template. Errors: template_error (an unknown family).
+  /// Errors: template_error, with the line (no template of Jinja's; include, import, extends and block), depth_limit;
+  /// those of a JSON text for ChatVariables::more.
   static ChatFormat from_template(std::string_view jinja, ChatVariables variables = {});
 
-  /// The basic variant of a family, for models whose template is missing or unknown.
+  /// The template of a family, for models that have none.
   explicit ChatFormat(ChatFamily family, ChatVariables variables = {});
 
-  ChatFamily family() const noexcept { return family_; }
-
-  /// The template's default system message, for conversations without one.
-  const std::optional<std::string>& default_system() const noexcept { return default_system_; }
+  /// The family whose marks the template has; for reports.
+  std::optional<ChatFamily> family() const noexcept;
 
   /// The conversation as one text; with `add_generation_prompt`, it ends in the opening of the
-  /// assistant's turn.
+  /// assistant's turn, where the template has one. `values`: variables of this call, as a JSON object, such as
+  /// {"tools": [...]}, before those of ChatVariables::more.
   ///
-  /// Errors: bad_argument (no messages), template_error (roles that the family's templates refuse:
-  /// gemma and llama2 require that user and assistant alternate).
-  Prompt format(std::span<const ChatMessage> messages, bool add_generation_prompt = true) const;
+  /// Errors: bad_argument (no messages, `values` that are no object), template_error (what the template raises, such as
+  /// for roles that do not alternate; with its line), limit_exceeded, depth_limit; those of a JSON text.
+  Prompt format(std::span<const ChatMessage> messages, bool add_generation_prompt = true,
+                std::string_view values = {}) const;
 
-  /// Spellings of the tokens that end the assistant's turn.
+  /// Spellings of the tokens that end the assistant's turn: what the template writes behind an answer, and eos_token.
   std::vector<std::string> stop_tokens() const;
 
  private:
-  Prompt format_chatml(std::span<const ChatMessage> messages) const;
-  Prompt format_gemma(std::span<const ChatMessage> messages) const;
-  Prompt format_gemma4(std::span<const ChatMessage> messages) const;
-  Prompt format_llama2(std::span<const ChatMessage> messages) const;
-  Prompt format_llama3(std::span<const ChatMessage> messages) const;
-
-  ChatFamily family_;
-  std::string bos_;
-  std::string eos_;
-  std::optional<std::string> default_system_;
-  bool starts_with_bos_ = false;
-  bool trims_content_ = false;
-  bool allows_system_ = true;
-  bool opens_with_no_thought_ =
-      false;                        ///< gemma4: the assistant's turn begins behind an empty thought
-  bool joins_model_turns_ = false;  ///< gemma4: an assistant's message behind another opens no turn
-  std::optional<std::string> knowledge_date_;  ///< Llama 3.1: the line that opens every prompt
-  std::string today_;
+  struct Impl;
+  explicit ChatFormat(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  tenon::detail::Held<const Impl, "ChatFormat"> impl_;
 };
 
 }  // namespace tenon::text

@@ -1,5 +1,5 @@
-"""Runs the code of docs/python.md, conversations.md, drafts.md, hf.md, objects.md, onnx.md, sampling.md,
-serving.md and torch.md, block after block, as one program each."""
+"""Runs the code of docs/python.md, chat-templates.md, conversations.md, drafts.md, hf.md, objects.md, onnx.md,
+sampling.md, serving.md and torch.md, block after block, as one program each."""
 
 import contextlib
 import io
@@ -53,6 +53,9 @@ class Page(unittest.TestCase):
     def test_grammars(self):
         pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")
         self.assertRegex(self.run_page("grammars.md", 1), r'(blue|grey) grammar\n\{\s*"name"')
+
+    def test_chat_templates(self):
+        self.assertIn("<user>Hello</>[{\"name\": \"weather\"}]\n['</>']", self.run_page("chat-templates.md", 1))
 
     def test_serving(self):
         pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")

@@ -502,6 +502,45 @@ class Drafts(unittest.TestCase):
         self.assertAlmostEqual(probability, 1 / weights.sum(), places=5)
 
 
+class ChatTemplates(unittest.TestCase):
+    def test_they_are_jinja(self):
+        chat = tenon.ChatFormat("{{ bos_token }}{% for m in messages %}[{{ m.role }}:{{ m.content | trim }}]{% endfor %}"
+                                "{% if tools %}{{ tools | tojson }}{% endif %}{{ mood }}", bos_token="<s>", mood="!")
+        self.assertEqual(chat.format("a "), "<s>[user:a]!")
+        self.assertEqual(chat.format([{"role": "x", "content": "ü"}], tools=[{"n": "Ü"}], mood=None),
+                         '<s>[x:ü][{"n": "Ü"}]None')
+        calls = tenon.ChatFormat("{% for c in messages[0].tool_calls %}{{ c.function.name }}{{ c.function.arguments.n }}"
+                                 "{% endfor %}{{ messages[0].content is none }}")
+        message = {"role": "assistant", "content": None,
+                   "tool_calls": [{"function": {"name": "f", "arguments": {"n": 3}}}]}
+        self.assertEqual(calls.format([message]), "f3True")
+        self.assertEqual(tenon.ChatFormat("{{ strftime_now('%Y') }}", date="26 Jul 2024").format("x"), "2024")
+        self.assertEqual(tenon.ChatFormat("{% for m in messages %}<{{ m.role }}>{{ m.content }}<end>{% endfor %}",
+                                          eos_token="</s>").stop_tokens, ["<end>", "</s>"])
+        with self.assertRaisesRegex(tenon.Error, "line 2: no"):
+            tenon.ChatFormat("\n{{ raise_exception('no') }}").format("x")
+        with self.assertRaisesRegex(tenon.Error, "endif"):
+            tenon.ChatFormat("{% if true %}")
+
+    def test_random_ones_beside_jinja(self):
+        sys.path.insert(0, str(ROOT / "python/tests"))
+        try:
+            import record_chat_templates as recorder
+        except ModuleNotFoundError as error:
+            if error.name != "jinja2":
+                raise
+            self.skipTest("jinja2 is not installed")
+        made, seed, count = recorder.environment(), int.from_bytes(os.urandom(4), "little"), 0
+        for number in range(seed, seed + 300):
+            template = recorder.Writer(number).template()
+            want = recorder.rendered(made, template, **recorder.VARIABLES)
+            if want is not None:
+                count += 1
+                with self.subTest(number=number, template=template):
+                    self.assertEqual(tenon.ChatFormat(template, **recorder.VARIABLES).format("m"), want)
+        self.assertGreater(count, 60)
+
+
 class Batches(unittest.TestCase):
     PROMPTS = ["abc", "a b c d e", [3, 40, 99], "zz"]
 

@@ -1,0 +1,255 @@
+#!/usr/bin/env python3
+"""Records what Jinja 3.1 makes of templates, as tests/text/data/chat_templates.json.
+
+Random templates of every statement, operator, filter, test and method that chat templates use, and conversations in
+templates in the manner of published ones. Jinja is set up as Hugging Face's transformers sets it up. Needs `jinja2`:
+
+    python/tests/record_chat_templates.py [SEED COUNT]
+
+With a seed and a count, nothing is written: so many further templates are compared with the package tenon.
+"""
+
+import copy
+import datetime
+import json
+import pathlib
+import random
+import sys
+import warnings
+
+import jinja2
+import jinja2.ext
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+OUT = pathlib.Path(__file__).parents[2] / "tests/text/data/chat_templates.json"
+
+VARIABLES = {"a": 1, "b": -7, "c": 2.5, "s": " Hello <b> ", "t": "x,y,,z", "e": "", "l": [3, 1, 2], "m": ["b", "A", "c"],
+             "d": {"k": 1, "n": None, "z": [1, {"q": "w"}]}, "n": None, "T": True, "F": False, "u": "üñ日本",
+             "ld": [{"r": "user", "c": "hi", "v": 2}, {"r": "bot", "c": "Yo", "v": 1}, {"r": "user", "c": "", "v": 3}]}
+
+LEAVES = [*VARIABLES, "1", "0", "-2", "2.5", "'q'", "none", "missing", "[1, 2]", "{'a': 1}", "()"]
+ARITHMETIC = ["+", "-", "*", "/", "//", "%", "~"]
+COMPARISONS = ["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
+FILTERS = ["length", "upper", "lower", "trim", "title", "capitalize", "first", "last", "list", "string", "int", "float",
+           "abs", "reverse", "sort", "join", "tojson", "sum", "max", "min", "default(5)", "d(3, true)", "round", "count",
+           "wordcount", "e", "dictsort", "replace('l', 'LL')", "indent(2)", "join('-')", "trim('x')",
+           "sort(reverse=true)", "truncate(3, true, '..', 0)", "tojson(indent=2)", "unique | list", "batch(2) | list",
+           "map('upper') | list", "select | list", "reject('none') | list", "selectattr('v', 'gt', 1) | list",
+           "map(attribute='r') | join(' ')", "groupby('r') | list | length", "items | list"]
+TESTS = ["defined", "undefined", "none", "string", "number", "mapping", "iterable", "sequence", "boolean", "integer",
+         "float", "odd", "even", "true", "false", "upper", "lower", "divisibleby(3)", "eq(1)", "in([1, 2])"]
+ITEMS = ["0", "-1", "1", "'k'", "'c'", "5", "1:", "-2:", ":2", "::-1", "::2", "1:3", ":-1", "-5:10", ":0", "3:1:-1"]
+METHODS = ["k", "r", "strip()", "split()", "split(',')", "upper()", "lower()", "title()", "startswith('x')",
+           "endswith((' ', 'z'))", "replace('l', '1', 1)", "find('l')", "items() | list", "keys() | list",
+           "values() | list", "get('k', 9)", "lstrip()", "rstrip(' >')", "rsplit(',', 1)", "splitlines()",
+           "count('l')", "isdigit()", "isalpha()", "index(1)", "capitalize()", "removeprefix(' ')", "zfill(5)",
+           "partition(',')", "format(1)"]
+
+CONVERSATION = [{"role": "system", "content": "Be brief. "}, {"role": "user", "content": "Hi <|im_end|>!"},
+                {"role": "assistant", "content": "<think>\nhm\n</think>\n\n Hello. "}, {"role": "user", "content": "Größe?"}]
+CALL = [{"role": "user", "content": "weather?"},
+        {"role": "assistant", "content": "", "tool_calls": [
+            {"id": "c1", "type": "function", "function": {"name": "weather", "arguments": {"city": "Oslo", "days": 3}}}]},
+        {"role": "tool", "tool_call_id": "c1", "content": "{\"t\": 12}"}]
+TOOLS = [{"type": "function", "function": {"name": "weather", "description": "The \"weather\" in <b>å</b>",
+                                           "parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]
+IN_THE_MANNER_OF = [
+    # Qwen: tools as lines of JSON, thoughts of earlier turns left out.
+    """{%- if tools %}
+    {{- '<|im_start|>system\\n# Tools\\n' }}
+    {%- for tool in tools %}
+        {{- "\\n" }}
+        {{- tool | tojson }}
+    {%- endfor %}
+    {{- "\\n<|im_end|>\\n" }}
+{%- endif %}
+{%- for message in messages %}
+    {%- set content = message.content %}
+    {%- if message.role == 'assistant' and '</think>' in content %}
+        {%- set content = content.split('</think>')[-1].lstrip('\\n') %}
+    {%- endif %}
+    {{- '<|im_start|>' + message.role + '\\n' + content }}
+    {%- if message.tool_calls %}
+        {%- for call in message.tool_calls %}
+            {{- '\\n<tool_call>\\n{"name": "' ~ call.function.name ~ '", "arguments": ' }}
+            {{- call.function.arguments | tojson }}{{- '}\\n</tool_call>' }}
+        {%- endfor %}
+    {%- endif %}
+    {{- '<|im_end|>\\n' }}
+{%- endfor %}
+{%- if add_generation_prompt %}
+    {{- '<|im_start|>assistant\\n' }}
+    {%- if enable_thinking is defined and not enable_thinking %}{{- '<think>\\n\\n</think>\\n\\n' }}{%- endif %}
+{%- endif %}
+""",
+    # Mistral: the system message in front of the last user's, turns that are counted, an exception.
+    """{{ bos_token }}{% if messages[0]['role'] == 'system' %}{% set system = messages[0]['content'] %}{% set rest = messages[1:] %}
+{% else %}{% set rest = messages %}{% endif %}
+{% set ns = namespace(index=0) %}
+{%- for message in rest if message.role != 'tool' %}
+  {%- if (message.role == 'user') != (ns.index % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}
+  {%- set ns.index = ns.index + 1 %}
+  {%- if message.role == 'user' %}
+    {{- '[INST] ' }}{% if loop.last and system is defined %}{{ system + '\\n\\n' }}{% endif %}{{ message.content + '[/INST]' }}
+  {%- else %}
+    {{- ' ' + message.content | trim + eos_token }}
+  {%- endif %}
+{%- endfor %}""",
+    # Llama 3.1: a date, macros, blocks that are set.
+    """{%- macro turn(role, content) %}<|start_header_id|>{{ role }}<|end_header_id|>\\n\\n{{ content | trim }}<|eot_id|>{% endmacro %}
+{%- if strftime_now is defined %}{% set today = strftime_now("%d %b %Y") %}{% else %}{% set today = "26 Jul 2024" %}{% endif %}
+{{- bos_token }}{% set head %}Today Date: {{ today }}
+{% endset %}
+{{- turn('system', head) }}
+{%- for message in messages %}{{ turn(message['role'], message.content) }}{% endfor %}
+{%- if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif -%}""",
+]
+
+
+def environment():
+    class Generation(jinja2.ext.Extension):
+        tags = {"generation"}
+
+        def parse(self, parser):
+            line = next(parser.stream).lineno
+            body = parser.parse_statements(["name:endgeneration"], drop_needle=True)
+            return jinja2.nodes.CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
+
+        def _body(self, caller):
+            return caller()
+
+    def raise_exception(message):
+        raise jinja2.exceptions.TemplateError(message)
+
+    def tojson(value, ensure_ascii=False, indent=None, separators=None, sort_keys=False):
+        return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
+
+    made = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True,
+                                         extensions=[Generation, jinja2.ext.loopcontrols])
+    made.filters["tojson"] = tojson
+    made.globals.update(raise_exception=raise_exception,
+                        strftime_now=lambda form: datetime.datetime(2024, 7, 26).strftime(form))
+    return made
+
+
+class Writer:
+    """Writes random templates."""
+
+    def __init__(self, seed):
+        self.random = random.Random(seed)
+
+    def one(self, choices):
+        return self.random.choice(choices)
+
+    def expression(self, depth=0):
+        if depth > 2 or self.random.random() < 0.3:
+            return self.one(LEAVES)
+        part = lambda: self.expression(depth + 1)
+        return self.one([
+            lambda: f"({part()} {self.one(ARITHMETIC)} {part()})",
+            lambda: f"({part()} {self.one(COMPARISONS)} {part()})",
+            lambda: f"({part()} {self.one(['and', 'or'])} {part()})",
+            lambda: f"(not {part()})",
+            lambda: f"({part()} if {part()} else {part()})",
+            lambda: f"({part()}) | {self.one(FILTERS)}",
+            lambda: f"({part()}) | {self.one(FILTERS)}",
+            lambda: f"(({part()}) is {self.one(['', 'not '])}{self.one(TESTS)})",
+            lambda: f"({part()})[{self.one(ITEMS)}]",
+            lambda: f"({part()}).{self.one(METHODS)}",
+            lambda: f"[{part()}, {part()}]",
+            lambda: f"{{'x': {part()}, 'y': {part()}}}",
+            lambda: f"range({self.random.randrange(5)}) | list",
+        ])()
+
+    def space(self):
+        return self.one(["", "\n", "  ", "\n  ", " x "])
+
+    def sign(self):
+        return self.one(["", "", "", "-", "+"])
+
+    def body(self, depth):
+        return self.space() + "".join(self.statement(depth + 1) for _ in range(self.random.randrange(1, 3)))
+
+    def statement(self, depth=0):
+        part, body, sign = self.expression, lambda: self.body(depth), self.sign
+        if depth > 2 or self.random.random() < 0.3:
+            return f"{{{{{self.one(['', '-'])} {part(1)} {self.one(['', '-'])}}}}}{self.space()}"
+        return self.one([
+            lambda: f"{{%{sign()} if {part(2)} {sign()}%}}{body()}{{% elif {part(2)} %}}{body()}{{%- else %}}{body()}"
+                    f"{{% endif {sign()}%}}",
+            lambda: f"{{%{sign()} for i in {part(2)} {sign()}%}}{body()}{{{{ loop.index }}}}{{% else %}}{body()}"
+                    f"{{% endfor {sign()}%}}",
+            lambda: f"{{% set q = {part(1)} %}}{{{{ q }}}}",
+            lambda: f"{{% set w{self.one(['', ' | upper', ' | trim'])} %}}{body()}{{% endset %}}{{{{ w }}}}",
+            lambda: f"{{% macro f(x, y={part(3)}) %}}<{{{{ x }}}}|{{{{ y }}}}>{body()}{{% endmacro %}}"
+                    f"{{{{ f({part(2)}) }}}}{{{{ f(1, y={part(3)}) }}}}",
+            lambda: f"{{% set ns = namespace(v=0) %}}{{% for i in {part(2)} if {part(2)} %}}{{% set ns.v = i %}}"
+                    f"{{% if loop.index > 1 %}}{{% {self.one(['break', 'continue'])} %}}{{% endif %}}{body()}{{% endfor %}}"
+                    "{{ ns.v }}",
+            lambda: self.one(["{# c #}\n", "  {#- c -#}  ", "{% raw %}{{ x }}\n{% endraw %}", "text\n",
+                              "{% filter upper %}abc {% endfilter %}", "  {%- set z = 1 -%}  "]),
+            lambda: f"{{% with p = {part(2)} %}}{{{{ p }}}}{{% endwith %}}",
+            lambda: f"{{% macro g(x) %}}[{{{{ caller(x) }}}}]{{% endmacro %}}{{% call(v) g({part(3)}) %}}{{{{ v }}}}{body()}"
+                    "{% endcall %}",
+        ])() + self.space()
+
+    def template(self):
+        return "".join(self.statement() for _ in range(self.random.randrange(1, 4))) + self.one(["", "\n", "\n\n"])
+
+
+def rendered(made, template, **variables):
+    """What Jinja makes of a template; None where it raises, or prints what only Python has."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            # A copy: indent() appends to a list that it is given.
+            text = made.from_string(template).render(**copy.deepcopy(variables))
+    except Exception:  # noqa: BLE001  any error of a template's
+        return None
+    return None if any(mark in text for mark in ("<generator", " object at ", "Markup(", "<built-in", "<bound")) else text
+
+
+def cases(made):
+    found = []
+    for seed in range(100000):
+        template = Writer(seed).template()
+        want = rendered(made, template, **VARIABLES)
+        if want is not None and 2 < len(want) < 400 and len(template) < 500:
+            found.append({"template": template, "want": want})
+        if len(found) == 600:
+            break
+    chats = []
+    for template in IN_THE_MANNER_OF:
+        for messages in CONVERSATION, CONVERSATION[1:], CALL, CONVERSATION[:1] * 2:
+            for values in {}, {"tools": TOOLS}, {"enable_thinking": False}:
+                want = rendered(made, template, messages=messages, bos_token="<s>", eos_token="</s>",
+                                add_generation_prompt=True, **{"tools": None, **values})
+                chats.append({"template": template, "messages": messages, "values": values, "want": want})
+    return {"variables": VARIABLES, "templates": found, "chats": chats}
+
+
+def compare(made, seed, count):
+    import tenon
+
+    differ = same = 0
+    for number in range(count):
+        template = Writer(seed * 1000003 + number).template()
+        want = rendered(made, template, **VARIABLES)
+        if want is None:
+            continue
+        try:
+            got = tenon.ChatFormat(template, **VARIABLES).format("m")
+        except tenon.Error as error:
+            got = error
+        same += got == want
+        if got != want:
+            differ += 1
+            print(f"{template!r}\n  want {want!r}\n  got  {got!r}")
+    print(f"{same} alike, {differ} differ")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 3:
+        compare(environment(), int(sys.argv[1]), int(sys.argv[2]))
+    else:
+        OUT.write_text(json.dumps(cases(environment()), ensure_ascii=False, indent=0) + "\n")

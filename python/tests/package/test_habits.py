@@ -330,8 +330,30 @@ class Habits(unittest.TestCase):
         self.same(got, want, tolerance=1e-5)
         self.same(ops.cross_entropy(logits[:4], labels[:4], ignore_index=-100), -shares[rows, labels[rows]].mean(),
                   tolerance=1e-5)
+        # Ignored by default, as in PyTorch and in C++, with smoothing and without.
+        self.same(ops.cross_entropy(logits[:4], labels[:4]), -shares[rows, labels[rows]].mean(), tolerance=1e-5)
         with self.assertRaises(tenon.ArgumentError):
-            ops.cross_entropy(logits, labels, ignore_index=-100)
+            ops.cross_entropy(logits, labels)
+        with self.assertRaises(tenon.ArgumentError):
+            ops.cross_entropy(logits[:4], labels[:4], ignore_index=None)
+
+    def test_cross_entropy_of_weighted_classes_and_single_rows(self):
+        logits, labels, weight = self.array(2, 3, 4), np.array([[0, 3, -100], [1, 2, 1]]), np.array([1, 0.5, 2, 3], "f4")
+        shares = logits - np.log(np.exp(logits).sum(-1, keepdims=True))
+        kept = labels != -100
+        chosen = np.take_along_axis(shares, np.where(kept, labels, 0)[..., None], -1)[..., 0]
+        for w in (None, weight):
+            of_class = kept * (np.ones(4, "f4") if w is None else w)[np.where(kept, labels, 0)]
+            for s in (0.0, 0.2):
+                even = (shares * (1 if w is None else w)).mean(-1)
+                rows = -((1 - s) * of_class * chosen + s * kept * even)
+                options = {"weight": w, "label_smoothing": s}
+                self.same(ops.cross_entropy(logits, labels, reduction="none", **options), rows, options, 1e-5)
+                self.same(ops.cross_entropy(logits, labels, reduction="sum", **options), rows.sum(), options, 1e-5)
+                self.same(ops.cross_entropy(logits, labels, **options), rows.sum() / of_class.sum(), options, 1e-5)
+        self.same(ops.cross_entropy(logits[1], labels[1], reduction="none", ignore_index=None), -chosen[1], tolerance=1e-5)
+        with self.assertRaisesRegex(ValueError, "reduction='median'"):
+            ops.cross_entropy(logits, labels, reduction="median")
 
     def test_words_for_gelu(self):
         x = self.array(20)

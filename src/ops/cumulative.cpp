@@ -9,6 +9,7 @@
 #include <tenon/ops/cumsum.hpp>
 #include <tenon/ops/cumulative.hpp>
 #include <tenon/ops/logical.hpp>
+#include <tenon/ops/pad.hpp>
 #include <tenon/ops/scatter.hpp>
 #include <tenon/ops/slice.hpp>
 
@@ -35,6 +36,26 @@ std::int64_t taken(std::int64_t sofar, std::int64_t x) noexcept {
 /// The sums of the elements from each one on.
 Tensor sums_from(const Tensor& g, std::int64_t axis) {
   return flip(cumsum(flip(g, axis), axis), axis);
+}
+
+/// The elements `distance` places further on, 0 beyond the end of `size`.
+Tensor later(const Tensor& x, std::int64_t axis, std::int64_t size, std::int64_t distance) {
+  return pad(slice(x, axis, distance, size), axis, 0, distance);
+}
+
+/// g_i x_0 .. x_(i-1) + g_(i+1) x_0 .. x_(i-1) x_(i+1) + ..: what stands before x_i, times
+/// s_i = g_i + x_(i+1) s_(i+1), which log2(size) rounds of s_i = sum_i + factor_i s_(i+distance) give
+/// (Blelloch, Prefix Sums and Their Applications, 1990, section 1.4). Without a division, so that
+/// gradients of it are exact at zeros, too.
+Tensor cumprod_gradient(const Tensor& x, const Tensor& y, const Tensor& g, std::int64_t axis,
+                        std::int64_t size) {
+  if (size < 2) return g;
+  Tensor sums = g, factor = later(x, axis, size, 1);
+  for (std::int64_t distance = 1; distance < size; distance *= 2) {
+    sums = sums + factor * later(sums, axis, size, distance);
+    if (2 * distance < size) factor = factor * later(factor, axis, size, distance);
+  }
+  return pad(slice(y, axis, 0, size - 1), axis, 1, 0, 1.0) * sums;
 }
 
 }  // namespace
@@ -79,6 +100,9 @@ template <class Op>
 std::vector<Tensor> CumulativeOp<Op>::gradient(const Backward& at) const {
   const Tensor &x = at.inputs[0], &g = at.upstream;
   if constexpr (std::same_as<Op, Cumprod>) {
+    if (const std::int64_t size = x.dim(axis); is_static(size)) {
+      return {cumprod_gradient(x, at.output, g, axis, size)};
+    }
     // Before the first zero of a lane: the sum of what follows, divided by the element. At the first
     // zero: the sum of products without it. Behind it: nothing.
     const Tensor zero = scalar_like(x, 0), one = scalar_like(x, 1), is_zero = eq(x, zero);

@@ -7,8 +7,11 @@
 
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/broadcast_to.hpp>
+#include <tenon/ops/cumulative.hpp>
 #include <tenon/ops/logical.hpp>
+#include <tenon/ops/pad.hpp>
 #include <tenon/ops/reduce.hpp>
+#include <tenon/ops/slice.hpp>
 
 #include <algorithm>
 #include <array>
@@ -239,15 +242,36 @@ AxisList same_axes(const IntList& axes) {
   return AxisList(std::span<const AxisRef>(result));
 }
 
-/// Of prod: the product of the others, also where one of them is 0.
+/// Of a product along one axis of a known size: what stands before each element, times what stands
+/// behind it.
+Tensor product_of_others(const Tensor& x, std::int64_t axis, std::int64_t size) {
+  if (size < 2) return filled_like(x, 1);
+  const auto before = [&](const Tensor& y) {
+    return pad(slice(cumprod(y, axis), axis, 0, size - 1), axis, 1, 0, 1.0);
+  };
+  return before(x) * flip(before(flip(x, axis)), axis);
+}
+
+/// Of prod: the product of the others, also where one of them is 0; of known sizes without a
+/// division, so that gradients of it are exact there, too.
 Tensor product_of_others(const Tensor& x, const Tensor& product, const Prod& op) {
-  const Tensor zero = scalar_like(x, 0), is_zero = eq(x, zero);
+  const auto is_known = [&](std::int64_t axis) { return is_static(x.dim(axis)); };
+  if (std::ranges::all_of(op.axes.span(), is_known)) {
+    Tensor result = scalar_like(x, 1), rest = x;
+    for (const std::int64_t axis : op.axes) {
+      result = result * product_of_others(rest, axis, x.dim(axis));
+      rest = prod(rest, axis, true);
+    }
+    return result;
+  }
+  const Tensor zero = scalar_like(x, 0), one = scalar_like(x, 1), is_zero = eq(x, zero);
   const AxisList axes = same_axes(op.axes);
   const auto all = [&](const Tensor& y) { return spread(y, x, op.axes, op.keep_dims); };
   const Tensor zeros = all(sum(cast(is_zero, x.dtype()), axes, op.keep_dims));
-  const Tensor of_nonzero = all(prod(where(is_zero, scalar_like(x, 1), x), axes, op.keep_dims));
-  const Tensor is_only_zero = logical_and(is_zero, eq(zeros, scalar_like(x, 1)));
-  return where(eq(zeros, zero), all(product) / x, where(is_only_zero, of_nonzero, zero));
+  const Tensor nonzero = where(is_zero, one, x);
+  const Tensor of_nonzero = all(prod(nonzero, axes, op.keep_dims));
+  const Tensor is_only_zero = logical_and(is_zero, eq(zeros, one));
+  return where(eq(zeros, zero), all(product) / nonzero, where(is_only_zero, of_nonzero, zero));
 }
 
 /// Of max and min: elements that equal the result share its gradient.

@@ -56,6 +56,11 @@ TEST_CASE("cumulative: builders, and gradients at zeros and equals") {
   expect_equal(graph.value(cumprod(x, "s")), {2, 0, 0, 0});
   // y = [a, ab, abc, abcd]: dL/da = 1 + b + bc + bcd, dL/db = a + ac + acd, ..
   expect_equal(graph.value(grad(sum(cumprod(x, "s")), x)), {1, 8, 0, 0});
+  // d2L/da db = 1 + c + cd, d2L/db dc = a + ad, d2L/db dd = ac, d2L/da dc = b + bd, d2L/da dd = bc,
+  // d2L/dc dd = ab: rows of the Hessian times 1, 10, 100, 1000.
+  const Tensor toward = graph.input(floats({4}, {1, 10, 100, 1000}));
+  const Tensor along = sum(grad(sum(cumprod(x, "s")), x) * toward);
+  expect_equal(graph.value(grad(along, x)), {40, 6204, 20, 60});
   const Tensor z = graph.input(floats({4}, {1, 3, 3, 2}));
   expect_equal(graph.value(grad(sum(cummax(z)), z)), {1, 1, 2, 0});
   expect_equal(graph.value(cummin(z)), {1, 1, 1, 1});

@@ -2,6 +2,8 @@
 #include "support/op_testing.hpp"
 #include "support/valued_graph.hpp"
 
+#include <tenon/grad.hpp>
+#include <tenon/ops/operators.hpp>
 #include <tenon/ops/reduce.hpp>
 
 #include <limits>
@@ -112,6 +114,21 @@ TEST_CASE("reductions: builders take axes by index and by tag") {
         std::string::npos);
   expect_error(Errc::bad_argument, [&] { sum(x, {0, -2}); });
   expect_error(Errc::bad_argument, [&] { sum(x, {0, 0, 0, 0, 0, 0, 0, 0, 0}); });
+}
+
+TEST_CASE("prod: gradients and those of gradients where factors are 0") {
+  ValuedGraph graph;
+  const Tensor x = graph.input(floats({{"b", 2}, {"d", 3}}, {0, 2, 3, 0, 0, 3}));
+  expect_equal(graph.value(grad(sum(prod(x, "d")), x)), {6, 0, 0, 0, 0, 0});
+  // Rows of the Hessian of abc, times 1, 10, 100: 10c + 100b, c + 100a, b + 10a.
+  const Tensor toward = graph.input(floats({3}, {1, 10, 100}));
+  const Tensor along = sum(grad(sum(prod(x, "d")), x) * toward);
+  expect_equal(graph.value(grad(along, x)), {230, 3, 2, 30, 3, 0});
+  // Over several axes.
+  const Tensor y = graph.input(floats({2, 1, 2}, {0, 2, 3, 5}));
+  const Tensor first = grad(prod(y, {2, 0, 1}), y);
+  expect_equal(graph.value(first), {30, 0, 0, 0});
+  expect_equal(graph.value(grad(sum(first), y)), {15 + 10 + 6, 15, 10, 6});
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "ops/builder.hpp"
 
+#include <tenon/ops/activation.hpp>
 #include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cast.hpp>
@@ -64,18 +65,19 @@ Tensor huber_loss(const Tensor& x, const Tensor& target, double delta,
   if (!(delta > 0)) {
     fail_at(where, Errc::bad_argument, "huber_loss", fmt::format("delta {} is not above 0", delta));
   }
-  const Tensor d = abs(sub(x, target, where), where);
-  const Tensor near = 0.5 * square(d, where), far = delta * (d - 0.5 * delta);
+  const Tensor difference = sub(x, target, where), d = abs(difference, where);
+  // A square of |x - target| would lose its second derivative at 0.
+  const Tensor near = 0.5 * square(difference, where), far = delta * (d - 0.5 * delta);
   return mean(tenon::where(lt(d, scalar_like(d, delta, where), where), near, far, where), {}, false,
               where);
 }
 
 Tensor binary_cross_entropy(const Tensor& logits, const Tensor& target,
                             const std::source_location& where) {
-  const Tensor zero = scalar_like(logits, 0, where);
-  const Tensor positive = maximum(logits, zero, where);
-  const Tensor tail = log1p(exp(-abs(logits, where), where), where);
-  return mean(positive - mul(logits, target, where) + tail, {}, false, where);
+  // Each term is small where its probability is near 1, and has every derivative at 0.
+  const Tensor of_one = mul(softplus(-logits, where), target, where);
+  const Tensor of_zero = mul(softplus(logits, where), 1 - target, where);
+  return mean(of_one + of_zero, {}, false, where);
 }
 
 Tensor kl_divergence(const Tensor& log_p, const Tensor& target, const std::source_location& where) {

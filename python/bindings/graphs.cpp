@@ -212,9 +212,17 @@ void bind_graphs(nb::module_& module) {
       },
       nb::arg("x"), nb::arg("count") = nb::none());
 
+  struct CheckpointedRegion {
+    std::optional<detail::CheckpointedRegion> region;
+  };
+  nb::class_<CheckpointedRegion>(module, "_CheckpointedRegion")
+      .def(nb::init<>())
+      .def("__enter__", [](CheckpointedRegion& self) { self.region.emplace(); })
+      .def("__exit__", [](CheckpointedRegion& self, const nb::args&) { self.region.reset(); });
+
   module.def(
       "grad",
-      [](nb::handle of, nb::handle parameters) {
+      [](nb::handle of, nb::handle parameters, bool allow_unused) {
         if (!nb::isinstance<Traced>(of)) {
           throw nb::type_error(
               "grad(): the loss is no tensor that is being recorded. Gradients are recorded beside "
@@ -223,15 +231,30 @@ void bind_graphs(nb::module_& module) {
         }
         const auto& loss = nb::cast<const Traced&>(of);
         const Graph::Recording recording(loss.recorder->graph);
-        std::vector<Traced> gradients;
-        for (const Tensor& gradient :
-             grad(loss.tensor, tensors_of(parameters), loss.recorder->location())) {
-          gradients.push_back({gradient, loss.recorder});
+        const std::source_location where = loss.recorder->location();
+        const std::vector<Tensor> wanted = tensors_of(parameters);
+        std::vector<Tensor> found;
+        if (!allow_unused) {
+          found = grad(loss.tensor, wanted, where);
+        } else if (const Shape& type = loss.tensor.shape(); type.rank() > 0) {
+          found = grad(loss.tensor, wanted, where);  // which says what is wrong with it
+        } else {
+          // The parameters are outputs, too, whose own gradients are 0.
+          std::vector<Tensor> outputs{loss.tensor}, upstream{scalar_like(loss.tensor, 1, where)};
+          for (const Tensor& one : wanted) {
+            if (!is_floating(one.dtype(where))) continue;  // which is refused
+            outputs.push_back(one);
+            upstream.push_back(full_like(one.with_tags({}), 0, where));
+          }
+          found = grad(outputs, upstream, wanted, where);
         }
+        std::vector<Traced> gradients;
+        for (const Tensor& gradient : found) gradients.push_back({gradient, loss.recorder});
         return gradients;
       },
-      nb::arg("loss"), nb::arg("parameters"),
-      "Gradients of a scalar with respect to tensors of its graph, recorded beside it");
+      nb::arg("loss"), nb::arg("parameters"), nb::arg("allow_unused") = false,
+      "Gradients of a scalar with respect to tensors of its graph, recorded beside it. "
+      "`allow_unused`: zeros for those that it does not depend on, where it is an error otherwise");
 }
 
 }  // namespace tenon::python

@@ -5,7 +5,7 @@ from collections import OrderedDict
 
 from . import _tenon
 from .build import Graph, _recorded
-from .structures import array_of, filled, form_of, keep
+from .structures import argument_names, array_of, filled, form_of, keep
 
 _KEPT = 16  # programs of one function: types of arguments
 
@@ -36,7 +36,8 @@ def programs_of(function, donated=(), words=(str, bool)):
 
     def recorded(forms, named, types):
         with Graph() as graph:
-            tensors = [graph.input("", one) for one in types]
+            names = argument_names(function, forms, named)
+            tensors = [graph.input(name, one) for name, one in zip(names, types)]
             made = function(*[filled(one, tensors.__getitem__) for one in forms],
                             **{word: filled(one, tensors.__getitem__) for word, one in named})
             leaves = []

@@ -52,6 +52,39 @@ def filled(form, leaf):
     return held(*values) if hasattr(held, "_fields") else _made(held, values)
 
 
+def paths_of(form):
+    """The path of each leaf, in order: the keys, fields and numbers that lead to it."""
+    found = []
+
+    def add(form, path):
+        kind, held, *parts = form
+        if kind == "leaf":
+            found.append(path)
+        elif kind == "sequence":
+            for i, one in enumerate(parts[0]):
+                add(one, (*path, held._fields[i] if hasattr(held, "_fields") else str(i)))
+        elif kind in ("dict", "fields"):
+            for key, one in parts[0]:
+                add(one, (*path, str(key)))
+
+    add(form, ())
+    return found
+
+
+def argument_names(function, forms, named=()):
+    """Names for the leaves of a call's arguments, such as "p.layers.0.w": forms by position, and (word, form)."""
+    import inspect
+
+    try:
+        known = [one.name for one in inspect.signature(function).parameters.values() if one.kind != one.VAR_POSITIONAL]
+    except (TypeError, ValueError):
+        known = []
+    words = [known[i] if i < len(known) else f"argument{i}" for i in range(len(forms))]
+    names = [".".join((word, *path)) for word, form in (*zip(words, forms), *named) for path in paths_of(form)]
+    is_fit = len(set(names)) == len(names) and max(map(len, names), default=0) < 200
+    return names if is_fit else [""] * len(names)  # the graph's own names
+
+
 def _made(cls, values):
     """As the class that it was where that is made of a list or a dict; else as a plain one."""
     try:

@@ -19,13 +19,16 @@ import os
 from . import _tenon, ops
 from .programs import programs_of
 from .importing.errors import wrong_call
-from .structures import filled, form_of, leaves_like
+from .structures import filled, form_of, leaves_like, paths_of
+
+
+_WORDS = (str, bool)  # parts of a structure that are no arrays, as in value_and_grad and compiled
 
 
 def map_arrays(function, structure, *others):
     """function(x, ...) of the arrays of structures that are alike, in the first one's structure."""
     leaves = []
-    form = form_of(structure, leaves)
+    form = form_of(structure, leaves, _WORDS)
     columns = [leaves_like(form, one, "map_arrays: a structure") for one in others]
     made = [function(*row) for row in zip(leaves, *columns)]
     return filled(form, made.__getitem__)
@@ -33,7 +36,7 @@ def map_arrays(function, structure, *others):
 
 def _arrays_of(structure):
     leaves = []
-    form_of(structure, leaves)
+    form_of(structure, leaves, _WORDS)
     return leaves
 
 
@@ -49,7 +52,7 @@ def _scalar(number):
 def _next_two(function, *structures):
     """Two structures of what the function returns for each array."""
     leaves = []
-    form = form_of(structures[0], leaves)
+    form = form_of(structures[0], leaves, _WORDS)
     columns = [leaves_like(form, one, "update: gradients or state") for one in structures[1:]]
     if not leaves:
         raise wrong_call("update", "there is no array")
@@ -191,7 +194,7 @@ def accumulate(a, b):
 
 def cast(structure, dtype):
     """Copies of another type, through which gradients pass: bf16 ones of f32 parameters."""
-    return map_arrays(lambda x: x.cast(dtype), structure)
+    return map_arrays(lambda x: ops.cast(x, dtype=dtype), structure)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -239,26 +242,16 @@ def load(path, like):
         if repr(array.type) != repr(wanted):
             raise wrong_call("train.load", f"'{name}' is {array.type!r}, the structure has {wanted!r}")
         found.append(array)
-    return filled(form_of(like, []), found.__getitem__)
+    return filled(form_of(like, [], _WORDS), found.__getitem__)
 
 
 def _named(structure):
     """The arrays by their paths, in order."""
-    form, arrays, found = form_of(structure, leaves := []), leaves, {}
-
-    def add(form, path):
-        kind, held, *parts = form
-        if kind == "leaf":
-            name = ".".join(path) or "array"
-            if name in found:
-                raise wrong_call("train.save", f"two arrays have the path '{name}'")
-            found[name] = arrays[held]
-        elif kind == "sequence":
-            for i, one in enumerate(parts[0]):
-                add(one, [*path, held._fields[i] if hasattr(held, "_fields") else str(i)])
-        elif kind in ("dict", "fields"):
-            for key, one in parts[0]:
-                add(one, [*path, str(key)])
-
-    add(form, [])
+    found = {}
+    form = form_of(structure, arrays := [], _WORDS)
+    for path, array in zip(paths_of(form), arrays):
+        name = ".".join(path) or "array"
+        if name in found:
+            raise wrong_call("train.save", f"two arrays have the path '{name}'")
+        found[name] = array
     return found

@@ -35,16 +35,19 @@ std::vector<Tensor> grad_placed(std::span<const Tensor> outputs, std::span<const
     refuse(where, fmt::format("{} outputs, {} gradients of them", outputs.size(), upstream.size()));
   }
   Graph::Impl& graph = graph_of("grad", outputs, where);
-  const auto imported = [&](const Tensor& tensor) {
+  const auto imported = [&](const Tensor& tensor, const auto& description) {
     if (!is_floating(tensor.dtype(where)) && !is_complex(tensor.dtype(where))) {
-      refuse(where,
-             fmt::format("{} has no gradient: it is not floating", to_string(tensor.shape(where))));
+      refuse(where, fmt::format("{} has no gradient: it is not floating", description()));
     }
     return graph.import(tensor, "grad");
   };
   std::vector<const Node*> ends, starts;
-  for (const Tensor& output : outputs) ends.push_back(imported(output));
-  for (const Tensor& parameter : parameters) starts.push_back(imported(parameter));
+  for (const Tensor& output : outputs) {
+    ends.push_back(imported(output, [&] { return to_string(output.shape()); }));
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    starts.push_back(imported(parameters[i], [&] { return described(parameters[i], i); }));
+  }
   graph.has_gradients = true;
   inline_repeats(graph, starts, ends);
 

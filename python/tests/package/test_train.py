@@ -143,6 +143,81 @@ class Train(unittest.TestCase):
                 call()
 
 
+    def test_words_in_structures_and_arrays_of_numpy(self):
+        @dataclasses.dataclass
+        class Layer:
+            w: object
+            kind: str = "tanh"
+            is_last: bool = False
+
+        layer = Layer(np.ones((2, 3), "f4"))
+        value, gradients = tenon.value_and_grad(lambda one, x: getattr(ops.linear(x, one.w), one.kind)().sum())(
+            layer, np.ones((1, 3), "f4"))
+        for optimizer in (train.Sgd(), train.adamw(), train.Lion()):
+            after, _ = optimizer.update(layer, gradients, optimizer.start(layer), RATE)
+            self.assertEqual((after.kind, after.is_last, after.w.shape), ("tanh", False, (2, 3)))
+        clipped, _ = train.clip_norm(gradients, 0.01)
+        self.assertAlmostEqual(train.global_norm(clipped).item(), 0.01, 5)
+        self.assertEqual(repr(train.cast({"w": np.ones(3, "f4")}, "bf16")["w"].type), "bf16[3]")
+        with tempfile.TemporaryDirectory() as folder:
+            train.save(f"{folder}/layer.safetensors", after)
+            read = train.load(f"{folder}/layer.safetensors", like=layer)
+        self.assertEqual((read.kind, read.w.tolist()), ("tanh", after.w.tolist()))
+
+    def test_what_the_loss_does_not_depend_on(self):
+        net = {"frozen": {"w": np.ones((3, 3), "f4")}, "head": [np.ones((2, 3), "f4"), np.zeros(2, "f4")]}
+        x = np.ones((1, 3), "f4")
+
+        def loss(net, x):
+            hidden = ops.linear(x, ops.stop_gradient(net["frozen"]["w"]))
+            return ops.linear(hidden, net["head"][0]).sum()
+
+        def outer(net, x, **options):
+            return tenon.value_and_grad(loss, **options)(net, x)
+
+        for call in (outer, tenon.compiled(outer)):
+            with self.assertRaisesRegex(tenon.ArgumentError, r"'net\.frozen\.w' f32\[3, 3\].*allow_unused"):
+                call(net, x)
+            with self.assertRaisesRegex(tenon.ArgumentError, r"'net\.step' i64\[\] has no gradient"):
+                call({**net, "step": 3}, x)
+            value, gradients = call(net, x, allow_unused=True)
+            self.assertEqual(value.item(), 18)
+            self.assertEqual(gradients["frozen"]["w"].tolist(), np.zeros((3, 3)).tolist())
+            self.assertEqual(gradients["head"][0].tolist(), np.full((2, 3), 3).tolist())
+            self.assertEqual(gradients["head"][1].tolist(), [0, 0])
+        second = tenon.grad(lambda x: tenon.grad(lambda x: abs(x).sum())(x).sum(), allow_unused=True)
+        self.assertEqual(second(np.array([1, -2], "f4")).tolist(), [0, 0])
+        with self.assertRaisesRegex(tenon.ArgumentError, "not a floating scalar"):
+            tenon.grad(lambda x: x, allow_unused=True)(x)
+
+    def test_checkpointed_blocks(self):
+        random = np.random.default_rng(0)
+        layers = [{name: (random.standard_normal((64, 64)) / 8).astype("f4") for name in ("up", "down")} for _ in range(8)]
+        x = random.standard_normal((256, 64)).astype("f4")
+
+        def block(layer, x):
+            return x + ops.linear(ops.gelu(ops.linear(x, layer["up"])), layer["down"])
+
+        def program(block):
+            def loss(x, *weights):
+                for up, down in zip(weights[::2], weights[1::2]):
+                    x = block({"up": up, "down": down}, x)
+                value = (x ** 2.0).mean()
+                return value, *tenon.grad(value, list(weights))
+            return tenon.Session(tenon.export(loss, "f32[256, 64]", *["f32[64, 64]"] * 16))
+
+        weights = [one for layer in layers for one in (layer["up"], layer["down"])]
+        kept, again = program(block), program(tenon.checkpointed(block))
+        for a, b in zip(kept.forward(x, *weights), again.forward(x, *weights)):
+            np.testing.assert_array_equal(a.numpy(), b.numpy())
+        bytes_of = [one.report(x, *weights)["slab_bytes"] for one in (kept, again)]
+        self.assertLess(bytes_of[1], 0.7 * bytes_of[0])
+        with self.assertRaisesRegex(ZeroDivisionError, "division"):  # the region ends
+            tenon.checkpointed(lambda: 1 / 0)()
+        with self.assertRaisesRegex(TypeError, "int is no function"):
+            tenon.checkpointed(3)
+
+
 class Compiled(unittest.TestCase):
     def test_structures_words_and_numbers(self):
         runs = []

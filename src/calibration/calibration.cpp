@@ -32,7 +32,7 @@ void Calibration::observe(std::string_view value, const HostView& data) {
     parts.strides[static_cast<std::size_t>(shape.rank())] = block_bytes(f32);
     return observe(value, parts);
   }
-  if (shape.dtype() != DType::f32) return;
+  if (shape.dtype() != DType::f32 || shape.elements() == 0) return;
   auto found = values_->entries.find(value);
   if (found == values_->entries.end()) {
     found =

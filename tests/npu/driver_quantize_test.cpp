@@ -162,8 +162,11 @@ TEST_CASE("npu calibration: per tensor and per channel") {
   calibration.observe("x", HostView(data.data(), Shape({1, 2, 1, 2}, f32)));
   std::vector<std::int64_t> whole{1, 2};
   calibration.observe("ids", HostView(whole.data(), Shape({2}, i64)));
+  // Nothing was seen of it: a range of 0 would be one of zeros.
+  calibration.observe("empty", HostView(data.data(), Shape({0, 2}, f32)));
   const CalibrationTable table = calibration.table();
   CHECK(table.find("ids") == nullptr);
+  CHECK(table.find("empty") == nullptr);
   const ValueRange* x = table.find("x");
   REQUIRE(x != nullptr);
   CHECK(x->tensor == Range{-4, 5, 5});

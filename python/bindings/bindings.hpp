@@ -106,7 +106,8 @@ Interrupt to_interrupt(std::optional<double> timeout);
 std::string to_utf8(nb::handle text, std::string_view where, std::string_view what);
 
 /// Backends: None for the registered ones, a device or its URL, a backend or its name, or a sequence of them.
-std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& options = {});
+std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& options = {},
+                                    bool for_saved = false);
 DevicePtr to_device(nb::handle object);
 
 /// Weights by name: a tenon.Weights, or a mapping from names to arrays.

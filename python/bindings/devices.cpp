@@ -9,6 +9,11 @@
 #include <tenon/calibration.hpp>
 #include <tenon/error.hpp>
 
+#include <chrono>
+#include <initializer_list>
+#include <map>
+#include <utility>
+
 #include <fmt/format.h>
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
@@ -25,24 +30,156 @@ struct PythonBackend {
   BackendPtr backend;
 };
 
-/// Threads, precision, and the calibration with which a device computes in int8.
-BackendOptions options_of(int threads, bool exact, nb::handle calibration,
+std::shared_ptr<const quant::CalibrationTable> table_of(nb::handle text) {
+  return std::make_shared<const quant::CalibrationTable>(
+      quant::CalibrationTable::from_text(nb::cast<std::string>(nb::str(text))));
+}
+
+/// The value of an enumeration with this name.
+template <class Enum>
+Enum named(const std::string& option, const std::string& word, std::initializer_list<Enum> all) {
+  std::string known;
+  for (const Enum one : all) {
+    if (word == to_string(one)) return one;
+    known += fmt::format("{}'{}'", known.empty() ? "" : ", ", to_string(one));
+  }
+  throw Error(Errc::bad_argument, "Backend",
+              fmt::format("{}='{}' is none of {}", option, word, known));
+}
+
+/// The fields of npu::Options by their names; the deadline in seconds.
+npu::Options npu_options(const nb::kwargs& words) {
+  using npu::Mode, npu::Placement;
+  npu::Options options;
+  const std::map<std::string, bool*> flags{{"fuse", &options.fuse},
+                                           {"merge", &options.merge},
+                                           {"per_channel", &options.per_channel},
+                                           {"precheck", &options.precheck},
+                                           {"profile_layers", &options.profile_layers},
+                                           {"host_fallback", &options.host_fallback}};
+  for (const auto& [key, value] : words) {
+    const auto word = nb::cast<std::string>(key);
+    try {
+      if (const auto flag = flags.find(word); flag != flags.end()) {
+        *flag->second = nb::cast<bool>(value);
+      } else if (word == "mode") {
+        options.mode = named(word, nb::cast<std::string>(value),
+                             {Mode::device, Mode::exact, Mode::fake_quantized, Mode::floating});
+      } else if (word == "placement") {
+        options.placement = named(
+            word, nb::cast<std::string>(value),
+            {Placement::none, Placement::global, Placement::dp, Placement::evict, Placement::best});
+      } else if (word == "deadline") {
+        options.deadline = std::chrono::duration_cast<std::chrono::milliseconds>(
+            to_limit(nb::cast<double>(value)));
+      } else if (word == "retries") {
+        options.retries = nb::cast<int>(value);
+      } else {
+        throw Error(Errc::bad_argument, "Backend",
+                    fmt::format("an NPU has no option '{}'; it has mode, placement, deadline, "
+                                "retries, fuse, merge, per_channel, precheck, profile_layers and "
+                                "host_fallback",
+                                word));
+      }
+    } catch (const nb::cast_error&) {
+      throw Error(
+          Errc::bad_argument, "Backend",
+          fmt::format("{}={} has another type", word, nb::cast<std::string>(nb::repr(value))));
+    }
+  }
+  return options;
+}
+
+/// What the driver knows of an NPU, as Python's objects.
+const npu::Npu& npu_of(const PythonBackend& self) {
+  if (const auto* npu = dynamic_cast<const npu::Npu*>(self.backend.get())) return *npu;
+  throw Error(Errc::bad_argument, "Backend", fmt::format("'{}' is no NPU", self.backend->name()));
+}
+
+nb::dict to_dict(const npu::Counters& counters) {
+  nb::dict facts;
+  facts["runs"] = counters.runs;
+  facts["timeouts"] = counters.timeouts;
+  facts["faults"] = counters.faults;
+  facts["retries"] = counters.retries;
+  facts["resets"] = counters.resets;
+  facts["reloads"] = counters.reloads;
+  facts["lost_interrupts"] = counters.lost_interrupts;
+  facts["host_fallbacks"] = counters.host_fallbacks;
+  facts["thrown_out"] = counters.thrown_out;
+  facts["most_in_flight"] = counters.most_in_flight;
+  return facts;
+}
+
+/// The numbers that reports of runs and of layers share.
+template <class Report>
+nb::dict work_of(const Report& report) {
+  nb::dict facts;
+  facts["ddr_read"] = report.ddr_read;
+  facts["ddr_write"] = report.ddr_write;
+  facts["macs"] = report.macs;
+  facts["ld_busy"] = report.ld_busy;
+  facts["ex_busy"] = report.ex_busy;
+  facts["st_busy"] = report.st_busy;
+  return facts;
+}
+
+nb::dict to_dict(const npu::RunReport& report) {
+  nb::dict facts = work_of(report);
+  facts["shared"] = report.shared;
+  facts["cycles"] = report.cycles;
+  facts["instructions"] = report.instructions;
+  nb::list layers;
+  for (const npu::LayerReport& layer : report.layers) {
+    nb::dict one = work_of(layer);
+    one["values"] = layer.values;
+    one["kind"] = layer.kind;
+    one["begin"] = layer.begin;
+    one["end"] = layer.end;
+    layers.append(one);
+  }
+  facts["layers"] = layers;
+  return facts;
+}
+
+nb::dict to_dict(const npu::NetworkReport& report) {
+  nb::dict facts;
+  facts["text"] = report.text;
+  facts["disassembly"] = report.disassembly;
+  facts["placement"] = std::string(to_string(report.placement));
+  facts["layers"] = report.layers;
+  facts["programs"] = report.programs;
+  facts["constant_bytes"] = report.constant_bytes;
+  facts["ftmp_bytes"] = report.ftmp_bytes;
+  facts["on_chip_bytes"] = report.on_chip_bytes;
+  facts["predicted_cycles"] = report.predicted_cycles;
+  facts["predicted_read"] = report.predicted_read;
+  facts["predicted_write"] = report.predicted_write;
+  facts["macs"] = report.macs;
+  return facts;
+}
+
+/// Threads, precision, the calibration with which a device computes in int8, and an NPU's options.
+BackendOptions options_of(int threads, bool exact, nb::handle calibration, const nb::kwargs& words,
                           const std::string& kind) {
   BackendOptions options;
   options.threads = threads;
   options.exact = exact;
-  if (calibration.is_none()) return options;
-  const auto table = std::make_shared<const quant::CalibrationTable>(
-      quant::CalibrationTable::from_text(nb::cast<std::string>(nb::str(calibration))));
-  if (kind == "npu") {
-    npu::Options npu;
-    npu.calibration = table;
-    options.device = npu;
-  } else {
-    cpu::Options cpu;
-    cpu.int8 = table;
-    options.device = cpu;
+  if (kind != "npu" && words.size() > 0) {
+    throw Error(Errc::bad_argument, "Backend",
+                fmt::format("'{}' has no option '{}'", kind,
+                            nb::cast<std::string>((*words.begin()).first)));
   }
+  if (calibration.is_none() && words.size() == 0) return options;
+  if (kind == "npu") {
+    npu::Options npu = npu_options(words);
+    if (!calibration.is_none()) npu.calibration = table_of(calibration);
+    options.device = std::move(npu);
+    return options;
+  }
+  cpu::Options cpu;
+  cpu.int8 = table_of(calibration);
+  options.device = std::move(cpu);
   return options;
 }
 
@@ -76,18 +213,27 @@ DevicePtr to_device(nb::handle object) {
                            .c_str());
 }
 
-std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& options) {
+std::vector<BackendPtr> to_backends(nb::handle object, const BackendOptions& options,
+                                    bool for_saved) {
+  const auto of_device = [&](const DevicePtr& device) {
+    BackendOptions own = options;
+    // What was saved has been calibrated.
+    if (for_saved && DeviceUrl::parse(device->url()).scheme == "npu") own.device = npu::Options();
+    return device_backends(device, own);
+  };
   if (object.is_none()) return default_backends(options);
   if (nb::isinstance<PythonBackend>(object)) return {nb::cast<PythonBackend&>(object).backend};
-  if (nb::isinstance<Device>(object)) return device_backends(nb::cast<DevicePtr>(object), options);
+  if (nb::isinstance<Device>(object)) return of_device(nb::cast<DevicePtr>(object));
   if (nb::isinstance<nb::str>(object)) {
     const auto word = nb::cast<std::string>(object);
-    if (word.find(':') != std::string::npos) return device_backends(to_device(object), options);
+    if (word.find(':') != std::string::npos) return of_device(to_device(object));
     return {make_backend(word, options)};
   }
   std::vector<BackendPtr> backends;
   for (const nb::handle item : object) {
-    for (BackendPtr& backend : to_backends(item, options)) backends.push_back(std::move(backend));
+    for (BackendPtr& backend : to_backends(item, options, for_saved)) {
+      backends.push_back(std::move(backend));
+    }
   }
   return backends;
 }
@@ -199,25 +345,28 @@ void bind_devices(nb::module_& module) {
       module, "Backend", "A compute resource, by its name (\"cpu\", \"reference\") or its device");
   backend.def(
       "__init__",
-      [](PythonBackend* self, nb::handle what, int threads, bool exact, nb::handle calibration) {
+      [](PythonBackend* self, nb::handle what, int threads, bool exact, nb::handle calibration,
+         const nb::kwargs& words) {
         const bool is_name = nb::isinstance<nb::str>(what) &&
                              nb::cast<std::string>(what).find(':') == std::string::npos;
         if (is_name) {
           const auto name = nb::cast<std::string>(what);
-          new (self)
-              PythonBackend{make_backend(name, options_of(threads, exact, calibration, name))};
+          new (self) PythonBackend{
+              make_backend(name, options_of(threads, exact, calibration, words, name))};
           return;
         }
         const DevicePtr opened = to_device(what);
         const std::string scheme = DeviceUrl::parse(opened->url()).scheme;
         new (self) PythonBackend{
-            device_backends(opened, options_of(threads, exact, calibration, scheme)).front()};
+            device_backends(opened, options_of(threads, exact, calibration, words, scheme))
+                .front()};
       },
       nb::arg("name_or_device"), nb::arg("threads") = 0, nb::arg("exact") = false,
-      nb::arg("calibration") = nb::none(),
+      nb::arg("calibration") = nb::none(), nb::arg("options"),
       "`threads`: 0 is one per CPU. `exact`: activations stay f32. `calibration`: the text of a "
-      "table, with "
-      "which a network runs in int8");
+      "table, with which a network runs in int8. An NPU also takes the fields of npu::Options by "
+      "name: mode (\"device\", \"exact\", \"fake_quantized\", \"floating\"), placement, deadline "
+      "(seconds), retries, fuse, merge, per_channel, precheck, profile_layers, host_fallback");
   backend.def_static("names", &backend_names, "The registered backends");
   backend.def_prop_ro("name",
                       [](const PythonBackend& self) { return std::string(self.backend->name()); });
@@ -226,6 +375,34 @@ void bind_devices(nb::module_& module) {
   backend.def("__repr__", [](const PythonBackend& self) {
     return fmt::format("Backend {}", self.backend->name());
   });
+  backend.def_prop_ro(
+      "state",
+      [](const PythonBackend& self) { return std::string(to_string(npu_of(self).state())); },
+      "Of an NPU: \"open\", \"running\", \"faulted\" or \"removed\"");
+  backend.def_prop_ro(
+      "counters", [](const PythonBackend& self) { return to_dict(npu_of(self).counters()); },
+      "Of an NPU: runs, faults, retries and so on since the backend was made, as a dict");
+  backend.def_prop_ro(
+      "last_run", [](const PythonBackend& self) { return to_dict(npu_of(self).last_run()); },
+      "Of an NPU: what the device counted in the last partition that ran; with profile_layers by "
+      "layer, too");
+  backend.def_prop_ro(
+      "networks",
+      [](const PythonBackend& self) {
+        nb::list found;
+        for (const npu::NetworkReport& one : npu_of(self).networks()) found.append(to_dict(one));
+        return found;
+      },
+      "Of an NPU: what the compiler made of each bound partition, a dict whose \"text\" is for "
+      "people");
+  backend.def(
+      "precheck",
+      [](const PythonBackend& self) {
+        const npu::Npu& npu = npu_of(self);
+        const nb::gil_scoped_release no_gil;
+        return npu.precheck();
+      },
+      "Of an NPU: uploads constants and programs whose checksums are wrong; their number");
   module.def("load_plugin", &load_plugin, nb::arg("path"),
              "Loads a shared library with a backend, and returns the backend's name");
   module.def("unload_plugin", &unload_plugin, nb::arg("name"));

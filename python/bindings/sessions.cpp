@@ -341,7 +341,7 @@ void bind_sessions(nb::module_& module) {
   session.def_static(
       "load",
       [](const std::filesystem::path& path, nb::handle backends, nb::handle arrays) {
-        return Session::load(path, to_backends(backends), to_weights(arrays));
+        return Session::load(path, to_backends(backends, {}, true), to_weights(arrays));
       },
       nb::arg("path"), nb::arg("backends") = nb::none(), nb::arg("weights") = nb::none(),
       "A saved session, on backends of the same names");

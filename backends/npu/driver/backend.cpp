@@ -625,7 +625,7 @@ BackendPtr backend_of_device(const DevicePtr& device, const BackendOptions& opti
     throw Error(Errc::bad_argument, device->url(),
                 "BackendOptions::device holds no npu::Options: put one there, with a calibration "
                 "that npu::calibrate() makes from samples of the inputs; in Python, "
-                "Backend(url, calibration=calibrate(...))");
+                "Backend(url, calibration=calibrate(...)), or the URL for Session.load()");
   }
   if (options.exact) {
     throw Error(Errc::unsupported, device->url(), "an NPU computes in int8; 'exact' is for CPUs");

@@ -873,6 +873,47 @@ class Programs(unittest.TestCase):
         np.testing.assert_allclose(y.numpy(), every[0], atol=0.04 * largest)
         self.assertIn("npu", {part["backend"] for part in session.report("f32[2, 8]")["parts"]})
 
+    def test_an_npus_options_counters_and_networks(self):
+        weight = self.array(8, 3, 3, 3)
+        program = tenon.export(lambda x: ops.relu(ops.conv2d(x, weight, padding=1)).mean((2, 3)), "f32[1, 3, 8, 8]")
+        x = self.array(1, 3, 8, 8)
+        table = tenon.calibrate(program, {}, [x])
+        npu = tenon.Backend("npu://sim", calibration=table, profile_layers=True, placement="none", deadline=5)
+        session = tenon.Session(program, backends=[npu, "cpu"])
+        [y] = session.forward(x)
+        self.assertEqual((npu.state, npu.counters["runs"], npu.counters["faults"], npu.precheck()), ("open", 1, 0, 0))
+        [network] = npu.networks
+        self.assertIn("[conv2d0 relu0]", network["text"])
+        self.assertEqual((network["placement"], network["macs"]), ("none", 8 * 8 * 8 * 27))
+        run = npu.last_run
+        self.assertEqual((run["macs"], len(run["layers"])), (network["macs"], network["layers"]))
+        self.assertIn(["conv2d0", "relu0"], [layer["values"] for layer in run["layers"]])
+
+        def result(*backends):
+            return tenon.Session(program, backends=[*backends, "cpu"]).forward(x)[0].numpy()
+
+        np.testing.assert_array_equal(result(tenon.Backend("npu://sim", calibration=table, mode="exact")), y.numpy())
+        broken = tenon.Backend("npu://sim?fault=bus_error@1", calibration=table, host_fallback=True, retries=0)
+        np.testing.assert_array_equal(result(broken), y.numpy())
+        self.assertEqual((broken.state, broken.counters["host_fallbacks"]), ("faulted", 1))
+
+        # What was saved needs no calibration.
+        session.save(self.folder / "npu.snap", weights="needed")
+        for device in ("npu://sim", tenon.Device.open("npu://sim"), tenon.Backend("npu://sim", retries=2)):
+            [same] = tenon.Session.load(self.folder / "npu.snap", [device, "cpu"]).forward(x)
+            np.testing.assert_array_equal(same.numpy(), y.numpy())
+
+        for options, says in (({"mode": "fast"}, "'fast' is none of 'device', 'exact'"), ({"speed": 1}, "no option 'speed'"),
+                              ({"retries": "2"}, "another type"), ({"deadline": -1}, "deadline")):
+            with self.assertRaisesRegex(tenon.ArgumentError, says):
+                tenon.Backend("npu://sim", calibration=table, **options)
+        with self.assertRaisesRegex(tenon.ArgumentError, "'cpu' has no option 'mode'"):
+            tenon.Backend("cpu", mode="exact")
+        with self.assertRaisesRegex(tenon.ArgumentError, "'cpu' is no NPU"):
+            tenon.Backend("cpu").counters
+        with self.assertRaisesRegex(tenon.ArgumentError, "calibration=calibrate"):
+            tenon.Backend("npu://sim")
+
     def test_the_first_layer_that_differs(self):
         def forward(x):
             layers = [{"w": tenon.build.weight(f"layer.{i}.w", "f32[8, 8]")} for i in range(5)]

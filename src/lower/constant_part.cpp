@@ -87,16 +87,6 @@ void add_made(Flat& flat, MadeConstant made, std::vector<ConstantSlot>& slots) {
   flat.made.push_back(std::move(made));
 }
 
-/// The number of a constant with what a step without inputs writes to a storage.
-std::uint32_t constant_of_fill(Flat& flat, StorageId id) {
-  const auto found = flat.fill_constants.find(id);
-  if (found != flat.fill_constants.end()) return found->second;
-  const auto number = static_cast<std::uint32_t>(flat.constants.size());
-  add_made(flat, flat.fills.at(id), flat.constants);
-  flat.fill_constants.emplace(id, number);
-  return number;
-}
-
 void renumber(std::vector<Step>& steps, std::span<const std::uint32_t> numbers) {
   for (Step& step : steps) {
     renumber(step.body, numbers);
@@ -161,6 +151,15 @@ class Maker {
 };
 
 }  // namespace
+
+std::uint32_t constant_of_fill(Flat& flat, StorageId id) {
+  const auto found = flat.fill_constants.find(id);
+  if (found != flat.fill_constants.end()) return found->second;
+  const auto number = static_cast<std::uint32_t>(flat.constants.size());
+  add_made(flat, flat.fills.at(id), flat.constants);
+  flat.fill_constants.emplace(id, number);
+  return number;
+}
 
 std::vector<ConstantSlot> make_constants(Flat& flat, const FlatStep& step,
                                          std::span<const std::int64_t> counts,

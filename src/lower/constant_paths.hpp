@@ -15,4 +15,9 @@ std::optional<std::set<std::string>> constant_paths(const Program& program,
                                                     std::span<const Shape> inputs,
                                                     const ConstantTypes& types);
 
+/// As lower(), but numbers (`full` of one element) beside what is computed are constants of the ops
+/// that read them: for devices which take operands of constants, and have no way to fill.
+Lowered lower_with_constant_numbers(const Program& program, std::span<const Shape> inputs,
+                                    const ConstantTypes& types, const LowerOptions& options);
+
 }  // namespace tenon::lowering

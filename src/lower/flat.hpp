@@ -97,9 +97,13 @@ bool fills_storage(const Flat& flat, const Array& array);
 /// Whether the value with a path may be a constant that is computed from others; null: none may.
 using MayBeConstant = std::function<bool(const std::string& path)>;
 
-/// Expands a verified program for the shapes of its inputs.
+/// Expands a verified program for the shapes of its inputs. `constant_numbers`: see
+/// lower_with_constant_numbers().
 Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
-             const MayBeConstant& may_be_constant);
+             const MayBeConstant& may_be_constant, bool constant_numbers = false);
+
+/// The number of a constant with what a step of `flat.fills` writes.
+std::uint32_t constant_of_fill(Flat& flat, StorageId id);
 
 /// Adds the constants that a step makes to `flat.made`, one for each iteration of the loops around it
 /// in which they differ, and returns their slots, which `entry_step` tells apart. None where it is no

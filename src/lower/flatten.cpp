@@ -42,8 +42,11 @@ std::string place_text(const SourceLine& line, std::string_view name) {
 class Flattener {
  public:
   Flattener(const Program& program, const ConstantTypes& types,
-            const MayBeConstant& may_be_constant)
-      : program_(program), types_(types), may_be_constant_(may_be_constant) {}
+            const MayBeConstant& may_be_constant, bool constant_numbers)
+      : program_(program),
+        types_(types),
+        may_be_constant_(may_be_constant),
+        constant_numbers_(constant_numbers) {}
 
   Flat run(std::span<const Shape> inputs);
 
@@ -71,6 +74,7 @@ class Flattener {
   };
   std::optional<Counter> counter_of(StorageId id) const;
   std::optional<std::int64_t> number_of(const Array& array) const;
+  void read_numbers_as_constants(FlatStep& step);
   void note_counter(const FlatStep& step);
 
   StorageId add_storage(Place::Kind kind, std::uint32_t index, std::int64_t bytes);
@@ -84,6 +88,7 @@ class Flattener {
   const Program& program_;
   const ConstantTypes& types_;
   const MayBeConstant& may_be_constant_;
+  bool constant_numbers_;
   Flat flat_;
   std::int64_t clock_ = 0;
   std::vector<FlatStep>* steps_ = nullptr;
@@ -96,6 +101,7 @@ class Flattener {
   std::vector<Loop> loops_;
   std::vector<std::int64_t> counts_;  // of the enclosing loops
   std::uint32_t loops_made_ = 0;
+  std::unordered_map<std::uint32_t, StorageId> numbers_;  // of constants that are numbers
   std::unordered_map<StorageId, Counter> counters_;  // those that steps compute of a loop's index
   std::string path_;  // into the function that is expanded: see Origins
   std::map<std::string, std::uint32_t> constant_runs_;  // first slot by joined names
@@ -403,6 +409,7 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
       auto made = make_constants(flat_, step, counts_, entry_step);
       if (!made.empty()) return {constant_array(std::move(made), entry_step)};
     }
+    if (constant_numbers_) read_numbers_as_constants(step);
     step.output = fresh(shape);
     std::int64_t runs = 1;
     for (std::size_t d = 0; d < counts_.size(); ++d) {
@@ -424,6 +431,29 @@ Item Flattener::apply(const Function& function, const Instruction& instruction,
   Array output = step.output;
   emit(std::move(step));
   return {output};
+}
+
+/// Numbers beside what is computed: constants in the place of the steps that write them.
+void Flattener::read_numbers_as_constants(FlatStep& step) {
+  const auto is_number = [&](const Array& input) {
+    const auto found = flat_.fills.find(input.storage);
+    return found != flat_.fills.end() && found->second.op.as<Full>() != nullptr &&
+           found->second.shape.elements() == 1 && is_floating(found->second.shape.dtype());
+  };
+  const auto is_computed = [&](const Array& input) {
+    return !is_number(input) && flat_.storages[input.storage].kind != Place::Kind::constant;
+  };
+  if (!std::ranges::any_of(step.inputs, is_computed)) return;
+  for (Array& input : step.inputs) {
+    if (!is_number(input)) continue;
+    const std::uint32_t number = constant_of_fill(flat_, input.storage);
+    const auto [found, added] = numbers_.try_emplace(number);
+    if (added) {
+      const std::int64_t bytes = flat_.storages[input.storage].bytes;
+      found->second = add_storage(Place::Kind::constant, number, bytes);
+    }
+    input.storage = found->second;
+  }
 }
 
 Item Flattener::constant(const Function& function, const Instruction& instruction,
@@ -623,8 +653,8 @@ bool fills_storage(const Flat& flat, const Array& array) {
 }
 
 Flat flatten(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
-             const MayBeConstant& may_be_constant) {
-  return Flattener(program, types, may_be_constant).run(inputs);
+             const MayBeConstant& may_be_constant, bool constant_numbers) {
+  return Flattener(program, types, may_be_constant, constant_numbers).run(inputs);
 }
 
 }  // namespace tenon::lowering

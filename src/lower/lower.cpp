@@ -1,3 +1,4 @@
+#include "lower/constant_paths.hpp"
 #include "lower/flat.hpp"
 
 #include <tenon/lowered.hpp>
@@ -43,16 +44,14 @@ std::vector<Step> steps(const Flat& flat, std::vector<FlatStep>& flat_steps) {
   return result;
 }
 
-}  // namespace
-
-Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
-              const LowerOptions& options) {
+Lowered lower_with(const Program& program, std::span<const Shape> inputs,
+                   const ConstantTypes& types, const LowerOptions& options, bool constant_numbers) {
   MayBeConstant may_be_constant;
   if (options.splits_constant_part) {
     may_be_constant = options.may_be_constant;
     if (!may_be_constant) may_be_constant = [](const std::string&) { return true; };
   }
-  Flat flat = flatten(program, inputs, types, may_be_constant);
+  Flat flat = flatten(program, inputs, types, may_be_constant, constant_numbers);
   Lowered lowered;
   share_storages(flat, options.given_up, lowered.outputs);
   lowered.slab_bytes = place_storages(flat);
@@ -65,6 +64,22 @@ Lowered lower(const Program& program, std::span<const Shape> inputs, const Const
     split_constant_part(flat, lowered);
   }
   return lowered;
+}
+
+}  // namespace
+
+namespace lowering {
+
+Lowered lower_with_constant_numbers(const Program& program, std::span<const Shape> inputs,
+                                    const ConstantTypes& types, const LowerOptions& options) {
+  return lower_with(program, inputs, types, options, true);
+}
+
+}  // namespace lowering
+
+Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
+              const LowerOptions& options) {
+  return lower_with(program, inputs, types, options, false);
 }
 
 }  // namespace tenon

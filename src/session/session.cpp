@@ -137,13 +137,19 @@ Lowered Session::Shared::lowered(std::span<const Shape> inputs, const WeightSet*
                                  const std::vector<bool>& given_up, bool straight) {
   const ConstantTypes types = constant_types(program, weights);
   LowerOptions options{.given_up = given_up, .splits_constant_part = true};
-  if (!straight) return lower(program, inputs, types, options);
+  const auto of = [&](const Program& from) {
+    const bool constant_numbers =
+        std::ranges::any_of(backends, [](const BackendPtr& b) { return b->wants_unrolled(); });
+    return constant_numbers ? lowering::lower_with_constant_numbers(from, inputs, types, options)
+                            : lower(from, inputs, types, options);
+  };
+  if (!straight) return of(program);
   if (!unrolled_) {
     Program written_out = unroll(program, max_unrolled, &origins_);
     verify(written_out);
     unrolled_ = std::move(written_out);
   }
-  if (program.functions.size() == 1) return lower(*unrolled_, inputs, types, options);
+  if (program.functions.size() == 1) return of(*unrolled_);
   // Written out, what a loop carries into its first iteration may be a constant.
   const auto paths = lowering::constant_paths(program, inputs, types);
   if (paths) {
@@ -151,7 +157,7 @@ Lowered Session::Shared::lowered(std::span<const Shape> inputs, const WeightSet*
       return paths->contains(origin_of(origins_, path));
     };
   }
-  return lower(*unrolled_, inputs, types, options);
+  return of(*unrolled_);
 }
 
 std::vector<BackendPtr> Session::Shared::constant_backends(std::span<const Step> steps) const {

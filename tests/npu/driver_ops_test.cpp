@@ -208,6 +208,22 @@ TEST_CASE("npu op: operands spread over pixels, and constants") {
         0.99);
 }
 
+TEST_CASE("npu op: numbers beside what is computed, and divisors") {
+  check(of({Shape({3, 40}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             const Graph::Recording recording(graph);
+             const Tensor y = linear(in[0], graph.constant("w", Shape({33, 40}, f32)));
+             return {relu(0.25 * y + 0.5), 1 - sigmoid(y), maximum(y, scalar_like(y, -0.1)),
+                     y / 3.0 - full(0.125, Shape({1}, f32))};
+           }));
+  check(of({Shape({2, 5, 4, 6}, f32)},
+           [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {
+             // A constant divisor for each channel, far from 0.
+             const Tensor x = conv2d(in[0], graph.constant("w", Shape({5, 5, 1, 1}, f32)));
+             return {x / exp(graph.constant("s", Shape({5, 1, 1}, f32))) * 2.0};
+           }));
+}
+
 TEST_CASE("npu op: activations alone and behind a convolution") {
   check(of({Shape({1, 20, 6, 6}, f32)},
            [](Graph& graph, const std::vector<Tensor>& in) -> std::vector<Tensor> {

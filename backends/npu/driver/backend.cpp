@@ -39,9 +39,9 @@ HostBuffer constant_of(const Operand& operand, std::span<const Buffer> buffers) 
 constexpr double widest_spread = 8;
 
 std::optional<std::string> uneven_channels(const Step& step, const ValueRange& range) {
-  const bool one_step = step.kind == Step::Kind::op && step.op.def()->traits.pointwise &&
-                        !activation_of(step.op) &&
-                        (is_table_op(step.op) || step.op.as<Mul>() || step.op.as<Glu>());
+  const bool one_step =
+      step.kind == Step::Kind::op && step.op.def()->traits.pointwise && !activation_of(step.op) &&
+      (is_table_op(step.op) || step.op.as<Mul>() || step.op.as<Div>() || step.op.as<Glu>());
   if (!one_step || range.channels.empty()) return std::nullopt;
   std::vector<double> reach;
   for (const Range& channel : range.channels) reach.push_back(channel.threshold);

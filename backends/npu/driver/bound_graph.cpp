@@ -105,7 +105,8 @@ class Binder {
     std::size_t next = 0;
     double largest = 0;
     for_each_index(buffer.shape(), [&](std::span<const std::int64_t> index) {
-      const float value = *reinterpret_cast<const float*>(buffer.view().at(index));
+      float value = *reinterpret_cast<const float*>(buffer.view().at(index));
+      if (map.reciprocal) value = 1 / value;
       if (!std::isfinite(value)) throw Error(Errc::bad_input, map.name, "holds no finite number");
       largest = std::max(largest, std::abs(static_cast<double>(value)));
       std::size_t at = next++;

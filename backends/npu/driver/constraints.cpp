@@ -41,7 +41,7 @@ bool is_known(const Step& step) {
   if (step.kind == Step::Kind::copy) return true;
   const OpInstance& op = step.op;
   return op.as<Conv2d>() || op.as<Linear>() || op.as<Matmul>() || op.as<Add>() || op.as<Sub>() ||
-         op.as<Mul>() || op.as<Maximum>() || op.as<Glu>() || op.as<MaxPool2d>() ||
+         op.as<Mul>() || op.as<Div>() || op.as<Maximum>() || op.as<Glu>() || op.as<MaxPool2d>() ||
          op.as<AvgPool2d>() || op.as<Mean>() || op.as<Pad>() || op.as<Concat>() || is_table_op(op);
 }
 
@@ -209,6 +209,11 @@ Failure one_computed(const Step& step) {
   return "every operand is a constant";
 }
 
+Failure constant_divisor(const Step& step) {
+  if (!is_constant(step.inputs[0]) && is_constant(step.inputs[1])) return std::nullopt;
+  return is_constant(step.inputs[0]) ? "the dividend is a constant" : "the divisor is computed";
+}
+
 Failure glu_gate(const Step& step) {
   if (!is_constant(step.inputs[0])) return std::nullopt;
   return "the gate is a constant";
@@ -346,6 +351,8 @@ constexpr Constraint table[] = {
     {"sub", "an operand that is computed", one_computed},
     {"mul", "operands of one shape; a computed one may have a value per channel", broadcast},
     {"mul", "an operand that is computed", one_computed},
+    {"div", "operands of one shape; a computed one may have a value per channel", broadcast},
+    {"div", "a constant divisor", constant_divisor},
     {"maximum", "operands of one shape; a computed one may have a value per channel", broadcast},
     {"maximum", "an operand that is computed", one_computed},
     {"glu", "a gate that is computed", glu_gate},

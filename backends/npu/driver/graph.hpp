@@ -46,6 +46,7 @@ struct FeatureMap {
   Dims dims;
   double step = 0;
   std::optional<Operand> constant;
+  bool reciprocal = false;          ///< the constant's elements are divided by
   std::vector<double> normratio{};  ///< per channel; empty: 1 for all
   int ratio_group = -1;             ///< maps of one have the same normratio
   double plain_step = 0;            ///< with a normratio: the step without it

@@ -194,8 +194,11 @@ void GraphBuilder::add_pointwise(const Step& step, int index) {
   post.other = read_spread(index, b, form, post.spread);
   const Dims dims = *dims_of(step.output.shape, form);
   post.result = value_map(step, step.value, dims, step_of(step.value));
-  if (step.op.as<Mul>() != nullptr) {
+  if (step.op.as<Mul>() != nullptr || step.op.as<Div>() != nullptr) {
     post.kind = Post::Kind::mul;
+    if (step.op.as<Div>() != nullptr) {
+      graph_.maps[static_cast<std::size_t>(post.other)].reciprocal = true;
+    }
   } else if (step.op.as<Maximum>() != nullptr) {
     post.kind = Post::Kind::max;
   } else {

@@ -1,5 +1,6 @@
 #include "graphs.hpp"
 
+#include <tenon/call.hpp>
 #include <tenon/error.hpp>
 #include <tenon/grad.hpp>
 #include <tenon/program.hpp>
@@ -211,6 +212,23 @@ void bind_graphs(nb::module_& module) {
         return Traced{detail::zeros_of_type(x.tensor, count, x.recorder->location()), x.recorder};
       },
       nb::arg("x"), nb::arg("count") = nb::none());
+
+  module.def(
+      "_call",
+      [](const std::shared_ptr<Recorder>& recorder, const Program& program, nb::handle inputs,
+         const nb::dict& weights) {
+        std::map<std::string, Tensor> named;
+        for (const auto& [name, weight] : weights) {
+          named.emplace(nb::cast<std::string>(name), nb::cast<const Traced&>(weight).tensor);
+        }
+        nb::list results;
+        for (const Tensor& result :
+             call(recorder->graph, program, tensors_of(inputs), named, recorder->location())) {
+          results.append(nb::cast(Traced{result, recorder}));
+        }
+        return results;
+      },
+      nb::arg("graph"), nb::arg("program"), nb::arg("inputs"), nb::arg("weights"));
 
   struct CheckpointedRegion {
     std::optional<detail::CheckpointedRegion> region;

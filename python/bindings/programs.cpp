@@ -112,6 +112,28 @@ void bind_programs(nb::module_& module) {
       },
       "Constants that are part of the program, by name");
   program.def(
+      "with_arrays",
+      [](const Program& self, nb::handle arrays) {
+        Program copy = self;
+        for (const auto& [name, array] : named_items(arrays)) {
+          const auto own = copy.folded.find(name);
+          if (own == copy.folded.end()) {
+            throw Error(Errc::bad_reference, "with_arrays",
+                        fmt::format("the program has no array '{}'", name));
+          }
+          HostBuffer value = to_host_buffer(array);
+          if (!(value.shape() == own->second.shape())) {
+            throw Error(Errc::shape_mismatch, "with_arrays",
+                        fmt::format("'{}' is {}, the program's is {}", name,
+                                    to_string(value.shape()), to_string(own->second.shape())));
+          }
+          own->second = std::move(value);
+        }
+        return copy;
+      },
+      nb::arg("arrays"),
+      "The program with other arrays in the place of some of its own (`folded`)");
+  program.def(
       "verify",
       [](const Program& self) {
         Program copy = self;

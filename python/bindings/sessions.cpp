@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstring>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -259,6 +260,27 @@ SavedWeights saved_weights(const std::string& word) {
               fmt::format("weights='{}' is none of 'all', 'digests', 'needed'", word));
 }
 
+/// A session reads a program's own arrays, whatever weights it is given: others under their names are
+/// refused rather than left aside.
+void check_own_arrays(const Program& program, nb::handle weights) {
+  if (!nb::isinstance<nb::dict>(weights)) return;
+  for (const auto& [name, array] : named_items(weights)) {
+    const auto own = program.folded.find(name);
+    if (own == program.folded.end()) continue;
+    const HostBuffer given = to_host_buffer(array).contiguous(), held = own->second.contiguous();
+    if (given.shape() == held.shape() &&
+        (given.shape().elements() == 0 ||
+         std::memcmp(given.bytes(), held.bytes(),
+                     static_cast<std::size_t>(given.shape().bytes())) == 0)) {
+      continue;
+    }
+    throw Error(Errc::bad_argument, "Session",
+                fmt::format("'{}' is an array of the program itself, which sessions use; "
+                            "program.with_arrays(weights) puts others in its place",
+                            name));
+  }
+}
+
 }  // namespace
 
 std::chrono::nanoseconds to_limit(double timeout) {
@@ -325,6 +347,7 @@ void bind_sessions(nb::module_& module) {
         BackendOptions options;
         options.threads = threads;
         options.exact = exact;
+        check_own_arrays(program, arrays);
         Session made(program, SessionOptions{.backends = to_backends(backends, options),
                                              .plan_limit = plan_limit,
                                              .forbid_fallback = forbid_fallback,
@@ -369,7 +392,11 @@ void bind_sessions(nb::module_& module) {
     return names;
   });
   session.def(
-      "bind", [](Session& self, nb::handle arrays) { self.bind(to_weights(arrays)); },
+      "bind",
+      [](Session& self, nb::handle arrays) {
+        check_own_arrays(self.program(), arrays);
+        self.bind(to_weights(arrays));
+      },
       nb::arg("weights"));
 
   session.def(

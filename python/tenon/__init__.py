@@ -33,7 +33,7 @@ _compiled = (
 _modules = ["ops", "build", "gradients", "objects", "own_ops", "ir", "models", "hf", "pictures", "train"]
 _optional = ["onnx", "torch"]  # modules that need packages of their own
 _elsewhere = {"export": "build", "repeat": "build", "block": "build", "while_loop": "build", "cond": "build",
-              "scan": "build", "compile_to": "build", "object_class": "objects", "op": "own_ops",
+              "scan": "build", "call": "build", "compile_to": "build", "object_class": "objects", "op": "own_ops",
               "grad": "gradients", "value_and_grad": "gradients", "checkpointed": "gradients",
               "compiled": "programs", "LanguageModel": "models", "BatchedLanguageModel": "models",
               "Draft": "models", "SentenceEncoder": "models", "VisionEncoder": "models", "Profile": "pictures"}

@@ -99,6 +99,51 @@ def export(function, *types, name=None, budget_bytes=None, **named):
     return program
 
 
+def call(program, *inputs, weights=None, **named):
+    """A program's results beside tensors: a model that was read as a part of a function that is recorded.
+
+        model = tenon.torch.load("model.pt2", optimize=False)
+        parameters = {name: model.folded[name] for name in ("head.weight", "head.bias")}
+        loss = tenon.value_and_grad(lambda p, x, y: ops.cross_entropy(tenon.call(model, x, weights=p), y))
+
+    `inputs` are in the order of the program's parameters, or by their names. `weights` has tensors for constants of the
+    program by their names, the program's own arrays (`program.folded`) among them; the others stay what they are. A
+    tensor, or a tuple where there are several results. Types may have other sizes where the program's are words.
+    """
+    parameters = [name for name, _ in program.parameters()]
+    values = dict(zip(parameters, inputs))
+    for name, one in named.items():
+        if name not in parameters or name in values:
+            raise TypeError(f"call: the program has no input '{name}'" if name not in parameters else
+                            f"call: '{name}' is given twice")
+        values[name] = one
+    if len(inputs) > len(parameters) or len(values) < len(parameters):
+        raise TypeError(f"call: {len(inputs) + len(named)} inputs are given; the program has {parameters}")
+    given = dict(weights or {})
+    every = (*(values[name] for name in parameters), *given.values())
+    graph = next((one.graph for one in every if isinstance(one, Tensor)), None) or _tenon._current_graph()
+    if graph is None:
+        raise TypeError("call: records a program beside tensors, in a function that export(), compiled() or value_and_grad()"
+                        " runs; Session runs a program on arrays")
+    used = set(program.constants())
+    given.update((name, one) for name, one in program.folded.items() if name not in given and name in used)
+    recorded = {name: one if isinstance(one, Tensor) else _captured(graph, name, one) for name, one in given.items()}
+    tensors = [one if isinstance(one, Tensor) else _captured(graph, name, one)
+               for name, one in ((name, values[name]) for name in parameters)]
+    results = _tenon._call(graph, program, tensors, recorded)
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def _captured(graph, name, value):
+    """An array as a constant, of another name where this one is taken."""
+    for number in itertools.count():
+        try:
+            return graph.capture(f"{name}.{number}" if number else name, value)
+        except errors.Error as error:
+            if error.code != "DuplicateName":
+                raise
+
+
 def weight(name, type):
     """A weight of a file, by its name, in the graph that is being recorded."""
     graph = _tenon._current_graph()

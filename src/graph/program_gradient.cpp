@@ -1,6 +1,7 @@
 #include "graph/grad_impl.hpp"
 #include "program/unrolled.hpp"
 
+#include <tenon/call.hpp>
 #include <tenon/grad.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/fill.hpp>
@@ -34,21 +35,50 @@ bool uses_scope(const Program& program, const std::string& name) {
   return uses_scope(program, name, seen);
 }
 
+/// Without its loops whose functions have weights of numbered layers, and verified.
+Program flattened(const Program& program) {
+  Program flat = unroll(program, max_unrolled, [&](const Instruction& repeat) {
+    return repeat.count > 1 && !uses_scope(program, repeat.function);
+  });
+  verify(flat);
+  return flat;
+}
+
+/// Whether a tensor may stand for a value of a declared type, of which symbols are any sizes.
+bool fits(const Shape& declared, const Shape& given) {
+  if (declared.rank() != given.rank() || declared.dtype() != given.dtype()) return false;
+  for (int axis = 0; axis < given.rank(); ++axis) {
+    if (is_static(declared[axis]) && is_static(given[axis]) && declared[axis] != given[axis])
+      return false;
+  }
+  return true;
+}
+
 /// A program's values recorded in a graph, its loops as loops.
 class Recorder {
  public:
-  Recorder(const Program& program, Graph& graph) : program_(program), graph_(graph) {}
+  /// `where`: of what is recorded; lines of programs are no lines of C++.
+  Recorder(const Program& program, Graph& graph, const std::source_location& where = {})
+      : program_(program), graph_(graph), where_(where) {}
 
   void record_all() {
     const Function& main = program_.main();
-    std::vector<Recorded> inputs;
+    std::vector<Tensor> inputs;
     for (std::uint32_t i = 0; i < main.parameter_count; ++i) {
       const Value& value = main.values[i];
       if (!value.shape) refuse_untyped(value, {});
-      inputs.push_back({graph_.input(value.name, *value.shape, nowhere_), {}});
-      named_.emplace(value.name, inputs.back().tensor);
+      inputs.push_back(graph_.input(value.name, *value.shape, where_));
+      named_.emplace(value.name, inputs.back());
     }
-    values_ = record_body(main, std::move(inputs));
+    record_with(inputs, {});
+  }
+
+  /// With these tensors for the parameters, and for the constants of these names.
+  void record_with(std::span<const Tensor> inputs, const std::map<std::string, Tensor>& weights) {
+    weights_ = &weights;
+    std::vector<Recorded> arguments;
+    for (const Tensor& input : inputs) arguments.push_back({input, {}});
+    values_ = record_body(program_.main(), std::move(arguments));
   }
 
   const Tensor& value(ValueId id) const { return values_[id].tensor; }
@@ -77,12 +107,12 @@ class Recorder {
 
   /// What `call` returns; errors that have no place get this one.
   template <class Call>
-  static auto placed(const std::string& place, Call&& call) {
+  auto placed(const std::string& place, Call&& call) const {
     try {
       return std::forward<Call>(call)();
     } catch (const Error& error) {
-      // of `nowhere_`: ":0", or ":0: op"
-      if (!error.where().starts_with(to_string(std::source_location()))) throw;
+      // of `where_`: ":0", or ":0: op"
+      if (!error.where().starts_with(to_string(where_))) throw;
       throw Error(error.code(), place, error.message());
     }
   }
@@ -150,7 +180,7 @@ class Recorder {
         break;
     }
     const Tensor made = placed(place_of(instruction.line), [&] {
-      return record(*instruction.op.def(), instruction.op.attributes(), tensors(0), nowhere_);
+      return record(*instruction.op.def(), instruction.op.attributes(), tensors(0), where_);
     });
     lines_.emplace(&GraphAccess::node(made), instruction.line);
     return {made, {}};
@@ -174,14 +204,14 @@ class Recorder {
                               callee.name));
     }
     return placed(place, [&] {
-      RepeatRecorder recorder(carry, nowhere_);
+      RepeatRecorder recorder(carry, where_);
       const RepeatRecorder::Frame frame = recorder.begin({});
       std::vector<Recorded> arguments;
       for (const Tensor& tensor : frame.carry) arguments.push_back({tensor, {}});
       Tensor index = frame.index;
       if (instruction.first != 0) {
-        index = add(index, scalar_like(index, static_cast<double>(instruction.first), nowhere_),
-                    nowhere_);
+        index =
+            add(index, scalar_like(index, static_cast<double>(instruction.first), where_), where_);
       }
       arguments.push_back({index, {}});
       arguments.emplace_back();  // the scope
@@ -207,7 +237,15 @@ class Recorder {
     const auto folded = program_.folded.find(name);
     if (!value.shape && folded == program_.folded.end()) refuse_untyped(value, instruction.line);
     const Shape& shape = value.shape ? *value.shape : folded->second.shape();
-    const Tensor constant = graph_.constant(name, shape, nowhere_);
+    const auto given = weights_->find(name);
+    if (given != weights_->end()) {
+      const Shape& type = given->second.shape(where_);
+      if (fits(shape, type)) return given->second;
+      throw Error(Errc::shape_mismatch, fmt::format("{}: call", to_string(where_)),
+                  fmt::format("weight '{}' is {}, the program's is {}", name, to_string(type),
+                              to_string(shape)));
+    }
+    const Tensor constant = graph_.constant(name, shape, where_);
     named_.emplace(name, constant);
     lines_.emplace(&GraphAccess::node(constant), instruction.line);
     return constant;
@@ -215,7 +253,8 @@ class Recorder {
 
   const Program& program_;
   Graph& graph_;
-  std::source_location nowhere_{};                     ///< lines of programs are no lines of C++
+  std::source_location where_;
+  const std::map<std::string, Tensor>* weights_ = nullptr;
   std::vector<Recorded> values_;                       ///< of the main function
   std::size_t recorded_ = 0;                           ///< instructions
   std::unordered_map<ValueId, std::string> prefixes_;  ///< of its scopes
@@ -226,11 +265,7 @@ class Recorder {
 }  // namespace
 
 Program gradient(const Program& program, std::span<const std::string> parameters) {
-  const auto is_loop = [&](const Instruction& repeat) {
-    return repeat.count > 1 && !uses_scope(program, repeat.function);
-  };
-  Program flat = unroll(program, max_unrolled, is_loop);
-  verify(flat);
+  const Program flat = flattened(program);
   const Function& main = flat.main();
   // Backward programs are some times as long; a node takes a few hundred bytes.
   std::size_t instructions = 0;
@@ -250,7 +285,7 @@ Program gradient(const Program& program, std::span<const std::string> parameters
                             main.values[main.results[0]].name, to_string(loss)));
   }
   const Tensor one = scalar_like(results[0], 1, {});
-  const auto gradients = Recorder::placed(main.name, [&] {
+  const auto gradients = recorder.placed(main.name, [&] {
     return grad_placed({results.data(), 1}, {&one, 1}, wanted, {},
                        [&](const Node& node) { return recorder.place_of(node); });
   });
@@ -261,6 +296,38 @@ Program gradient(const Program& program, std::span<const std::string> parameters
   made.weights_sha256 = program.weights_sha256;
   made.folded = flat.folded;
   return made;
+}
+
+std::vector<Tensor> call(Graph& graph, const Program& program, std::span<const Tensor> inputs,
+                         const std::map<std::string, Tensor>& weights,
+                         const std::source_location& where) {
+  const std::string place = fmt::format("{}: call", to_string(where));
+  const Program flat = flattened(program);
+  const Function& main = flat.main();
+  if (inputs.size() != main.parameter_count) {
+    throw Error(Errc::bad_argument, place,
+                fmt::format("{} inputs for '{}', which has {} parameters", inputs.size(),
+                            program.name, main.parameter_count));
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Value& value = main.values[i];
+    const Shape& given = inputs[i].shape(where);
+    if (!value.shape || fits(*value.shape, given)) continue;
+    throw Error(Errc::shape_mismatch, place,
+                fmt::format("input '{}' is {}, the program's is {}", value.name, to_string(given),
+                            to_string(*value.shape)));
+  }
+  const std::vector<std::string> known = constant_names(program);
+  for (const auto& [name, tensor] : weights) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    throw Error(Errc::bad_argument, place, fmt::format("the program has no constant '{}'", name));
+  }
+  const Graph::Recording active(graph);
+  Recorder recorder(flat, graph, where);
+  recorder.record_with(inputs, weights);
+  std::vector<Tensor> results;
+  for (const ValueId id : main.results) results.push_back(recorder.value(id));
+  return results;
 }
 
 }  // namespace tenon

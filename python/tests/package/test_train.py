@@ -273,6 +273,69 @@ class Compiled(unittest.TestCase):
         noise = tenon.compiled(lambda seed: ops.random_normal(ops.fold_in(ops.random_key(0), seed), (4,)))
         self.assertNotEqual(noise(1).tolist(), noise(2).tolist())
 
+    def test_calls_of_programs(self):
+        random = np.random.default_rng(1)
+        arrays = {"w": random.standard_normal((3, 4)).astype("f4"), "b": random.standard_normal(3).astype("f4")}
+
+        def layer(x, w, b):
+            return ops.linear(x, w, b).tanh()
+
+        def model(x):
+            graph = tenon._tenon._current_graph()
+            return layer(x, *(graph.capture(name, one) for name, one in arrays.items()))
+
+        program = tenon.export(model, x="f32[N, 4]")
+        self.assertEqual(sorted(program.folded), ["b", "w"])
+        x = random.standard_normal((5, 4)).astype("f4")
+        # Its own arrays, weights of the caller's, and the same program twice.
+        whole = tenon.compiled(lambda x: tenon.call(program, x) + tenon.call(program, x=x))
+        np.testing.assert_array_equal(whole(x).numpy(), 2 * tenon.Session(program).forward(x)[0].numpy())
+        w = 2 * arrays["w"]
+        loss = tenon.value_and_grad(lambda p, x: (tenon.call(program, x, weights=p) ** 2.0).sum())
+        same = tenon.value_and_grad(lambda p, x: (layer(x, p["w"], arrays["b"]) ** 2.0).sum())
+        (value, found), (want, gradients) = loss({"w": w}, x), same({"w": w}, x)
+        self.assertEqual(value.item(), want.item())
+        np.testing.assert_array_equal(found["w"].numpy(), gradients["w"].numpy())
+        # For inference, the program with the trained arrays.
+        trained = tenon.Session(program.with_arrays({"w": w})).forward(x)[0].numpy()
+        np.testing.assert_array_equal(trained, tenon.compiled(layer)(x, w, arrays["b"]).numpy())
+
+        # A loop, and layers with weights of their own, whose arrays are bound later.
+        doubled = tenon.export(lambda x: tenon.while_loop(lambda x: x.sum() < 30.0, lambda x: x * 2.0, x, limit=9), "f32[N]")
+        value, found = tenon.value_and_grad(lambda x: tenon.call(doubled, x).sum())(np.ones(4, "f4"))
+        self.assertEqual((value.item(), found.tolist()), (32, [8] * 4))
+
+        def deep(x):
+            layers = [{"w": tenon.build.weight(f"layers.{i}.w", "f32[4, 4]")} for i in range(3)]
+            return tenon.repeat(layers, x, lambda layer, i, x: ops.linear(x, layer["w"]).tanh())
+
+        program = tenon.export(deep, "f32[N, 4]")
+        weights = {f"layers.{i}.w": random.standard_normal((4, 4)).astype("f4") for i in range(3)}
+        value = tenon.compiled(lambda weights, x: tenon.call(program, x, weights=weights))(weights, x)
+        np.testing.assert_array_equal(value.numpy(), tenon.Session(program, weights).forward(x)[0].numpy())
+
+    def test_calls_of_programs_that_are_refused(self):
+        program = tenon.export(lambda x: ops.linear(x, np.ones((3, 4), "f4")), x="f32[N, 4]")
+        x = np.ones((2, 4), "f4")
+        for call, says in ((lambda x: tenon.call(program), "0 inputs are given"),
+                           (lambda x: tenon.call(program, x, x), "2 inputs are given"),
+                           (lambda x: tenon.call(program, x, x=x), "'x' is given twice"),
+                           (lambda x: tenon.call(program, y=x), "no input 'y'")):
+            with self.assertRaisesRegex(TypeError, says):
+                tenon.compiled(call)(x)
+        with self.assertRaisesRegex(TypeError, "beside tensors"):
+            tenon.call(program, x)
+        with self.assertRaisesRegex(tenon.ArgumentError, "no constant 'w'"):
+            tenon.compiled(lambda x: tenon.call(program, x, weights={"w": x}))(x)
+        with self.assertRaisesRegex(tenon.InputError, "no array 'w'"):
+            program.with_arrays({"w": x})
+        with self.assertRaisesRegex(tenon.ArgumentError, r"is f32\[2, 4\], the program's is f32\[3, 4\]"):
+            program.with_arrays({"captured0": x})
+        # Weights that a session would not use.
+        tenon.Session(program, {"captured0": np.ones((3, 4), "f4")})
+        with self.assertRaisesRegex(tenon.ArgumentError, "'captured0' is an array of the program itself"):
+            tenon.Session(program, {"captured0": np.zeros((3, 4), "f4")})
+
     def test_what_is_no_function_or_no_array(self):
         with self.assertRaisesRegex(TypeError, "int is no function"):
             tenon.compiled(3)

@@ -3,7 +3,9 @@
 #include <tenon/optimize.hpp>
 
 #include <algorithm>
+#include <string>
 #include <unordered_set>
+#include <vector>
 
 namespace tenon {
 namespace {
@@ -30,6 +32,7 @@ class Optimizer {
       count("fold_constants", fold_constants(program_, function));
     settle();
     drop_unused_functions();
+    drop_unused_arrays();
     return std::move(report_);
   }
 
@@ -82,6 +85,14 @@ class Optimizer {
     }
     std::erase_if(program_.functions,
                   [&](const Function& function) { return !used.contains(function.name); });
+  }
+
+  /// What has become part of another array, such as weights that a batch norm scales.
+  void drop_unused_arrays() {
+    if (program_.folded.empty()) return;
+    const std::vector<std::string> names = constant_names(program_);
+    const std::unordered_set<std::string> used(names.begin(), names.end());
+    std::erase_if(program_.folded, [&](const auto& array) { return !used.contains(array.first); });
   }
 
   Program& program_;

@@ -1,3 +1,4 @@
+#include "support/literals.hpp"
 #include "support/program_text.hpp"
 
 #include <tenon/error.hpp>
@@ -122,6 +123,24 @@ def forward(x: f32):
     return w, y
 )");
   CHECK(fold_constants(taken, taken.functions[0]) == 0);
+}
+
+TEST_CASE("optimize: arrays that became part of others are gone") {
+  Program program = program_of(R"(
+def forward(x: f32[2]):
+    w: f32[2] = const("w")
+    v: f32[2] = const("v")
+    e = exp(w)
+    y = add(x, e)
+    z = mul(y, v)
+    return z
+)");
+  program.folded.emplace("w", floats({2}, {0, 1}));
+  program.folded.emplace("v", floats({2}, {2, 3}));
+  optimize(program);
+  std::vector<std::string> names;
+  for (const auto& [name, array] : program.folded) names.push_back(name);
+  CHECK(names == std::vector<std::string>{"folded:forward.e", "v"});
 }
 
 TEST_CASE("optimize: functions that nothing calls any more are gone") {

@@ -22,6 +22,8 @@ _CALLED_HERE = {
         "broadcast_to": "expand", "matmul": "bmm mm dot addmm", "abs": "absolute", "inverse": "inv", "is_nan": "isnan",
         "resize": "interpolate upsample", "attention": "scaled_dot_product_attention", "conv2d": "convolution",
         "binary_cross_entropy": "binary_cross_entropy_with_logits", "trunc": "fix",
+        "huber_loss": "smooth_l1_loss", "cross_entropy": "nll_loss", "logsumexp": "logaddexp",
+        "unfold2d": "unfold", "fold2d": "fold",
         "kl_divergence": "kl_div", "scatter": "scatter_add scatter_reduce", "silu": "swish",
         "repeat_interleave": "repeat", "hardsigmoid": "hard_sigmoid", "stop_gradient": "detach",
         "logsigmoid": "log_sigmoid", "is_inf": "isinf", "is_finite": "isfinite", "round": "rint around",

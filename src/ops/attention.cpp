@@ -146,6 +146,11 @@ Shape Attention::infer(std::span<const Shape> in) const {
          fmt::format("{} heads are not a multiple of {} key heads: {}", q[2], kv_heads, operands));
   }
   if (has_mask) {  // C7
+    if (in[mask_index()].dtype() == boolean) {
+      fail(Errc::unsupported_dtype, name,
+           fmt::format("mask is {}, and is added to the scores: where(mask, 0, -inf) of f32",
+                       to_string(in[mask_index()])));
+    }
     require_dtype(name, "mask", in[mask_index()], DType::f32);
     std::int64_t keys = known_size(k[1], v[1]);
     if (has_table) {

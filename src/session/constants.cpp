@@ -52,6 +52,12 @@ Buffer constant_array(const Program& program, const WeightSet& weights, const Co
   if (weight == nullptr) {
     std::vector<std::string_view> names;
     for (const auto& [name, bound] : weights.all()) names.push_back(name);
+    if (slot.name.starts_with("folded:")) {
+      throw Error(Errc::bad_reference, program.name,
+                  fmt::format("the array '{}' is missing: it was a program's own, and a program's "
+                              "text has no arrays; save_network() and `tenon graph --save` keep it",
+                              slot.name));
+    }
     throw Error(
         Errc::bad_reference, program.name,
         fmt::format("no weight is bound to constant '{}'{}", slot.name,

@@ -283,6 +283,14 @@ TEST_CASE("attention: C6 heads that do not group") {
                [] { infer(Attention{}, {q_type, k_type.with_dim(2, 0), v_type.with_dim(2, 0)}); });
 }
 
+TEST_CASE("attention: a mask of bool, which says what to write") {
+  Attention op;
+  op.has_mask = true;
+  const Shape x({1, 2, 1, 4}, f32);
+  const std::string text =
+      expect_error(Errc::unsupported_dtype, [&] { infer(op, {x, x, x, Shape({2, 2}, boolean)}); });
+  CHECK(text.find("where(mask, 0, -inf)") != std::string::npos);
+}
 TEST_CASE("attention: C7 mask that does not broadcast") {
   for (const Shape& mask : {Shape({4, 5}, f32), Shape({3, 4}, f32), Shape({2, 1, 5}, f32)}) {
     expect_error(Errc::shape_mismatch,

@@ -914,6 +914,12 @@ class Programs(unittest.TestCase):
         with self.assertRaisesRegex(tenon.ArgumentError, "calibration=calibrate"):
             tenon.Backend("npu://sim")
 
+    def test_a_text_lacks_what_its_program_computed(self):
+        program, _ = tenon.export(lambda x: x + ops.arange(4, dtype="f32") * 2.0, "f32[4]").optimized()
+        self.assertTrue([name for name in program.folded if name.startswith("folded:")])
+        with self.assertRaisesRegex(tenon.InputError, "a program's text has no arrays; save_network"):
+            tenon.Session(tenon.parse(str(program))).forward(np.ones(4, "f4"))
+
     def test_the_first_layer_that_differs(self):
         def forward(x):
             layers = [{"w": tenon.build.weight(f"layer.{i}.w", "f32[8, 8]")} for i in range(5)]

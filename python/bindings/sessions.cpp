@@ -364,10 +364,14 @@ void bind_sessions(nb::module_& module) {
   session.def_static(
       "load",
       [](const std::filesystem::path& path, nb::handle backends, nb::handle arrays) {
-        return Session::load(path, to_backends(backends, {}, true), to_weights(arrays));
+        std::vector<BackendPtr> chosen;  // none: those that it was saved on
+        if (!backends.is_none()) chosen = to_backends(backends, {}, true);
+        return Session::load(path, std::move(chosen), to_weights(arrays));
       },
       nb::arg("path"), nb::arg("backends") = nb::none(), nb::arg("weights") = nb::none(),
-      "A saved session, on backends of the same names");
+      "A saved session, on backends of the same names; None: those that it was saved on, where "
+      "they "
+      "are of no device");
   session.def(
       "save",
       [](const Session& self, const std::filesystem::path& path, const std::string& kept,

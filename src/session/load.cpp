@@ -18,6 +18,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace tenon {
 
@@ -67,11 +68,30 @@ Buffer checked_weight(const WeightSet* weights, const Manifest& manifest, const 
   return *weight;
 }
 
+/// The backends by the names that were saved, where those are of no device.
+std::vector<BackendPtr> saved_backends(const Manifest& manifest) {
+  const std::vector<std::string> known = backend_names();
+  std::vector<BackendPtr> backends;
+  for (const Json& one : manifest.list("backends")) {
+    const auto name = manifest.get<std::string>(one, "name");
+    if (std::ranges::find(known, name) == known.end()) {
+      throw manifest.incompatible(
+          fmt::format("'backends' names '{}', which has to be given: a backend of a device", name));
+    }
+    backends.push_back(make_backend(name));
+  }
+  return backends;
+}
+
 void check_backends(const Manifest& manifest, std::span<const BackendPtr> backends) {
   const Json::array_t& wanted = manifest.list("backends");
   if (wanted.size() != backends.size()) {
-    throw manifest.incompatible(
-        fmt::format("'backends' names {}, {} are given", wanted.size(), backends.size()));
+    std::vector<std::string> saved, given;
+    for (const Json& one : wanted) saved.push_back(manifest.get<std::string>(one, "name"));
+    for (const BackendPtr& one : backends) given.emplace_back(one ? one->name() : "null");
+    throw manifest.incompatible(fmt::format("'backends' names {}, {} are given: {} and {}",
+                                            wanted.size(), backends.size(), fmt::join(saved, ", "),
+                                            fmt::join(given, ", ")));
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
     const auto name = manifest.get<std::string>(wanted[i], "name");
@@ -134,6 +154,7 @@ class Session::Loader {
   explicit Loader(const std::filesystem::path& path) : Loader(open_snapshot(path)) {}
 
   Session load(std::vector<BackendPtr> backends, const WeightSet* weights) const {
+    if (backends.empty()) backends = saved_backends(manifest_);
     check_backends(manifest_, backends);
     Program program = parse(snapshot_.text("program"), manifest_.where() + ": program");
     program.folded = load_arrays(snapshot_, manifest_, "folded", "folded");

@@ -847,6 +847,9 @@ class Programs(unittest.TestCase):
         session.save(self.folder / "net.snap", weights="needed")
         [got] = tenon.Session.load(self.folder / "net.snap").forward(x)
         np.testing.assert_array_equal(got.numpy(), want.numpy())
+        tenon.Session(program, weights, "cpu").save(self.folder / "net.snap")  # without the reference
+        [got] = tenon.Session.load(self.folder / "net.snap").forward(x)
+        np.testing.assert_array_equal(got.numpy(), want.numpy())
         with self.assertRaises(tenon.ArgumentError):
             session.save(self.folder / "net.snap", weights="some")
         (self.folder / "bad.snap").write_bytes((self.folder / "net.snap").read_bytes()[:-1])

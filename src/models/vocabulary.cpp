@@ -47,14 +47,26 @@ std::string_view bytes_of(const io::Metadata& metadata, const std::string& key) 
   return {reinterpret_cast<const char*>(array->bytes().data()), array->bytes().size()};
 }
 
+/// `usual` where a file names no id and has a token of that one.
+void set_default(const text::Vocabulary& vocabulary, std::optional<std::uint32_t>& id,
+                 std::uint32_t usual) {
+  if (!id && usual < vocabulary.tokens.size()) id = usual;
+}
+
 /// The ids of T5 where a file of a unigram model names none.
 void set_unigram_defaults(text::Vocabulary& vocabulary) {
-  const auto by_default = [&](std::optional<std::uint32_t>& id, std::uint32_t usual) {
-    if (!id && usual < vocabulary.tokens.size()) id = usual;
-  };
-  by_default(vocabulary.eos, 1);
-  by_default(vocabulary.unk, 2);
-  by_default(vocabulary.pad, 0);
+  set_default(vocabulary, vocabulary.eos, 1);
+  set_default(vocabulary, vocabulary.unk, 2);
+  set_default(vocabulary, vocabulary.pad, 0);
+}
+
+/// The ids of BERT where a file of its tokenizer names none.
+void set_wordpiece_defaults(text::Vocabulary& vocabulary) {
+  if (!vocabulary.bos) set_default(vocabulary, vocabulary.cls, 101);
+  if (!vocabulary.eos) set_default(vocabulary, vocabulary.sep, 102);
+  set_default(vocabulary, vocabulary.unk, 100);
+  set_default(vocabulary, vocabulary.pad, 0);
+  set_default(vocabulary, vocabulary.mask, 103);
 }
 
 text::Vocabulary vocabulary_of(const io::File& file) {
@@ -103,6 +115,7 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   vocabulary.add_eos = metadata.get_optional<bool>(key("add_eos_token"));
   // GGUF marks BERT's pieces that begin a word, instead of those that continue one.
   if (vocabulary.model == text::TokenizerModel::wordpiece) vocabulary.bert.word_prefix = "▁";
+  vocabulary.add_sep = metadata.get_optional<bool>(key("add_sep_token"));
   vocabulary.add_space_prefix = metadata.get_optional<bool>(key("add_space_prefix"));
   vocabulary.lowercase = metadata.get_optional<bool>(key("normalizer.lowercase"));
   vocabulary.bert.lowercase = vocabulary.lowercase.value_or(true);
@@ -110,6 +123,7 @@ text::Vocabulary vocabulary_of(const io::File& file) {
   vocabulary.remove_extra_spaces = metadata.get_optional<bool>(key("remove_extra_whitespaces"));
   vocabulary.precompiled_charsmap = bytes_of(metadata, key("precompiled_charsmap"));
   if (vocabulary.model == text::TokenizerModel::unigram) set_unigram_defaults(vocabulary);
+  if (vocabulary.model == text::TokenizerModel::wordpiece) set_wordpiece_defaults(vocabulary);
   // Strings are views into the file's metadata, which stays mapped with it.
   vocabulary.storage = std::make_shared<io::File>(file);
   return vocabulary;

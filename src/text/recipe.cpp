@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <utility>
@@ -141,6 +142,16 @@ Pipeline whitespace_pipeline(const Vocabulary& v, std::vector<Stage> stages) {
   return pipeline;
 }
 
+/// Whether a separator stands between two texts, besides what ends the first.
+bool separates(const Vocabulary& v) {
+  // Of BERT the separator is what ends a text; files from before 2025 say of neither whether it is added.
+  if (v.model == TokenizerModel::wordpiece && !v.add_eos) return false;
+  constexpr std::string_view separating[] = {"jina-v1-en", "jina-v2-code", "roberta-bpe"};
+  const bool is_usual = v.model == TokenizerModel::bpe &&
+                        std::ranges::find(separating, v.pretokenizer) != std::end(separating);
+  return v.add_sep.value_or(is_usual && (v.sep || v.eos));
+}
+
 }  // namespace
 
 Recipe complete(Vocabulary vocabulary) {
@@ -209,6 +220,8 @@ Recipe complete(Vocabulary vocabulary) {
       frame(recipe.after, v.add_eos, true, v.sep ? v.sep : v.eos, "eos");
       break;
   }
+  recipe.between = recipe.after;
+  frame(*recipe.between, separates(v), false, v.sep ? v.sep : v.eos, "sep");
   return recipe;
 }
 

@@ -45,6 +45,8 @@ struct Recipe {
 
   std::vector<std::int32_t> before;  ///< ids that add_special puts in front
   std::vector<std::int32_t> after;   ///< and behind
+  /// What stands between two texts; none where they cannot be one input.
+  std::optional<std::vector<std::int32_t>> between = std::vector<std::int32_t>();
 
   TokenType type(std::int32_t id) const {
     const auto& types = vocabulary.types;

@@ -211,6 +211,29 @@ std::vector<std::int32_t> Tokenizer::encode(std::string_view text,
   return with_memory_errors("tokenizer", [&] { return impl_->encode(text, options); });
 }
 
+std::vector<std::int32_t> Tokenizer::encode_pair(std::string_view first, std::string_view second,
+                                                 const EncodeOptions& options) const {
+  return with_memory_errors("tokenizer", [&] {
+    const Recipe& recipe = impl_->recipe;
+    if (options.add_special && !recipe.between) {
+      throw Error(Errc::unsupported, "tokenizer", "the file has no template of two texts");
+    }
+    EncodeOptions plain = options;
+    plain.add_special = false;
+    plain.plain = {};
+    std::vector<std::int32_t> ids;
+    const auto append = [&](const std::vector<std::int32_t>& more) {
+      ids.insert(ids.end(), more.begin(), more.end());
+    };
+    if (options.add_special) append(recipe.before);
+    append(impl_->encode(first, plain));
+    if (options.add_special) append(*recipe.between);
+    append(impl_->encode(second, plain));
+    if (options.add_special) append(recipe.after);
+    return ids;
+  });
+}
+
 std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text,
                                                   const EncodeOptions& options) const {
   if (text.size() >= max_text_bytes) {

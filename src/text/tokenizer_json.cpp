@@ -382,8 +382,10 @@ class Reader : private JsonParts {
       if (type == "TemplateProcessing") {
         read_template(*part);
       } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+        const std::int32_t separator = pair_id(required(*part, "sep"));
         recipe_.before.push_back(pair_id(required(*part, "cls")));
-        recipe_.after.push_back(pair_id(required(*part, "sep")));
+        recipe_.after.push_back(separator);
+        recipe_.between->assign(type == "BertProcessing" ? 1 : 2, separator);
       } else if (type != "ByteLevel") {
         unsupported(fmt::format("post-processor {}", type.substr(0, 40)));
       }
@@ -398,20 +400,40 @@ class Reader : private JsonParts {
   }
 
   void read_template(const json& part) {
-    const json& steps = required(part, "single");
-    if (!steps.is_array()) malformed("\"single\" is no list");
-    std::vector<std::int32_t>* side = &recipe_.before;
+    auto single = read_frame(part, "single");
+    single.resize(2);
+    const auto append = [](std::vector<std::int32_t>& to, const std::vector<std::int32_t>& ids) {
+      to.insert(to.end(), ids.begin(), ids.end());
+    };
+    append(recipe_.before, single[0]);
+    append(recipe_.after, single[1]);
+    recipe_.between.reset();
+    if (!optional(part, "pair").is_array()) return;
+    const auto pair = read_frame(part, "pair");
+    const bool is_framed =
+        pair.size() == 3 && pair.front() == recipe_.before && pair.back() == recipe_.after;
+    if (is_framed) recipe_.between = pair[1];
+  }
+
+  /// The ids of a template before, between and behind its sequences.
+  std::vector<std::vector<std::int32_t>> read_frame(const json& part, const char* form) {
+    const json& steps = required(part, form);
+    if (!steps.is_array()) malformed(fmt::format("\"{}\" is no list", form));
+    std::vector<std::vector<std::int32_t>> sides(1);
     for (const json& step : steps) {
       if (step.contains("Sequence")) {
-        side = &recipe_.after;
+        sides.emplace_back();
         continue;
       }
       const std::string& name = text(required(step, "SpecialToken"), "id");
       const json& special = required(required(part, "special_tokens"), name.c_str());
       const json& ids = required(special, "ids");
       if (!ids.is_array()) malformed("\"ids\" is no list");
-      for (const json& value : ids) side->push_back(static_cast<std::int32_t>(id(value, name)));
+      for (const json& value : ids) {
+        sides.back().push_back(static_cast<std::int32_t>(id(value, name)));
+      }
     }
+    return sides;
   }
 
   void read_decoder(const json& decoder) {
@@ -437,6 +459,9 @@ class Reader : private JsonParts {
     Vocabulary& v = recipe_.vocabulary;
     for (const std::int32_t framing : recipe_.before) check_framing(framing);
     for (const std::int32_t framing : recipe_.after) check_framing(framing);
+    if (recipe_.between) {
+      for (const std::int32_t framing : *recipe_.between) check_framing(framing);
+    }
     const auto named = [&](std::string_view spelling) -> std::optional<std::uint32_t> {
       const auto found = std::ranges::find(v.tokens, spelling);
       if (found == v.tokens.end()) return std::nullopt;

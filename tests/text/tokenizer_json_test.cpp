@@ -53,6 +53,34 @@ void expect_bad(const json& document, Errc code = Errc::bad_tokenizer) {
 
 }  // namespace
 
+TEST_CASE("tokenizer.json: two texts, as Hugging Face's tokenizers join them") {
+  json document = wordpiece();
+  const auto pair = [&] { return read(document).encode_pair("Ab a", "a"); };
+  CHECK(pair() == Ids{1, 3, 4, 3, 2, 3, 2});
+  CHECK(read(document).encode_pair("Ab a", "a", {.add_special = false}) == Ids{3, 4, 3, 3});
+  CHECK(read(document).encode_pair("", "[SEP]", {.parse_special = false}) ==
+        Ids{1, 2, 0, 0, 0, 2});  // "[", "sep" and "]" are unknown
+  document["post_processor"]["type"] = "RobertaProcessing";
+  CHECK(pair() == Ids{1, 3, 4, 3, 2, 2, 3, 2});
+  document.erase("post_processor");
+  CHECK(pair() == Ids{3, 4, 3, 3});
+  document["post_processor"] = json::parse(R"({
+    "type": "TemplateProcessing",
+    "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+               {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+    "pair": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+             {"SpecialToken": {"id": "[SEP]", "type_id": 0}}, {"SpecialToken": {"id": "[CLS]", "type_id": 0}},
+             {"Sequence": {"id": "B", "type_id": 1}}, {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+    "special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [1], "tokens": ["[CLS]"]},
+                       "[SEP]": {"id": "[SEP]", "ids": [2], "tokens": ["[SEP]"]}}})");
+  CHECK(pair() == Ids{1, 3, 4, 3, 2, 1, 3, 2});
+  document["post_processor"]["pair"].erase(0);  // is framed otherwise than one text
+  CHECK(read(document).encode("a") == Ids{1, 3, 2});
+  expect_error(Errc::unsupported, pair);
+  document["post_processor"]["pair"] = json::array();
+  expect_error(Errc::unsupported, pair);
+}
+
 TEST_CASE("tokenizer.json: WordPiece with its template") {
   const Tokenizer t = read(wordpiece());
   CHECK(t.encode("Ab a") == Ids{1, 3, 4, 3, 2});

@@ -78,6 +78,15 @@ class Tokenizer {
   /// Errors: limit_exceeded (a text of 1 GiB or more).
   std::vector<std::int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
+  /// Two texts as one input, such as a query and a document: with add_special framed and separated as
+  /// the tokenizer does it, "[CLS] first [SEP] second [SEP]" or "<s> first </s></s> second </s>".
+  /// EncodeOptions::plain does not apply.
+  ///
+  /// Errors: limit_exceeded, as encode(); unsupported for a tokenizer.json whose template of pairs
+  /// is missing, or no such frame.
+  std::vector<std::int32_t> encode_pair(std::string_view first, std::string_view second,
+                                        const EncodeOptions& options = {}) const;
+
   /// The bytes that the tokens spell; not always whole UTF-8 characters, see StreamDecoder.
   ///
   /// Errors: out_of_range (an id outside the vocabulary).

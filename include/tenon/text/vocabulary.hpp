@@ -85,8 +85,10 @@ struct Vocabulary {
   std::optional<std::uint32_t> mask;  ///< [mask_token_id]
   std::vector<std::uint32_t> eog;     ///< further tokens that end a generation
 
-  std::optional<bool> add_bos;           ///< [add_bos_token]; unset: spm, llama-bpe, wordpiece do
-  std::optional<bool> add_eos;           ///< [add_eos_token]; unset: wordpiece (sep), unigram do
+  std::optional<bool> add_bos;  ///< [add_bos_token]; unset: spm, llama-bpe, wordpiece do
+  std::optional<bool> add_eos;  ///< [add_eos_token]; unset: wordpiece (sep), unigram do
+  /// [add_sep_token] between two texts, behind what ends the first; unset: some of RoBERTa's do
+  std::optional<bool> add_sep;
   std::optional<bool> add_space_prefix;  ///< [add_space_prefix]; unset: spm does
   std::optional<bool> ignore_merges;     ///< whole words first; unset: llama-bpe does
   std::optional<bool> lowercase;         ///< [normalizer.lowercase]; "whitespace" only

@@ -56,7 +56,7 @@ Options parse(int argc, char** argv) {
 }
 
 /// Multiply-adds count as two. Projections, scores and mixtures of values; the rest is not counted.
-double operations(const models::BertConfig& c, std::int64_t batch, std::int64_t sequence) {
+double operations(const models::EncoderConfig& c, std::int64_t batch, std::int64_t sequence) {
   const double tokens = static_cast<double>(batch * sequence);
   const double width = static_cast<double>(c.width);
   const double intermediate = static_cast<double>(c.intermediate_size);

@@ -279,6 +279,35 @@ models::EncoderOptions encoder_options(nb::handle device, bool cpu_fallback, int
   return options;
 }
 
+models::EmbeddingOptions embedding_options(const std::optional<std::string>& pooling,
+                                           const std::string& normalize) {
+  models::EmbeddingOptions options;
+  if (pooling) {
+    options.pooling = models::find_pooling(*pooling);
+    if (!options.pooling) {
+      throw Error(Errc::bad_argument, "SentenceEncoder",
+                  fmt::format("no pooling '{}'; there are none, mean, cls, last, rank", *pooling));
+    }
+  }
+  const auto normalization = models::find_normalization(normalize);
+  if (!normalization) {
+    throw Error(
+        Errc::bad_argument, "SentenceEncoder",
+        fmt::format("normalize is '{}'; there are none, euclidean, taxicab, max_int16", normalize));
+  }
+  options.normalization = *normalization;
+  return options;
+}
+
+std::vector<std::string> to_texts(const std::vector<nb::str>& texts, const char* call,
+                                  const char* what) {
+  std::vector<std::string> utf8;
+  for (const nb::str& text : texts) {
+    utf8.push_back(to_utf8(text, call, fmt::format("{} {}", what, utf8.size())));
+  }
+  return utf8;
+}
+
 /// What the classes of encoders share.
 template <class Encoder>
 void bind_encoder(nb::class_<Encoder>& encoder) {
@@ -878,18 +907,37 @@ void bind_models(nb::module_& module) {
   bind_batch(module);
 
   auto encoder = nb::class_<SentenceEncoder>(
-      module, "SentenceEncoder",
-      "A BERT sentence encoder from a folder with model.safetensors. One thread at a time");
+      module, "SentenceEncoder", "A sentence encoder or reranker. One thread at a time");
   bind_encoder(encoder);
+  encoder.def_static(
+      "load_as",
+      [](const std::filesystem::path& path, const std::optional<std::string>& pooling,
+         const std::string& normalize, nb::handle device, bool cpu_fallback, int threads,
+         bool exact, nb::handle weights) {
+        const auto options = encoder_options(device, cpu_fallback, threads, exact, weights);
+        const auto embedding = embedding_options(pooling, normalize);
+        const nb::gil_scoped_release no_gil;
+        return SentenceEncoder::load(path, options, embedding);
+      },
+      nb::arg("path"), nb::arg("pooling").none(), nb::arg("normalize"), nb::kw_only(),
+      nb::arg("device") = nb::none(), nb::arg("cpu_fallback") = false, nb::arg("threads") = 0,
+      nb::arg("exact") = false, nb::arg("weights") = nb::none());
   encoder.def(
       "tokens",
       [](const SentenceEncoder& self, const nb::str& text) {
         return self.tokens(to_utf8(text, "tokens", "the text"));
       },
       nb::arg("text"));
+  encoder.def(
+      "tokens",
+      [](const SentenceEncoder& self, const nb::str& query, const nb::str& document) {
+        return self.tokens(to_utf8(query, "tokens", "the query"),
+                           to_utf8(document, "tokens", "the document"));
+      },
+      nb::arg("query"), nb::arg("document"), "Those that score() reads");
   encoder.def_prop_ro("tokenizer", [](const SentenceEncoder& self) { return self.tokenizer(); });
   encoder.def_prop_ro("config", [](const SentenceEncoder& self) {
-    const models::BertConfig& config = self.config();
+    const models::EncoderConfig& config = self.config();
     nb::dict facts;
     facts["layers"] = config.layers;
     facts["width"] = config.width;
@@ -897,23 +945,43 @@ void bind_models(nb::module_& module) {
     facts["heads"] = config.heads;
     facts["vocabulary"] = config.vocabulary;
     facts["max_tokens"] = config.max_tokens;
+    facts["architecture"] = config.architecture;
+    facts["pooling"] = std::string(models::name(config.pooling));
+    facts["embedding_width"] = self.embedding_width();
     return facts;
   });
   encoder.def(
       "embed",
       [](const SentenceEncoder& self, const std::vector<nb::str>& texts) {
-        std::vector<std::string> utf8;
-        for (const nb::str& text : texts) {
-          utf8.push_back(to_utf8(text, "embed", fmt::format("text {}", utf8.size())));
-        }
+        const std::vector<std::string> utf8 = to_texts(texts, "embed", "text");
         const nb::gil_scoped_release no_gil;
         return self.embed(utf8);
       },
-      nb::arg("texts"), "f32 [texts, width], each of length 1");
+      nb::arg("texts"), "f32 [texts, width]");
+  encoder.def(
+      "embed_tokens",
+      [](const SentenceEncoder& self, const nb::str& text) {
+        const std::string utf8 = to_utf8(text, "embed_tokens", "the text");
+        const nb::gil_scoped_release no_gil;
+        return self.embed_tokens(utf8);
+      },
+      nb::arg("text"), "With pooling=\"none\": an embedding for each token, f32 [tokens, width]");
+  encoder.def(
+      "score",
+      [](const SentenceEncoder& self, const nb::str& query, const std::vector<nb::str>& documents) {
+        const std::string asked = to_utf8(query, "score", "the query");
+        const std::vector<std::string> utf8 = to_texts(documents, "score", "document");
+        const nb::gil_scoped_release no_gil;
+        return self.score(asked, utf8);
+      },
+      nb::arg("query"), nb::arg("documents"),
+      "Of a reranker: how well each document answers the query, f32 [documents]");
   encoder.def("__repr__", [](const SentenceEncoder& self) {
+    const std::filesystem::path path = self.file().path();
+    const bool is_folder = path.extension() == ".safetensors";
     return fmt::format("SentenceEncoder {}: {} layers of {}",
-                       self.file().path().parent_path().filename().string(), self.config().layers,
-                       self.config().width);
+                       (is_folder ? path.parent_path() : path).filename().string(),
+                       self.config().layers, self.config().width);
   });
 }
 

@@ -7,6 +7,7 @@ import os
 import queue
 import threading
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from . import _tenon
 from .errors import ArgumentError
@@ -423,29 +424,63 @@ class _Encoder:
         return made
 
 
+def _strings(texts, what):
+    if isinstance(texts, str):
+        raise TypeError(f"one {what} where several are expected: put it into a list")
+    texts = list(texts)
+    for at, text in enumerate(texts):
+        if not isinstance(text, str):
+            raise TypeError(f"{what} {at} is {type(text).__name__}, not str")
+    return texts
+
+
+class Ranked(NamedTuple):
+    """A document's place in the list that rerank() was given, and its score."""
+
+    index: int
+    score: float
+
+
 class SentenceEncoder(_Encoder):
-    """A BERT sentence encoder from a Hugging Face folder: model.safetensors, config.json and tokenizer.json.
+    """A sentence encoder or reranker: a GGUF file (BERT, nomic-bert, ModernBERT, EmbeddingGemma, Qwen3's, ...), or a Hugging
+    Face folder of BERT's or RoBERTa's with model.safetensors, config.json and tokenizer.json.
 
         encoder = tenon.SentenceEncoder("all-MiniLM-L6-v2")
         embeddings = encoder.embed(["A cat sits on the mat.", "A kitten rests on a rug."])
         print(encoder.similarity(embeddings, encoder.embed("pets")))
 
-    Keyword arguments: device ("npu://sim"), cpu_fallback, threads, exact, weights (a block type, such as "q8_0", to
-    which the layers are quantised). One thread at a time; each further thread takes a fork().
+        reranker = tenon.SentenceEncoder("bge-reranker-v2-m3.gguf")
+        for found in reranker.rerank("Where does the cat sit?", documents, top=3):
+            print(found.score, documents[found.index])
+
+    Keyword arguments: pooling ("none", "mean", "cls", "last" or "rank"; None: as the file says), normalize ("euclidean",
+    "none", "taxicab" or "max_int16"), device ("npu://sim"), cpu_fallback, threads, exact, weights (a block type, such as
+    "q8_0", to which the layers are quantised). One thread at a time; each further thread takes a fork().
     """
 
     _class = _tenon.SentenceEncoder
 
+    def __init__(self, path, *, pooling=None, normalize="euclidean", **options):
+        self._encoder = self._class.load_as(path, pooling, normalize, **options)
+
     def embed(self, texts):
-        """Embeddings of length 1: f32 [texts, width] of several texts, f32 [width] of one that is a str."""
+        """Embeddings, of length 1 unless `normalize` says otherwise: f32 [texts, width] of several texts, f32 [width] of
+        one that is a str."""
         if isinstance(texts, str):
             from . import ops
             return ops.squeeze(self._encoder.embed([texts]), axis=0)
-        texts = list(texts)
-        for at, text in enumerate(texts):
-            if not isinstance(text, str):
-                raise TypeError(f"text {at} is {type(text).__name__}, not str")
-        return self._encoder.embed(texts)
+        return self._encoder.embed(_strings(texts, "text"))
+
+    def score(self, query, documents):
+        """Of a reranker: how well each document answers the query, f32 [documents], the larger the better."""
+        return self._encoder.score(query, _strings(documents, "document"))
+
+    def rerank(self, query, documents, top=None):
+        """The documents by their scores, the best first, and `top` of them at most: a list of Ranked."""
+        documents = _strings(documents, "document")
+        scores = self.score(query, documents).numpy().tolist()
+        order = sorted(range(len(documents)), key=lambda at: -scores[at])
+        return [Ranked(at, scores[at]) for at in order[:top]]
 
     @staticmethod
     def similarity(embeddings, others):

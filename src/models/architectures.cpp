@@ -194,6 +194,22 @@ constexpr Architecture known_architectures[] = {
      .has_mean_norms = true,
      .state = State::rwkv,
      .has_attention = false},
+    {.name = "gemma-embedding",
+     .has_last_norms = true,
+     .activation = "gelu_tanh",
+     .has_scaled_embedding = true,
+     .global_every = 6,
+     .has_plain_local_rope = true,
+     .is_causal = false},
+    {.name = "llama-embed", .is_reordered = true, .is_causal = false},
+    {.name = "eurobert", .is_causal = false},
+    {.name = "neo-bert", .is_interleaved = true, .gate = Gate::fused, .is_causal = false},
+    {.name = "modern-bert",
+     .has_embedding_norm = true,
+     .has_mean_norms = true,
+     .activation = "gelu",
+     .gate = Gate::fused,
+     .is_causal = false},
 };
 
 }  // namespace
@@ -201,6 +217,12 @@ constexpr Architecture known_architectures[] = {
 const Architecture* find_architecture(std::string_view name) {
   const auto* const found = std::ranges::find(known_architectures, name, &Architecture::name);
   return found == std::end(known_architectures) ? nullptr : found;
+}
+
+bool is_of_bert_family(std::string_view name) {
+  constexpr std::string_view names[] = {"bert", "nomic-bert", "nomic-bert-moe", "jina-bert-v2",
+                                        "jina-bert-v3"};
+  return std::ranges::find(names, name) != std::end(names);
 }
 
 std::vector<std::string_view> architecture_names() {

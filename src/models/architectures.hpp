@@ -48,6 +48,7 @@ struct Architecture {
   bool has_rotated_norms = false;           ///< see nn::MultiHeadAttention
   bool has_two_dimensional_images = false;  ///< positions of an image have two axes (M-RoPE)
   bool has_interleaved_axes = false;        ///< see ImageAxes
+  bool is_causal = true;                    ///< no: it makes embeddings, see DecoderConfig
 
   bool has_interleaved_rope() const noexcept { return is_interleaved || is_reordered; }
 };
@@ -55,5 +56,8 @@ struct Architecture {
 const Architecture* find_architecture(std::string_view name);
 
 std::vector<std::string_view> architecture_names();
+
+/// Whether models::Encoder, whose norms are behind each sum, is what computes it; there is no Architecture of it.
+bool is_of_bert_family(std::string_view name);
 
 }  // namespace tenon::models

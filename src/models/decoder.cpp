@@ -93,7 +93,7 @@ nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderCo
   if (config.has_rotated_unit_norms && config.is_rotated(layer)) made.rotated_eps = config.norm_eps;
   made.max_alibi_bias = config.max_alibi_bias;
   made.clip = config.attention_clip;
-  made.options.causal = true;
+  made.options.causal = config.is_causal;
   made.options.scale = config.attention_scale;
   made.options.softcap = config.attention_softcap;
   made.options.window = is_local ? config.window : 0;
@@ -396,7 +396,11 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   }
   if (architecture.has_first_norms && config.mixing(index) != Mixing::none) {
     const bool has_two = view["attn_norm_2"].contains("weight");  // Falcon 40B
-    layer.attention_norm = norm_part(view[has_two ? "attn_norm_2" : "attn_norm"], config);
+    // ModernBERT's first layer reads the normalised embeddings.
+    const bool has_none = index == 0 && config.architecture == "modern-bert";
+    if (!has_none || view["attn_norm"].contains("weight")) {
+      layer.attention_norm = norm_part(view[has_two ? "attn_norm_2" : "attn_norm"], config);
+    }
     if (has_two) layer.feed_forward_norm = norm_part(view["attn_norm"], config);
   }
   if (config.keeps_state(index)) {
@@ -491,7 +495,10 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   }
   // Files of LFM2 have the last norm under the name of one before the first layer.
   const bool is_lfm2 = config.short_conv_taps > 0 && !view.contains("output_norm.weight");
-  decoder.norm = norm_part(view[is_lfm2 ? "token_embd_norm" : "output_norm"], config);
+  const bool is_neo_bert = config.architecture == "neo-bert";
+  decoder.norm = norm_part(
+      is_neo_bert ? view["enc"]["output_norm"] : view[is_lfm2 ? "token_embd_norm" : "output_norm"],
+      config);
   if (view.contains("output.weight")) decoder.head = nn::Linear<>::init(view["output"]);
   return decoder;
 }

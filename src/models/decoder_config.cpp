@@ -17,14 +17,15 @@ namespace {
 using Positions = Architecture::Positions;
 using State = Architecture::State;
 
-// Far above all existing models, far below an overflow.
-constexpr std::int64_t max_heads = 1 << 14;
-constexpr std::int64_t max_experts = 1 << 16;
-constexpr std::int64_t max_context = std::int64_t{1} << 31;
-
 const Architecture& architecture_of(const io::File& file) {
   const auto name = file.metadata().get<std::string>("general.architecture");
   if (const Architecture* const known = find_architecture(name)) return *known;
+  if (is_of_bert_family(name)) {
+    throw Error(Errc::unsupported, file.path().string(),
+                fmt::format("{}, a sentence encoder and no language model: SentenceEncoder reads "
+                            "it, as `tenon embed` and `tenon rerank` do",
+                            name));
+  }
   throw Error(
       Errc::unsupported, file.path().string(),
       fmt::format("architecture '{}'; known are {}", name, fmt::join(architecture_names(), ", ")));
@@ -363,7 +364,7 @@ std::int64_t global_every(const Hyperparameters& values, const Architecture& arc
 void set_windows(const Hyperparameters& values, const Architecture& architecture,
                  DecoderConfig& config) {
   const std::string& arch = config.architecture;
-  const bool has_own_theta = arch == "gemma3" || arch == "gemma3n";
+  const bool has_own_theta = arch == "gemma3" || arch == "gemma3n" || arch == "gemma-embedding";
   const bool is_assumed = arch == "gemma2" || (arch == "exaone4" && config.layers == 64);
   config.window =
       values.integer_or("attention.sliding_window", is_assumed ? 4096 : 0, 0, max_context);
@@ -618,6 +619,47 @@ void set_mistral3(const Hyperparameters& values, DecoderConfig& config) {
       config.rope.magnitude() / (1 + 0.1 * all_dims * std::log(config.rope.factor));
 }
 
+/// Windows of ModernBERT, which all layers have but each third, beginning with the first, and the gates' activation.
+void set_modern_bert(const Hyperparameters& values, DecoderConfig& config) {
+  config.window = values.integer_or("attention.sliding_window", 0, 0, max_context);
+  if (config.window > 0) {
+    constexpr std::string_view key = "attention.sliding_window_pattern";
+    const auto listed = values.booleans(key);
+    const std::int64_t every = listed ? 1 : values.integer_or(key, 3, 1, max_layers);
+    if (listed && std::ssize(*listed) < config.layers) {
+      throw Error(Errc::unsupported, values.file(),
+                  fmt::format("{} does not name every layer", values.full(key)));
+    }
+    for (std::int64_t i = 0; i < config.layers; ++i) {
+      config.local_layers.push_back(listed ? (*listed)[static_cast<std::size_t>(i)]
+                                           : i % every != 0);
+    }
+    config.local_rope.theta = values.real_or("rope.freq_base_swa", 10000, 1, 1e30);
+  }
+  const std::string activation = values.text_or("hidden_act", "gelu");
+  if (activation != "gelu" && activation != "silu") {
+    throw Error(
+        Errc::unsupported, values.file(),
+        fmt::format("{} '{}'; known are gelu, silu", values.full("hidden_act"), activation));
+  }
+  config.activation = Name(activation);
+}
+
+/// Of a model whose positions all see each other: windows are on both sides, half of the size on each.
+void set_mutual(const Hyperparameters& values, DecoderConfig& config) {
+  const std::string& arch = config.architecture;
+  if (config.window > 0) {
+    if (arch != "gemma-embedding" && arch != "modern-bert") {
+      throw Error(Errc::unsupported, values.file(), "windows of attention that is not causal");
+    }
+    config.window = config.window / 2 + 1;  // positions on one side, with a query's own
+  }
+  if (config.latent || config.attention_chunk > 0) {
+    throw Error(Errc::unsupported, values.file(),
+                "latent attention, or one in chunks, that is not causal");
+  }
+}
+
 /// Heads, their rotation, and feed-forward parts.
 void set_transformer(const io::File& file, const Hyperparameters& values,
                      const Architecture& architecture, DecoderConfig& config) {
@@ -684,6 +726,9 @@ void set_transformer(const io::File& file, const Hyperparameters& values,
                                  ? config.global_every
                                  : architecture.unrotated_every;
   }
+  config.is_causal = values.boolean_or("attention.causal", architecture.is_causal);
+  if (arch == "modern-bert") set_modern_bert(values, config);
+  if (!config.is_causal) set_mutual(values, config);
   config.is_parallel = architecture.is_parallel;
   if (arch == "gptneox") config.is_parallel = values.boolean("use_parallel_residual");
 }
@@ -777,6 +822,9 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   if (architecture.has_attention) set_transformer(file, values, architecture, config);
   set_images(values, architecture, config);
   set_states(values, architecture, config);
+  if (!config.is_causal && config.is_recurrent()) {
+    throw Error(Errc::unsupported, file.path().string(), "states of attention that is not causal");
+  }
   if (!config.state_layers.empty() && !config.is_recurrent()) {
     throw Error(Errc::unsupported, file.path().string(), "layers without keys and values");
   }

@@ -18,6 +18,9 @@ namespace tenon::models {
 // Far above all existing models, far below an overflow.
 inline constexpr std::int64_t max_layers = 512;
 inline constexpr std::int64_t max_width = 1 << 20;
+inline constexpr std::int64_t max_heads = 1 << 14;
+inline constexpr std::int64_t max_experts = 1 << 16;
+inline constexpr std::int64_t max_context = std::int64_t{1} << 31;
 
 /// Reads a file's "<prefix>.<key>" values and refuses those out of range.
 class Hyperparameters {

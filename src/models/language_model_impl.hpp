@@ -118,6 +118,12 @@ struct LanguageModel::Impl {
 
   static DecoderConfig config_of(const io::File& file, LanguageModelOptions& options) {
     DecoderConfig config = DecoderConfig::from(file);
+    if (!config.is_causal) {
+      throw Error(Errc::unsupported, file.path().string(),
+                  fmt::format("{}, an encoder whose tokens see those that follow, which makes no "
+                              "text: SentenceEncoder reads it, as `tenon embed` does",
+                              config.architecture));
+    }
     if (options.context == 0) options.context = std::min(config.context_length, default_context);
     config.has_long_context = options.context > config.rope.original_context;
     return config;

@@ -53,13 +53,15 @@ TEST_CASE("npu: MiniLM runs its linear layers on the NPU, the rest on the CPU, c
   register_cpu_backend();
   register_reference_backend();
   const auto encoder = models::SentenceEncoder::load(model_path(), {.backend = {.exact = true}});
-  const models::BertConfig& config = encoder.config();
-  const auto bert = models::Bert<>::init(encoder.file().view(), config);
+  const models::EncoderConfig& config = encoder.config();
+  models::SentenceModel<> model;
+  model.encoder = models::Encoder<>::init(encoder.file().view(), config);
   const std::vector<Shape> shapes{Shape({1, columns}, i32), Shape({1, columns}, f32)};
   const auto cpu = make_backend("cpu", {.exact = true});
   CompileOptions compile_options;
   compile_options.backends = {cpu, make_backend("reference")};
-  const auto exe = compile<&models::Bert<>::embed>(bert, {shapes[0], shapes[1]}, compile_options);
+  const auto exe =
+      compile<&models::SentenceModel<>::embed>(model, {shapes[0], shapes[1]}, compile_options);
 
   Network network;
   network.program = exe.program();

@@ -55,12 +55,12 @@ Program decoder_program(const io::File& file) {
 /// Hidden states of the recorded sizes: ids i32[B, S], mask f32[B, S].
 Program encoder_program(const io::File& file, const io::File& recorded) {
   const WeightsView view = file.view();
-  const auto bert = models::Bert<>::init(view, models::BertConfig::from(file));
+  const auto encoder = models::Encoder<>::init(view, models::EncoderConfig::from(file));
   const Shape ids = recorded.at("ids").shape;
   Graph graph;
   const Graph::Recording recording(graph);
-  return graph.program(std::vector{bert.hidden(graph.input("ids", ids.with_dtype(i32)),
-                                               graph.input("mask", ids.with_dtype(f32)))});
+  return graph.program(std::vector{encoder.hidden(graph.input("ids", ids.with_dtype(i32)),
+                                                  graph.input("mask", ids.with_dtype(f32)))});
 }
 
 Model open_model(const Tool& tool, const DevicePtr& device, const io::File& recorded) {

@@ -67,7 +67,8 @@ Described describe(const Tool& tool) {
     described.plan = plan_of(described.network.program, tool);
     return described;
   }
-  if (io::open(tool.model, {.access = io::Access::guarded}).format() == io::Format::gguf) {
+  const io::File opened = io::open(tool.model, {.access = io::Access::guarded});
+  if (opened.format() == io::Format::gguf && !models::is_encoder(opened)) {
     auto options = tool.language_model();
     options.lazy = true;
     const auto model = models::LanguageModel::load(tool.model, options);

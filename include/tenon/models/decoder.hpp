@@ -83,7 +83,7 @@ struct ImageAxes {
   bool is_interleaved = false;
 };
 
-/// Hyperparameters of a decoder-only language model, from GGUF metadata.
+/// Hyperparameters of a decoder-only language model, or of an encoder that is made of the same parts, from GGUF metadata.
 struct DecoderConfig {
   std::string architecture;  ///< one of those that the README lists
   std::int64_t layers = 0;
@@ -132,6 +132,9 @@ struct DecoderConfig {
   /// Queries, keys and values of a layer are one weight of the file, below each other; so are gate and up.
   bool has_fused_attention = false, has_fused_gate = false;
   bool is_parallel = false;  ///< the feed-forward part reads what attention reads, not its result
+  /// No: all positions see each other, within a window on both sides where a layer has one. Such a model makes embeddings
+  /// and no text.
+  bool is_causal = true;
   Name activation = "silu";
   double embedding_scale = 1;    ///< multiplies the embeddings (Gemma: sqrt(width))
   double residual_scale = 1;     ///< multiplies what each part of a layer adds
@@ -530,14 +533,28 @@ struct Decoder {
   }
 
   /// Logits of every position of whole sequences [B, S], without a cache: f32 [B, S, vocabulary].
-  /// For training, since it has a gradient, and for scoring. Errc::unsupported where layers share keys and values
-  /// (gemma3n and some sizes of gemma4).
+  /// For training, since it has a gradient, and for scoring. Errors: those of states().
   Tensor scores(const Tensor& ids) const
+    requires std::same_as<T, Tensor>
+  {
+    return logits(states(ids));
+  }
+
+  /// What logits are made of: the hidden states of every position, behind the last norm, f32 [B, S, width]. Sequences of
+  /// different lengths are padded at the end; `mask`, f32 [B, S] with 1 for tokens and 0 for padding, may be empty where
+  /// config.is_causal, since no token sees what follows it. Errc::unsupported where layers share keys and values (gemma3n and
+  /// some sizes of gemma4).
+  Tensor states(const Tensor& ids, const Tensor& mask = {}) const
     requires std::same_as<T, Tensor>
   {
     if (alt_up || config.with_values > 0) {
       throw Error(Errc::unsupported, config.architecture,
                   "scores without a cache of keys and values");
+    }
+    // Added to the attention's scores: 0 for tokens, a large negative number for padding.
+    Tensor hide;
+    if (!config.is_causal && !mask.is_empty()) {
+      hide = unsqueeze(unsqueeze((mask - 1.0) * 1e9, 1), 1);
     }
     const Tensor place = iota(ids, 1, i32);
     const Tensor embedded = embed(ids, place);
@@ -560,7 +577,7 @@ struct Decoder {
                  if (layer.short_conv) {
                    mixed.add(layer.short_conv->forward(normed, *first_states(ids).short_conv).y);
                  }
-                 if (layer.attention) mixed.add(layer.attention->forward(normed, place, Tensor()));
+                 if (layer.attention) mixed.add(layer.attention->forward(normed, place, hide));
                  if (layer.latent_attention) {
                    mixed.add(layer.latent_attention->forward(normed, place));
                  }
@@ -569,7 +586,7 @@ struct Decoder {
                  return Hidden{after_layer(layer, next, own, index), {}, {}};
                })
             .x;
-    return logits(norm.forward(x));
+    return norm.forward(x);
   }
 
  private:

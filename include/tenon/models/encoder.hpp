@@ -5,6 +5,7 @@
 #include <tenon/held.hpp>
 #include <tenon/host_buffer.hpp>
 #include <tenon/io/file.hpp>
+#include <tenon/models/decoder.hpp>
 #include <tenon/nn.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/repeat.hpp>
@@ -23,73 +24,204 @@
 
 namespace tenon::models {
 
-/// Hyperparameters of a BERT encoder, from the config.json beside its weights.
-struct BertConfig {
+/// What an embedding is made of, from the hidden states of a text's tokens; GGUF's `pooling_type` has the same numbers.
+enum class Pooling : std::uint8_t {
+  none,  ///< an embedding for each token
+  mean,  ///< of all tokens
+  cls,   ///< of the first token
+  last,  ///< of the last token
+  rank,  ///< scores of two texts, by a classifier
+};
+/// "none", "mean", "cls", "last" or "rank".
+std::string_view name(Pooling pooling);
+std::optional<Pooling> find_pooling(std::string_view name);
+
+/// What an embedding x is divided by; all zeros stay so.
+enum class Normalization : std::uint8_t {
+  none,
+  euclidean,  ///< sqrt(sum x_i^2): of length 1
+  taxicab,    ///< sum |x_i|
+  /// max |x_i| / 32760, so that all fits 16 bits.
+  max_int16,
+};
+/// "none", "euclidean", "taxicab" or "max_int16".
+std::optional<Normalization> find_normalization(std::string_view name);
+
+/// Hyperparameters of an encoder, from the config.json beside its weights or from GGUF metadata.
+struct EncoderConfig {
+  std::string architecture = "bert";  ///< one of those that docs/embeddings.md lists
   std::int64_t layers = 0;
   std::int64_t width = 0;
   std::int64_t intermediate_size = 0;  ///< width of the feed-forward part
   std::int64_t heads = 0;
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;
-  std::int64_t max_tokens =
-      0;  ///< longer texts are truncated; from sentence_bert_config.json, else max_positions
+  std::int64_t first_position =
+      0;  ///< row of the first token in the table of positions (RoBERTa's folders)
+  /// Longer texts are truncated; from sentence_bert_config.json, else max_positions.
+  std::int64_t max_tokens = 0;
   double norm_eps = 1e-12;
   Name activation = "gelu";
+  std::optional<Rope> rope;        ///< in place of a table of positions
+  double max_alibi_bias = 0;       ///< the same; 0: no ALiBi
+  std::int64_t experts = 0;        ///< of those layers that have some
+  std::int64_t experts_every = 0;  ///< layer i has experts when i % this == 1; 0: none has
+  nn::RouterOptions router;
+  Pooling pooling = Pooling::mean;
+  /// Of Pooling::rank: what the classifier reads, one of mean, cls and last.
+  Pooling ranked = Pooling::cls;
 
-  /// Errors: not_found (no config.json), bad_key, bad_type, bad_hyperparameter, unsupported.
-  static BertConfig from(const io::File& file);
+  /// Errors: not_found (no config.json), bad_key, bad_type, bad_hyperparameter, unsupported. A decoder's file with a
+  /// pooling, or an encoder's that DecoderConfig reads: what they have in common.
+  static EncoderConfig from(const io::File& file);
 };
 
+/// Whether a GGUF file is one of an encoder, which makes embeddings or scores and no text, by its architecture.
+bool is_encoder(const io::File& file);
+
+/// A layer of the BERT family: y = norm(x + attention(x)), then norm(y + feed_forward(y)).
 template <class T = Tensor>
-struct BertLayer {
+struct EncoderLayer {
   nn::MultiHeadAttention<T> attention;
   nn::LayerNorm<T> attention_norm;
-  nn::FeedForward<T> feed_forward;
+  std::optional<nn::LayerNorm<T>>
+      second_norm;  ///< of what attention_norm gives and x once more (some of Jina's)
+  std::optional<nn::FeedForward<T>> feed_forward;
+  std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   nn::LayerNorm<T> output_norm;
-  TENON_FIELDS(attention, attention_norm, feed_forward, output_norm)
+  TENON_FIELDS(attention, attention_norm, second_norm, feed_forward, experts, output_norm)
 };
 
-/// BERT (Devlin et al., 2018) as a sentence encoder: hidden states, mean pooling, normalised to
-/// length 1.
+/// The encoders whose norms are behind each sum: BERT (Devlin et al., 2018), RoBERTa, nomic-bert, jina-bert. They know of
+/// positions by a table, a rotary embedding or ALiBi in both directions.
 template <class T = Tensor>
-struct Bert {
+struct Encoder {
   nn::Embedding<T> words;
-  T positions;  ///< [max_positions, width]
-  T types;      ///< [token types, width]; every token has type 0
+  std::optional<T> positions;  ///< [max_positions, width]
+  std::optional<T> types;      ///< [token types, width]; every token has type 0
   nn::LayerNorm<T> norm;
-  std::vector<BertLayer<T>> layers;
-  TENON_FIELDS(words, positions, types, norm, layers)
+  std::vector<EncoderLayer<T>> layers;
+  std::int64_t first_position = 0;
+  TENON_FIELDS(words, positions, types, norm, layers, first_position)
 
-  /// Declares the weights by their Hugging Face names.
-  static Bert init(const WeightsView& view, const BertConfig& config);
+  /// Declares the weights by their names in Hugging Face's files of BERT and RoBERTa, or in GGUF files.
+  static Encoder init(const WeightsView& view, const EncoderConfig& config);
 
-  /// Hidden states: ids i32 [B, S], mask f32 [B, S] with 1 for tokens and 0 for padding
+  /// Hidden states: ids i32 [B, S], mask f32 [B, S] with 1 for tokens and 0 for padding behind them
   /// -> f32 [B, S, width].
   Tensor hidden(const Tensor& ids, const Tensor& mask) const
     requires std::same_as<T, Tensor>
   {
-    const Tensor embedded =
-        words.forward(ids) + slice(positions, 0, 0, ids.dim(1)) + slice(types, 0, 0, 1);
+    Tensor embedded = words.forward(ids);
+    if (positions) {
+      embedded = embedded + (positions->shape().dtype() == DType::f32
+                                 ? slice(*positions, 0, first_position, first_position + ids.dim(1))
+                                 : embedding(iota(ids, 1, i32, first_position), *positions));
+    }
+    if (types) {
+      embedded = embedded + (types->shape().dtype() == DType::f32 ? slice(*types, 0, 0, 1)
+                                                                  : embedding(iota(1), *types));
+    }
     // Added to the attention scores: 0 for tokens, a large negative number for padding.
     const Tensor hide = unsqueeze(unsqueeze((mask - 1.0) * 1e9, 1), 1);
+    const Tensor place = iota(ids, 1, i32);
     return repeat(layers, norm.forward(embedded),
-                  [&](const BertLayer<Tensor>& layer, const Tensor&, const Tensor& x) {
-                    const Tensor middle =
-                        layer.attention_norm.forward(layer.attention.forward(x, hide) + x);
-                    return layer.output_norm.forward(layer.feed_forward.forward(middle) + middle);
+                  [&](const EncoderLayer<Tensor>& layer, const Tensor&, const Tensor& x) {
+                    const Tensor mixed = layer.attention.rope
+                                             ? layer.attention.forward(x, place, hide)
+                                             : layer.attention.forward(x, hide);
+                    Tensor middle = layer.attention_norm.forward(mixed + x);
+                    if (layer.second_norm) middle = layer.second_norm->forward(middle + x);
+                    const Tensor fed = layer.experts ? layer.experts->forward(middle)
+                                                     : layer.feed_forward->forward(middle);
+                    return layer.output_norm.forward(fed + middle);
                   });
-  }
-
-  /// Sentence embeddings: f32 [B, width], each of Euclidean length 1.
-  Tensor embed(const Tensor& ids, const Tensor& mask) const
-    requires std::same_as<T, Tensor>
-  {
-    return nn::normalize(nn::mean_pool(hidden(ids, mask), mask));
   }
 };
 
 template <>
-Bert<Tensor> Bert<Tensor>::init(const WeightsView& view, const BertConfig& config);
+Encoder<Tensor> Encoder<Tensor>::init(const WeightsView& view, const EncoderConfig& config);
+
+/// A classifier of pooled hidden states: output(norm(activation(dense(x)))), of which some parts may be missing.
+template <class T = Tensor>
+struct RankHead {
+  std::optional<nn::Linear<T>> dense;
+  std::optional<nn::LayerNorm<T>> norm;
+  std::optional<nn::Linear<T>> output;
+  bool has_gelu = false;     ///< the activation is gelu, otherwise tanh
+  bool has_softmax = false;  ///< of the results (Qwen3's rerankers)
+  TENON_FIELDS(dense, norm, output, has_gelu, has_softmax)
+
+  /// x [B, width] -> [B, labels].
+  Tensor forward(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    Tensor y = x;
+    if (dense) {
+      y = dense->forward(y);
+      y = has_gelu ? gelu(y) : tanh(y);
+      if (norm) y = norm->forward(y);
+    }
+    if (output) y = output->forward(y);
+    return has_softmax ? softmax(y) : y;
+  }
+};
+
+/// Embeddings or scores of texts: an encoder or a decoder, and what is made of its hidden states.
+template <class T = Tensor>
+struct SentenceModel {
+  std::optional<Encoder<T>> encoder;
+  std::optional<Decoder<T>> decoder;  ///< where there is no encoder
+  std::vector<nn::Linear<T>> dense;   ///< behind the pooling (EmbeddingGemma)
+  std::optional<RankHead<T>> head;    ///< of Pooling::rank
+  Pooling pooling = Pooling::mean;
+  Pooling ranked = Pooling::cls;  ///< see EncoderConfig
+  Normalization normalization = Normalization::euclidean;
+  TENON_FIELDS(encoder, decoder, dense, head, pooling, ranked, normalization)
+
+  /// Embeddings f32 [B, width], or of each token [B, S, width] with Pooling::none; with Pooling::rank scores f32 [B, labels].
+  /// ids i32 [B, S], mask f32 [B, S] with 1 for tokens and 0 for padding behind them.
+  Tensor embed(const Tensor& ids, const Tensor& mask) const
+    requires std::same_as<T, Tensor>
+  {
+    const Tensor x = encoder ? encoder->hidden(ids, mask) : decoder->states(ids, mask);
+    if (pooling == Pooling::rank) return head->forward(pooled(x, mask, ranked));
+    Tensor y = pooled(x, mask, pooling);
+    for (const nn::Linear<Tensor>& layer : dense) y = layer.forward(y);
+    return normalized(y);
+  }
+
+ private:
+  static Tensor pooled(const Tensor& x, const Tensor& mask, Pooling by)
+    requires std::same_as<T, Tensor>
+  {
+    switch (by) {
+      case Pooling::mean:
+        return nn::mean_pool(x, mask);
+      case Pooling::cls:
+        return nn::first_pool(x);
+      case Pooling::last:
+        return nn::last_pool(x, mask);
+      default:
+        return x;
+    }
+  }
+  Tensor normalized(const Tensor& x) const
+    requires std::same_as<T, Tensor>
+  {
+    constexpr double least = 1e-30;  // zeros stay so
+    switch (normalization) {
+      case Normalization::euclidean:
+        return nn::normalize(x);
+      case Normalization::taxicab:
+        return x / (sum(abs(x), {-1}, true) + least);
+      case Normalization::max_int16:
+        return x / (max(abs(x), {-1}, true) * (1.0 / 32760) + least);
+      default:
+        return x;
+    }
+  }
+};
 
 struct EncoderOptions {
   /// Where the model runs: as for compile(). Null: the CPU.
@@ -102,39 +234,65 @@ struct EncoderOptions {
   std::optional<DType> weights{};
 };
 
-/// A sentence encoder from a folder with model.safetensors, config.json and tokenizer.json. A
-/// handle: copies are the same encoder, for one thread at a time (Errc::busy); each further thread
-/// takes a fork(). The file is mapped (io::Access::guarded): if another process truncates it, loading
-/// and embedding throw Errc::io_error. Use of a moved-from one throws Errc::call_order.
+/// What is made of a text.
+struct EmbeddingOptions {
+  /// Unset: what the file says; rank where it has a classifier's weights and says nothing; otherwise mean of an encoder.
+  std::optional<Pooling> pooling{};
+  Normalization normalization = Normalization::euclidean;  ///< not of scores
+};
+
+/// A sentence encoder or reranker: a GGUF file, of an encoder or of a decoder with a pooling, or a folder of BERT's or
+/// RoBERTa's with model.safetensors, config.json and tokenizer.json. A handle: copies are the same encoder, for one thread at
+/// a time (Errc::busy); each further thread takes a fork(). The file is mapped (io::Access::guarded): if another process
+/// truncates it, loading and embedding throw Errc::io_error. Use of a moved-from one throws Errc::call_order.
 class SentenceEncoder {
  public:
-  /// `path`: the folder, or its model.safetensors. Errors, which name the path of the file at
-  /// fault: those of io::open, BertConfig::from, load_tokenizer, compile(); bad_reference and those
+  /// `path`: the GGUF file, the folder, or its model.safetensors. Errors, which name the path of the file at
+  /// fault: those of io::open, EncoderConfig::from, DecoderConfig::from, load_tokenizer, compile(); bad_reference and those
   /// of ops for weights that are missing or do not fit; bad_argument for EncoderOptions::weights
-  /// that is not a block type.
-  static SentenceEncoder load(const std::filesystem::path& path,
-                              const EncoderOptions& options = {});
+  /// that is not a block type; unsupported for Pooling::rank without a classifier, and for a decoder's file that says no
+  /// pooling where none is asked for: it is a language model.
+  static SentenceEncoder load(const std::filesystem::path& path, const EncoderOptions& options = {},
+                              const EmbeddingOptions& embedding = {});
 
   /// Another encoder for another thread. It shares everything except the activations: weights, which
   /// are packed once for both, tokenizer and plans.
   SentenceEncoder fork() const;
 
-  const BertConfig& config() const;
+  /// `pooling` is the one that is in use.
+  const EncoderConfig& config() const;
+  /// Numbers of an embedding: the width, unless layers behind the pooling change it.
+  std::int64_t embedding_width() const;
   const text::Tokenizer& tokenizer() const;
   const io::File& file() const;
 
-  /// Token ids of a text, with special tokens, truncated to BertConfig::max_tokens.
+  /// Token ids of a text, with special tokens, truncated to EncoderConfig::max_tokens.
   std::vector<std::int32_t> tokens(std::string_view text) const;
 
-  /// One embedding per text: f32 [texts, width]. Errc::bad_argument for no texts.
+  /// Those of a query and a document for score(): in the file's template "rerank" where it has one (Qwen3), otherwise
+  /// Tokenizer::encode_pair. What is too long loses the document's end. Errc::limit_exceeded where a query in a template
+  /// leaves no room.
+  std::vector<std::int32_t> tokens(std::string_view query, std::string_view document) const;
+
+  /// One embedding per text: f32 [texts, embedding_width()]. Errors: bad_argument for no texts, bad_input for one without
+  /// tokens, unsupported with Pooling::none and Pooling::rank.
   HostBuffer embed(std::span<const std::string> texts) const;
   HostBuffer embed(std::initializer_list<std::string_view> texts) const;
 
-  /// The embedding of one text: f32 [width].
+  /// The embedding of one text: f32 [embedding_width()].
   HostBuffer embed(std::string_view text) const;
 
-  /// The same for token ids, i32 [B, S], and a mask, f32 [B, S] with 1 for tokens and 0 for
-  /// padding; in the device's memory.
+  /// With Pooling::none: an embedding for each of the text's tokens, f32 [tokens, embedding_width()]. Errc::unsupported with
+  /// another pooling.
+  HostBuffer embed_tokens(std::string_view text) const;
+
+  /// With Pooling::rank: how well each document answers the query, f32 [documents], the larger the better. It is what the
+  /// classifier gives for its first label; Qwen3's rerankers give a probability. Errors: those of embed() and of tokens();
+  /// unsupported with another pooling.
+  HostBuffer score(std::string_view query, std::span<const std::string> documents) const;
+
+  /// SentenceModel::embed of token ids, i32 [B, S], and a mask, f32 [B, S] with 1 for tokens and 0 for
+  /// padding behind them; in the device's memory.
   Buffer embed(const Buffer& ids, const Buffer& mask) const;
 
   const Program& program() const;

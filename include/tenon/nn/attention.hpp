@@ -138,7 +138,8 @@ struct MultiHeadAttention {
   Linear<T> output;
   std::optional<RmsNorm<T>> query_norm;  ///< of each head, or of all heads as one (by its size)
   std::optional<RmsNorm<T>> key_norm;
-  /// Norms with mean in place of those, of each head with weights of its own: [heads, head_dim], without bias.
+  /// Norms with mean in place of those: of each head with weights of its own, [heads, head_dim] without bias, or of all
+  /// heads as one, [heads * head_dim].
   std::optional<LayerNorm<T>> query_layer_norm;
   std::optional<LayerNorm<T>> key_layer_norm;
   std::optional<T> rope_factors;  ///< f32[head_dim / 2]
@@ -434,9 +435,12 @@ struct MultiHeadAttention {
   {
     if (has_rotated_norms) return split_axis(x, -1, {count, head_dim}, where);
     const bool is_of_head = norm && norm->weight.dim(-1, where) == head_dim;
-    const Tensor whole = norm && !is_of_head ? norm->forward(x, where) : x;
+    const bool has_whole_mean = mean_norm && mean_norm->weight.rank() == 1;
+    const Tensor whole = has_whole_mean        ? mean_norm->forward(x, where)
+                         : norm && !is_of_head ? norm->forward(x, where)
+                                               : x;
     const Tensor split = split_axis(whole, -1, {count, head_dim}, where);
-    if (mean_norm) {
+    if (mean_norm && !has_whole_mean) {
       return mul(layer_norm(split, mean_norm->eps, where), mean_norm->weight, where);
     }
     return is_of_head ? norm->forward(split, where) : split;

@@ -14,6 +14,11 @@ Tensor mean_pool(const Tensor& x, const Tensor& mask,
 Tensor first_pool(const Tensor& x,
                   const std::source_location& where = std::source_location::current());
 
+/// The last position of the sequences: x [B, S, D], mask f32 [B, S] with 1 for each of a sequence's positions, which come
+/// first, and 0 behind -> [B, D]. When run: Errc::out_of_range for a sequence without positions.
+Tensor last_pool(const Tensor& x, const Tensor& mask,
+                 const std::source_location& where = std::source_location::current());
+
 /// Scales rows to Euclidean length 1: x / max(|x|, eps). x [..., D].
 Tensor normalize(const Tensor& x, double eps = 1e-12,
                  const std::source_location& where = std::source_location::current());

@@ -773,6 +773,65 @@ class Encoder(unittest.TestCase):
             encoder.embed([])
 
 
+class GgufEncoder(unittest.TestCase):
+    folder = TINY / "encoders"
+
+    def setUp(self):
+        self.records = json.loads((self.folder / "llama_cpp.json").read_text())
+
+    def loaded(self, name, **options):
+        return tenon.SentenceEncoder(self.folder / f"{name}.gguf", threads=1, exact=True, **options)
+
+    def test_embeddings_are_llama_cpps(self):
+        for name in ("nomic-bert", "gemma-embedding", "qwen3_embedding"):
+            record = self.records[name]
+            encoder = self.loaded(name, normalize="none")
+            self.assertEqual(encoder.config["pooling"], record["pooling"])
+            made = encoder.embed(record["texts"]).numpy()
+            np.testing.assert_allclose(made, record["embeddings"], atol=2e-3)
+            np.testing.assert_allclose(encoder.embed(record["texts"][0]).numpy(), made[0], atol=1e-5)
+            self.assertEqual([encoder.tokens(text) for text in record["texts"]], record["ids"])
+            units = self.loaded(name).embed(record["texts"]).numpy()
+            np.testing.assert_allclose((units ** 2).sum(1), 1, rtol=1e-5)
+        self.assertIn("qwen3_embedding.gguf", repr(encoder))
+
+    def test_tokens_and_poolings(self):
+        record = self.records["bert_tokens"]
+        encoder = self.loaded("bert_tokens", normalize="none")
+        for text, want in zip(record["texts"], record["embeddings"]):
+            np.testing.assert_allclose(encoder.embed_tokens(text).numpy(), want, atol=5e-3)
+        mean = self.loaded("bert_tokens", normalize="none", pooling="mean").embed(record["texts"][0]).numpy()
+        np.testing.assert_allclose(mean, encoder.embed_tokens(record["texts"][0]).numpy().mean(0), atol=1e-5)
+        with self.assertRaisesRegex(tenon.UnsupportedError, "embed_tokens"):
+            encoder.embed("a")
+        with self.assertRaisesRegex(tenon.ArgumentError, "no pooling 'median'"):
+            self.loaded("bert", pooling="median")
+        with self.assertRaisesRegex(tenon.ArgumentError, "normalize"):
+            self.loaded("bert", normalize="p3")
+
+    def test_rerank(self):
+        for name in ("xlm_roberta_rank", "jina-bert-v2_code", "modern-bert_rank", "qwen3_rank"):
+            record = self.records[name]
+            reranker = self.loaded(name)
+            found = reranker.rerank(record["query"], record["documents"])
+            order = sorted(range(len(record["scores"])), key=lambda at: -record["scores"][at])
+            self.assertEqual([one.index for one in found], order)
+            np.testing.assert_allclose([one.score for one in found], [record["scores"][at] for at in order], atol=2e-3)
+            self.assertEqual(reranker.rerank(record["query"], record["documents"], top=1), found[:1])
+            self.assertEqual([reranker.tokens(record["query"], document) for document in record["documents"]],
+                             record["ids"])
+            with self.assertRaises(TypeError):
+                reranker.rerank("a", "a document")
+            with self.assertRaises(tenon.UnsupportedError):
+                reranker.embed("a")
+
+    def test_other_files(self):
+        with self.assertRaisesRegex(tenon.UnsupportedError, "ask for a pooling"):
+            tenon.SentenceEncoder(TINY / "tiny_llama.gguf")
+        with self.assertRaisesRegex(tenon.UnsupportedError, "SentenceEncoder"):
+            tenon.LanguageModel(self.folder / "bert.gguf")
+
+
 class EncoderErrors(unittest.TestCase):
     def setUp(self):
         held = tempfile.TemporaryDirectory()

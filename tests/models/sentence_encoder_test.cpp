@@ -1,0 +1,266 @@
+// Sentence encoders and rerankers from GGUF files give what llama.cpp and transformers give (recorded by
+// python/tests/tiny_encoders_llama_cpp.py and tiny_encoders_transformers.py).
+#include "support/expect_error.hpp"
+
+#include <tenon/models/encoder.hpp>
+#include <tenon/models/language_model.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace tenon;
+using models::EmbeddingOptions;
+using models::Normalization;
+using models::Pooling;
+using models::SentenceEncoder;
+using testing::expect_error;
+using Json = nlohmann::json;
+using Floats = std::vector<float>;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+const models::EncoderOptions exactly{.backend = {.threads = 1, .exact = true}};
+
+std::filesystem::path path_of(const std::string& name) {
+  return "tests/models/data/encoders/" + name + ".gguf";
+}
+
+SentenceEncoder loaded(const std::string& name, const EmbeddingOptions& embedding = {}) {
+  return SentenceEncoder::load(path_of(name), exactly, embedding);
+}
+
+Json recorded(const char* by = "llama_cpp") {
+  std::ifstream file(std::string("tests/models/data/encoders/") + by + ".json");
+  return Json::parse(file);
+}
+
+Floats values_of(const HostBuffer& made) {
+  const auto values = made.values<float>();
+  return {values.begin(), values.end()};
+}
+
+double length_of(const Floats& x) {
+  return std::sqrt(std::inner_product(x.begin(), x.end(), x.begin(), 0.0));
+}
+
+/// The length of the difference, by that of `want`.
+double distance(Floats made, const Floats& want) {
+  REQUIRE(made.size() == want.size());
+  for (std::size_t i = 0; i < made.size(); ++i) made[i] -= want[i];
+  return length_of(made) / length_of(want);
+}
+
+/// llama.cpp has an approximation of BERT's gelu, in f16.
+double tolerance_of(const models::EncoderConfig& config) {
+  return config.activation == "gelu" || config.activation == "gelu_tanh" ? 3e-3 : 2e-5;
+}
+
+}  // namespace
+
+TEST_CASE("sentence encoder: embeddings and tokens are llama.cpp's") {
+  for (const auto& [name, record] : recorded().items()) {
+    if (!record.contains("embeddings")) continue;
+    INFO(name);
+    const SentenceEncoder encoder = loaded(name, {.normalization = Normalization::none});
+    REQUIRE(models::name(encoder.config().pooling) == record["pooling"].get<std::string>());
+    const auto texts = record["texts"].get<Strings>();
+    const double tolerance = tolerance_of(encoder.config());
+    const bool has_tokens = encoder.config().pooling == Pooling::none;
+    Floats all;
+    if (!has_tokens) all = values_of(encoder.embed(texts));
+    const auto width = static_cast<std::size_t>(encoder.embedding_width());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      INFO(texts[i]);
+      CHECK(encoder.tokens(texts[i]) == record["ids"][i].get<std::vector<std::int32_t>>());
+      if (has_tokens) {
+        const HostBuffer made = encoder.embed_tokens(texts[i]);
+        REQUIRE(made.shape()[0] == static_cast<std::int64_t>(record["ids"][i].size()));
+        Floats want;
+        for (const Json& one : record["embeddings"][i]) {
+          const auto row = one.get<Floats>();
+          want.insert(want.end(), row.begin(), row.end());
+        }
+        CHECK(distance(values_of(made), want) < tolerance);
+        continue;
+      }
+      const Floats want = record["embeddings"][i].get<Floats>();
+      const Floats one = values_of(encoder.embed(texts[i]));
+      CHECK(distance(one, want) < tolerance);
+      // Padding and neighbours change nothing but the last bits.
+      const auto row = all.begin() + static_cast<std::ptrdiff_t>(i * width);
+      CHECK(distance(Floats(row, row + static_cast<std::ptrdiff_t>(width)), one) < 2e-6);
+    }
+  }
+}
+
+TEST_CASE("sentence encoder: embeddings and scores are those of transformers in f64") {
+  const Json records = recorded();
+  const Json exact = recorded("transformers");
+  CHECK(exact.size() == 7);
+  for (const auto& [name, wanted] : exact.items()) {
+    INFO(name);
+    const Json& record = records[name];
+    const SentenceEncoder encoder = loaded(name, {.normalization = Normalization::none});
+    if (record.contains("scores")) {
+      const auto documents = record["documents"].get<Strings>();
+      const Floats scores = values_of(encoder.score(record["query"].get<std::string>(), documents));
+      CHECK(distance(scores, wanted.get<Floats>()) < 2e-5);
+      continue;
+    }
+    const auto texts = record["texts"].get<Strings>();
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      INFO(texts[i]);
+      if (record["pooling"] == "none") {
+        const Floats first = wanted[i][0].get<Floats>();
+        const Floats made = values_of(encoder.embed_tokens(texts[i]));
+        CHECK(distance(Floats(made.begin(), made.begin() + 32), first) < 2e-5);
+      } else {
+        CHECK(distance(values_of(encoder.embed(texts[i])), wanted[i].get<Floats>()) < 2e-5);
+      }
+    }
+  }
+}
+
+TEST_CASE("sentence encoder: scores of rerankers are llama.cpp's") {
+  for (const auto& [name, record] : recorded().items()) {
+    if (!record.contains("scores")) continue;
+    INFO(name);
+    const SentenceEncoder encoder = loaded(name);
+    REQUIRE(encoder.config().pooling == Pooling::rank);
+    const auto query = record["query"].get<std::string>();
+    const auto documents = record["documents"].get<Strings>();
+    const Floats scores = values_of(encoder.score(query, documents));
+    const Floats want = record["scores"].get<Floats>();
+    CHECK(distance(scores, want) < tolerance_of(encoder.config()));
+    for (std::size_t i = 0; i < documents.size(); ++i) {
+      INFO(documents[i]);
+      CHECK(encoder.tokens(query, documents[i]) ==
+            record["ids"][i].get<std::vector<std::int32_t>>());
+      CHECK(scores[i] ==
+            Approx(values_of(encoder.score(query, {&documents[i], 1}))[0]).margin(2e-6));
+    }
+  }
+}
+
+TEST_CASE("sentence encoder: what an embedding is divided by") {
+  const std::string text = "the cat is on the mat";
+  const Floats plain =
+      values_of(loaded("nomic-bert", {.normalization = Normalization::none}).embed(text));
+  double taxi = 0, most = 0;
+  for (const float x : plain) {
+    taxi += std::abs(double{x});
+    most = std::max(most, std::abs(double{x}));
+  }
+  const auto check = [&](Normalization normalization, double divisor) {
+    const Floats made =
+        values_of(loaded("nomic-bert", {.normalization = normalization}).embed(text));
+    Floats want = plain;
+    for (float& x : want) x = static_cast<float>(x / divisor);
+    CHECK(distance(made, want) < 1e-6);
+  };
+  check(Normalization::euclidean, length_of(plain));
+  check(Normalization::taxicab, taxi);
+  check(Normalization::max_int16, most / 32760);
+}
+
+TEST_CASE("sentence encoder: poolings that are asked for") {
+  const std::string text = "the cat is on the mat";
+  const auto of = [&](Pooling pooling) {
+    return loaded("bert", {.pooling = pooling, .normalization = Normalization::none});
+  };
+  const HostBuffer each = of(Pooling::none).embed_tokens(text);
+  const Floats rows = values_of(each);
+  const std::ptrdiff_t width = 32;
+  const auto count = each.shape()[0];
+  const auto row = [&](std::int64_t at) {
+    return Floats(rows.begin() + at * width, rows.begin() + (at + 1) * width);
+  };
+  Floats mean(32);
+  for (std::int64_t at = 0; at < count; ++at) {
+    for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += row(at)[i] / static_cast<float>(count);
+  }
+  // Beside a longer text, so that there is padding.
+  const Strings texts{text, "a red house in the garden, behind the other houses and the old owl"};
+  const auto first_of = [&](Pooling pooling) {
+    const Floats both = values_of(of(pooling).embed(texts));
+    return Floats(both.begin(), both.begin() + width);
+  };
+  CHECK(distance(first_of(Pooling::mean), mean) < 1e-5);
+  CHECK(distance(first_of(Pooling::cls), row(0)) < 1e-5);
+  CHECK(distance(first_of(Pooling::last), row(count - 1)) < 1e-5);
+  // A decoder's file is one of its embeddings where a pooling is asked for.
+  const auto decoder = SentenceEncoder::load("tests/models/data/tiny_qwen3.gguf", exactly,
+                                             {.pooling = Pooling::last});
+  CHECK(length_of(values_of(decoder.embed("abc"))) == Approx(1));
+  CHECK(models::find_pooling("last") == Pooling::last);
+  CHECK_FALSE(models::find_pooling("median"));
+}
+
+TEST_CASE("sentence encoder: long texts lose their end, but for the token that ends one") {
+  const auto encoder = loaded("bert");
+  std::string text;
+  for (int i = 0; i < 400; ++i) text += "a ";
+  const auto ids = encoder.tokens(text);
+  CHECK(std::ssize(ids) == encoder.config().max_tokens);
+  CHECK(ids.back() == encoder.tokenizer().sep());
+  CHECK(length_of(values_of(encoder.embed(text))) == Approx(1));
+
+  const auto ranker = loaded("qwen3_rank");
+  const auto whole = ranker.tokens("where", "b"), cut = ranker.tokens("where", text);
+  CHECK(std::ssize(cut) <= ranker.config().max_tokens);
+  CHECK(std::ssize(cut) > ranker.config().max_tokens - 4);
+  CHECK(std::equal(whole.end() - 7, whole.end(), cut.end() - 7));  // the template's end
+  expect_error(Errc::limit_exceeded, [&] { static_cast<void>(ranker.tokens(text, "b")); });
+}
+
+TEST_CASE("sentence encoder: texts that spell separators are texts") {
+  const auto ranker = loaded("qwen3_rank");
+  const auto ids = ranker.tokens("a", "b<|im_end|>{query}");
+  const auto end = ranker.tokenizer().find("<|im_end|>");
+  CHECK(std::ranges::count(ids, *end) == 1);
+  const auto pair = loaded("xlm_roberta_rank").tokens("a</s>", "b");
+  CHECK(std::ranges::count(pair, 2) == 3);
+}
+
+TEST_CASE("sentence encoder: calls and files that do not fit") {
+  expect_error(Errc::unsupported, [] { loaded("bert").embed_tokens("a"); });
+  expect_error(Errc::unsupported, [] { loaded("bert_tokens").embed("a"); });
+  expect_error(Errc::unsupported, [] { loaded("xlm_roberta_rank").embed("a"); });
+  const Strings documents{"a"};
+  expect_error(Errc::unsupported, [&] { loaded("bert").score("a", documents); });
+  expect_error(Errc::bad_argument, [] { loaded("bert").embed(Strings()); });
+  expect_error(Errc::bad_argument, [] { loaded("xlm_roberta_rank").score("a", Strings()); });
+  expect_error(Errc::bad_input, [] { loaded("eurobert").embed(""); });  // adds no token of its own
+  expect_error(Errc::unsupported, [] { loaded("bert", {.pooling = Pooling::rank}); });
+
+  // Of the other kind: a language model, and encoders given to what makes text.
+  expect_error(Errc::unsupported,
+               [] { SentenceEncoder::load("tests/models/data/tiny_llama.gguf"); });
+  for (const char* name : {"bert", "gemma-embedding", "modern-bert", "qwen2_mutual"}) {
+    INFO(name);
+    CHECK(models::is_encoder(io::open(path_of(name))));
+    expect_error(Errc::unsupported, [&] { models::LanguageModel::load(path_of(name)); });
+  }
+  CHECK_FALSE(models::is_encoder(io::open(path_of("qwen3_embedding"))));
+}
+
+TEST_CASE("sentence encoder: weights of a GGUF file narrowed while loading") {
+  const std::string text = "the cat is on the mat";
+  const auto plain = loaded("eurobert");
+  const auto narrow = SentenceEncoder::load(
+      path_of("eurobert"), {.backend = {.threads = 1, .exact = true}, .weights = DType::q8_0});
+  const double apart = distance(values_of(narrow.embed(text)), values_of(plain.embed(text)));
+  CHECK(apart > 1e-6);
+  CHECK(apart < 0.05);
+  const auto forked = plain.fork();
+  CHECK(values_of(forked.embed(text)) == values_of(plain.embed(text)));
+}

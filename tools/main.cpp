@@ -148,7 +148,8 @@ int main(int count, char** arguments) {
       "Runs language models and sentence encoders on this machine.\n\n"
       "  tenon chat MODEL.gguf                      talk to an instruction-tuned model\n"
       "  tenon generate MODEL.gguf --prompt TEXT    continue a text\n"
-      "  tenon embed MODEL_FOLDER TEXT TEXT         compare sentences\n"
+      "  tenon embed MODEL TEXT TEXT                compare texts\n"
+      "  tenon rerank MODEL -q QUERY TEXT TEXT      the texts that answer best\n"
       "  tenon info MODEL                           what a file holds",
       "tenon");
   app.require_subcommand(1);

@@ -20,7 +20,7 @@ from harness import (
     read_npy,
 )
 
-COMMANDS = ("chat", "generate", "embed", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
+COMMANDS = ("chat", "generate", "embed", "rerank", "info", "tokenize", "score", "quantize", "bench", "profile", "graph",
             "run", "check", "fmt", "diff", "codegen", "import", "export", "compare", "devices")
 
 
@@ -1055,7 +1055,7 @@ class Embed(Folder):
         path, out = self.folder / "lines.txt", self.folder / "e.npy"
         path.write_bytes(b"a red house\r\na blue car\n" + b"a\n" * 18)
         made = self.json("embed", self.model, "--file", path, "--out", out)
-        self.assertEqual(list(made), ["count", "width", "out"])  # no matrix of twenty texts
+        self.assertEqual(list(made), ["count", "width", "pooling", "out"])  # no matrix of twenty texts
         shape, values = read_npy(out)
         self.assertEqual(shape, (20, 16))
         want = self.json("embed", self.model, "a red house")["embeddings"][0]
@@ -1074,9 +1074,61 @@ class Embed(Folder):
         for row in made["embeddings"]:
             self.assertAlmostEqual(math.hypot(*row), 1, places=5)
 
+    def test_gguf_files(self):
+        encoders = DATA / "encoders"
+        records = json.loads((encoders / "llama_cpp.json").read_text())
+        for name in ("nomic-bert", "qwen3_embedding"):
+            record = records[name]
+            made = self.json("embed", encoders / f"{name}.gguf", *record["texts"], "--precision", "exact", "--normalize",
+                             "none")
+            self.assertEqual(made["pooling"], record["pooling"])
+            self.assertNotIn("similarity", made)
+            for got, want in zip(made["embeddings"], record["embeddings"], strict=True):
+                for one, other in zip(got, want, strict=True):
+                    self.assertAlmostEqual(one, other, delta=1e-4)
+        tokens = encoders / "bert_tokens.gguf"
+        record = records["bert_tokens"]
+        made = self.json("embed", tokens, *record["texts"])
+        self.assertEqual([len(rows) for rows in made["token_embeddings"]], [len(ids) for ids in record["ids"]])
+        out = self.folder / "tokens.npy"
+        self.json("embed", tokens, record["texts"][0], "--out", out)
+        self.assertEqual(read_npy(out)[0], (len(record["ids"][0]), 32))
+        self.refused(WRONG_CALL, "BadArgument", "embed", tokens, "a", "b", "--out", out, says="of one text")
+        one = self.json("embed", tokens, "a red house", "--pooling", "mean")["embeddings"]
+        self.assertAlmostEqual(math.hypot(*one[0]), 1, places=5)
+        least = self.json("embed", encoders / "bert.gguf", "a", "--normalize", "max_int16")["embeddings"][0]
+        self.assertAlmostEqual(max(abs(number) for number in least), 32760, delta=1)
+
+    def test_gguf_files_of_another_kind(self):
+        encoders = DATA / "encoders"
+        self.refused(UNSUPPORTED, "Unsupported", "embed", encoders / "xlm_roberta_rank.gguf", "a", says="tenon rerank")
+        self.refused(UNSUPPORTED, "Unsupported", "embed", DATA / "tiny_llama.gguf", "a", says="tenon generate")
+        self.refused(UNSUPPORTED, "Unsupported", "rerank", encoders / "bert.gguf", "-q", "a", "b", says="no classifier")
+        for name in ("bert", "modern-bert"):
+            self.refused(UNSUPPORTED, "Unsupported", "generate", encoders / f"{name}.gguf", "-p", "a", says="tenon embed")
+        self.assertIn("attention", self.tenon("graph", encoders / "bert.gguf").stdout.decode())
+
     def test_other_commands_take_the_folder(self):
         self.assertEqual(self.json("info", self.model)["format"], "safetensors")
         ids = self.json("tokenize", self.model, "A red Houses")["ids"]
         self.assertEqual(ids, [2, 4, 5, 7, 8, 3])
         svg = self.tenon("graph", self.model, "--svg").stdout
         xml.etree.ElementTree.fromstring(svg)
+
+
+class Rerank(Folder):
+    def test_best_first(self):
+        records = json.loads((DATA / "encoders" / "llama_cpp.json").read_text())
+        for name in ("xlm_roberta_rank", "qwen3_rank"):
+            record, model = records[name], DATA / "encoders" / f"{name}.gguf"
+            documents = record["documents"]
+            made = self.json("rerank", model, "-q", record["query"], *documents, "--precision", "exact")
+            order = sorted(range(len(documents)), key=lambda at: -record["scores"][at])
+            self.assertEqual([one["index"] for one in made["results"]], order)
+            for one in made["results"]:
+                self.assertAlmostEqual(one["score"], record["scores"][one["index"]], delta=1e-3)
+                self.assertEqual(one["document"], documents[one["index"]])
+            path = self.folder / "documents.txt"
+            path.write_text("".join(document + "\n" for document in documents))
+            printed = self.tenon("rerank", model, "--query", record["query"], "--file", path, "--top", 2).stdout.decode()
+            self.assertEqual([line[12:] for line in printed.splitlines()], [documents[at] for at in order[:2]])

@@ -32,6 +32,7 @@ class WrongCall(Folder):
         self.wrong("tokenize", LLAMA, "a", "--file", "b", says="--file")
         self.wrong("score", LLAMA, says="--tokens or --file is required")
         self.wrong("embed", LLAMA, says="TEXT or --file is required")
+        self.wrong("rerank", LLAMA, "a", says="--query is required")
         self.wrong("graph", LLAMA, "--dot", "--svg", says="--svg")
 
     def test_numbers(self):
@@ -137,7 +138,7 @@ class WrongFile(Folder):
     def test_models_of_another_kind(self):
         encoder = self.folder / "encoder"
         model_files.make_encoder(encoder)
-        self.refused(UNSUPPORTED, "Unsupported", "embed", LLAMA, "a", says="this is gguf")
+        self.refused(UNSUPPORTED, "Unsupported", "embed", LLAMA, "a", says="`tenon generate` runs it")
         self.refused(UNSUPPORTED, "Unsupported", "generate", encoder, "--prompt", "a", says="this is safetensors")
         self.refused(MALFORMED, "TemplateError", "chat", LLAMA, says="--raw")
         self.refused(MALFORMED, "TemplateError", "generate", LLAMA, "--chat", "--prompt", "a", says="--chat")

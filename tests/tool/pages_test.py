@@ -88,6 +88,9 @@ class Commands(ToolTest):
             for model in ("MODEL.gguf", "model.gguf"):
                 model_files.add_text(LLAMA, folder / model, "tokenizer.chat_template", model_files.CHATML)
             model_files.make_encoder(folder / "MODEL_FOLDER")
+            for model, target in (("nomic-bert", "ENCODER.gguf"), ("xlm_roberta_rank", "RERANKER.gguf")):
+                shutil.copy(SOURCE / f"tests/models/data/encoders/{model}.gguf", folder / target)
+            (folder / "lines.txt").write_text("a red house\na blue car\n")
             for file, target in (("idefics3.gguf", "mmproj.gguf"), ("picture.ppm", "picture.ppm")):
                 shutil.copy(SOURCE / "tests/models/data/vision" / file, folder / target)
             ids = {"ids": ("I32", [1, 2], struct.pack("<2i", 1, 2))}

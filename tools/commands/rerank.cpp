@@ -1,0 +1,75 @@
+#include "encoders.hpp"
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/models/encoder.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+namespace {
+
+struct Options {
+  std::string query;
+  std::vector<std::string> documents;
+  std::string file;
+  std::string weights;
+  std::optional<std::int64_t> top;
+};
+
+void run(const Tool& tool, const Options& options, bool from_file) {
+  const std::vector<std::string> documents =
+      from_file ? lines_of(read_text(options.file)) : options.documents;
+  const auto encoder =
+      models::SentenceEncoder::load(tool.model, encoder_options(tool, "rerank", options.weights),
+                                    {.pooling = models::Pooling::rank});
+  const HostBuffer made = encoder.score(options.query, documents);
+  const auto scores = made.values<float>();
+  std::vector<std::size_t> order(documents.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  // One that is no number is the worst.
+  const auto key = [&](std::size_t at) {
+    return std::isnan(scores[at]) ? -std::numeric_limits<float>::infinity() : scores[at];
+  };
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    return key(a) != key(b) ? key(a) > key(b) : a < b;
+  });
+  const auto most = static_cast<std::size_t>(options.top.value_or(std::ssize(order)));
+  order.resize(std::min(order.size(), most));
+  if (tool.json) {
+    Json results = Json::array();
+    for (const std::size_t at : order) {
+      results.push_back({{"index", at}, {"score", scores[at]}, {"document", documents[at]}});
+    }
+    tool.print({{"query", options.query}, {"results", std::move(results)}});
+    return;
+  }
+  for (const std::size_t at : order) fmt::print("{:9.4f}   {}\n", scores[at], documents[at]);
+}
+
+}  // namespace
+
+void add_rerank(CLI::App& app, Tool& tool) {
+  Command command(app, tool, "rerank", "Documents by how well they answer a query, the best first");
+  auto options = std::make_shared<Options>();
+  add_model(command);
+  Option documents = command.option("DOCUMENT", options->documents, "The documents");
+  Option file = command.option("--file", options->file,
+                               "A file with a document a line; - for standard input");
+  command.either(documents, file);
+  command.option("-q,--query", options->query, "The query").required();
+  command.option("--top", options->top, "Print so many at most").range(1, 1 << 30);
+  command.option("--weights", options->weights,
+                 "Quantise the layers' weights to this block type while loading, such as q8_0");
+  add_compute(command);
+  add_json(command);
+  command.runs([&tool, options, file] { run(tool, *options, file.is_given()); });
+}
+
+}  // namespace tenon::tool

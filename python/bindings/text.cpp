@@ -133,6 +133,18 @@ void bind_text(nb::module_& module) {
       },
       nb::arg("text"), nb::arg("add_special") = true, nb::arg("parse_special") = true);
   tokenizer.def(
+      "encode_pair",
+      [](const Tokenizer& self, const nb::str& first, const nb::str& second, bool add_special,
+         bool parse_special) {
+        const std::string one = to_utf8(first, "Tokenizer::encode_pair", "the first text");
+        const std::string other = to_utf8(second, "Tokenizer::encode_pair", "the second text");
+        const nb::gil_scoped_release no_gil;
+        return self.encode_pair(one, other,
+                                {.add_special = add_special, .parse_special = parse_special});
+      },
+      nb::arg("first"), nb::arg("second"), nb::arg("add_special") = true,
+      nb::arg("parse_special") = true, "Two texts as one input, framed and separated");
+  tokenizer.def(
       "decode",
       [](const Tokenizer& self, const std::vector<std::int32_t>& ids, bool skip_special) {
         return to_str(self.decode(ids, {.skip_special = skip_special}));

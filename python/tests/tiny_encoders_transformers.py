@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Writes what Hugging Face's transformers make, in f64, of those of tiny_encoders_llama_cpp.py's models that they know.
 
-Unlike llama.cpp they compute BERT's gelu as it is. Needs `transformers` (4.57) and `torch` beside numpy and gguf.
+Unlike llama.cpp they compute BERT's gelu as it is. Needs `transformers` (4.57), `tokenizers` and `torch` beside numpy and gguf.
 
-    OUT/transformers.json    {NAME: embeddings or scores}, of the token ids in OUT/llama_cpp.json
+    OUT/roberta/             a folder of XLM-RoBERTa with a tokenizer of whole words, and of the pooling "cls"
+    OUT/transformers.json    {NAME: embeddings or scores}, of the token ids in OUT/llama_cpp.json; "roberta": {"texts", "embeddings"}
 
     tiny_encoders_transformers.py --out tests/models/data/encoders
 """
@@ -16,6 +17,7 @@ import gguf
 import torch
 import transformers as hf
 from gguf.quants import dequantize
+from tokenizers import Tokenizer, models, pre_tokenizers, processors
 
 torch.set_default_dtype(torch.float64)
 torch.set_grad_enabled(False)
@@ -126,6 +128,34 @@ def results(name, record, path):
     return found
 
 
+def write_roberta(folder):
+    torch.manual_seed(320)
+    model = hf.XLMRobertaModel(hf.XLMRobertaConfig(
+        vocab_size=14, hidden_size=32, num_hidden_layers=2, num_attention_heads=2, intermediate_size=64,
+        max_position_embeddings=20, type_vocab_size=1, pad_token_id=1, layer_norm_eps=1e-5)).eval()
+    for weight in model.parameters():
+        weight.add_(0.2 * torch.randn_like(weight))
+    model.half().save_pretrained(folder)
+    words = ["<s>", "<pad>", "</s>", "<unk>", *"a red blue house the cat is on mat .".split()]
+    tokenizer = Tokenizer(models.WordLevel({word: at for at, word in enumerate(words)}, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.add_special_tokens(words[:4])
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="<s> $A </s>", pair="<s> $A </s> </s> $B </s>", special_tokens=[("<s>", 0), ("</s>", 2)])
+    tokenizer.save(str(folder / "tokenizer.json"))
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    (folder / "1_Pooling/config.json").write_text(
+        json.dumps({"pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}) + "\n")
+    model.double()
+    texts = ["a red house", "the cat is on the mat .", "", "the old cat " * 8]
+    found = []
+    for text in texts:
+        ids = tokenizer.encode(text).ids
+        ids = ids if len(ids) <= 18 else ids[:17] + [2]  # 20 positions but two
+        found.append(model(torch.tensor([ids])).last_hidden_state[0, 0].tolist())
+    return {"texts": texts, "embeddings": rounded(found)}
+
+
 def rounded(values):
     return [rounded(one) if isinstance(one, list) else float(f"{one:.7g}") for one in values]
 
@@ -139,6 +169,7 @@ def main():
     for name in ("bert", "bert_cls", "bert_tokens", "xlm_roberta_rank", "modern-bert", "modern-bert_rank", "gemma-embedding"):
         made = rounded(results(name, records[name], out / f"{name}.gguf"))
         lines.append(f"{json.dumps(name)}: {json.dumps(made)}")
+    lines.append(f'"roberta": {json.dumps(write_roberta(out / "roberta"))}')
     (out / "transformers.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")
 
 

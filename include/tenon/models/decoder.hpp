@@ -548,8 +548,9 @@ struct Decoder {
     requires std::same_as<T, Tensor>
   {
     if (alt_up || config.with_values > 0) {
-      throw Error(Errc::unsupported, config.architecture,
-                  "scores without a cache of keys and values");
+      throw Error(
+          Errc::unsupported, config.architecture,
+          "whole sequences without a cache of keys and values, as for scores and embeddings");
     }
     // Added to the attention's scores: 0 for tokens, a large negative number for padding.
     Tensor hide;

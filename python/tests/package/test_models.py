@@ -820,6 +820,9 @@ class GgufEncoder(unittest.TestCase):
             self.assertEqual(reranker.rerank(record["query"], record["documents"], top=1), found[:1])
             self.assertEqual([reranker.tokens(record["query"], document) for document in record["documents"]],
                              record["ids"])
+            if name != "qwen3_rank":  # whose template it is
+                pair = reranker.tokenizer.encode_pair(record["query"], record["documents"][0])
+                self.assertEqual(pair, record["ids"][0])
             with self.assertRaises(TypeError):
                 reranker.rerank("a", "a document")
             with self.assertRaises(tenon.UnsupportedError):

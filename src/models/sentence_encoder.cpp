@@ -6,11 +6,13 @@
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
 #include <tenon/io/convert.hpp>
+#include <tenon/log.hpp>
 #include <tenon/memory_errors.hpp>
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/vocabulary.hpp>
 
 #include <algorithm>
+#include <functional>
 #include <initializer_list>
 #include <numeric>
 #include <optional>
@@ -130,8 +132,12 @@ struct SentenceEncoder::Impl {
                     fmt::format("weights of {}, which is no block type", tenon::name(*weights)));
       }
       return io::declare_as(file, *weights, [](const io::TensorEntry& entry) {
-        return entry.name.find("encoder.layer.") != std::string::npos ||
-               entry.name.starts_with("blk.");
+        const auto has = [&](std::string_view part) {
+          return entry.name.find(part) != std::string::npos;
+        };
+        if (has("encoder.layer.")) return true;
+        const bool is_linear = has(".attn_") || has(".ffn_");
+        return entry.name.starts_with("blk.") && is_linear && !has("norm") && !has("gate_inp");
       });
     }
 
@@ -184,14 +190,40 @@ struct SentenceEncoder::Impl {
     return result;
   }
 
+  struct Tokens {
+    std::vector<std::int32_t> ids;
+    bool is_cut = false;
+  };
+  Tokens tokens(std::string_view text) const { return truncated(model->tokenizer.encode(text)); }
+  Tokens tokens(std::string_view query, std::string_view document) const;
+
+  /// Of each text, by `make`. A warning says how many lost their ends.
+  std::vector<std::vector<std::int32_t>> all_tokens(
+      std::string_view call, std::span<const std::string> texts,
+      const std::function<Tokens(const std::string& text)>& make) const {
+    std::vector<std::vector<std::int32_t>> all;
+    std::size_t cut = 0;
+    for (const std::string& text : texts) {
+      Tokens made = make(text);
+      cut += made.is_cut ? 1 : 0;
+      all.push_back(std::move(made.ids));
+    }
+    if (cut > 0) {
+      log(LogLevel::warning,
+          fmt::format("{}: {} of {} texts lost their ends, having more than {} tokens", call, cut,
+                      texts.size(), model->config.max_tokens));
+    }
+    return all;
+  }
+
   /// Truncated, but for the token that ends a text.
-  std::vector<std::int32_t> truncated(std::vector<std::int32_t> ids) const {
+  Tokens truncated(std::vector<std::int32_t> ids) const {
     const auto limit = static_cast<std::size_t>(model->config.max_tokens);
-    if (ids.size() <= limit) return ids;
+    if (ids.size() <= limit) return {std::move(ids)};
     const std::int32_t last = ids.back();
     ids.resize(limit);
     if (model->tokenizer.sep() == last || model->tokenizer.eos() == last) ids.back() = last;
-    return ids;
+    return {std::move(ids), true};
   }
 
   /// What the model makes of each text's ids, in their order: [texts, numbers of a result].
@@ -294,31 +326,36 @@ const Program& SentenceEncoder::program() const { return impl_->model->exe.progr
 PlanReport SentenceEncoder::plan() const { return impl_->model->exe.report(); }
 
 std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view text) const {
-  return impl_->truncated(impl_->model->tokenizer.encode(text));
+  return impl_->tokens(text).ids;
 }
 
 std::vector<std::int32_t> SentenceEncoder::tokens(std::string_view query,
                                                   std::string_view document) const {
-  const Impl::Model& model = *impl_->model;
-  if (!model.rank_template) {
+  return impl_->tokens(query, document).ids;
+}
+
+SentenceEncoder::Impl::Tokens SentenceEncoder::Impl::tokens(std::string_view query,
+                                                            std::string_view document) const {
+  const text::Tokenizer& tokenizer = model->tokenizer;
+  if (!model->rank_template) {
     // What a user writes is text, even where it spells a separator.
-    return impl_->truncated(model.tokenizer.encode_pair(query, document, {.parse_special = false}));
+    return truncated(tokenizer.encode_pair(query, document, {.parse_special = false}));
   }
-  const auto limit = static_cast<std::size_t>(model.config.max_tokens);
+  const auto limit = static_cast<std::size_t>(model->config.max_tokens);
   std::string kept(document);
   for (;;) {
-    const Prompt prompt = filled(*model.rank_template, query, kept);
-    auto ids = model.tokenizer.encode(prompt.text, {.add_special = false, .plain = prompt.plain});
-    if (ids.size() <= limit) return ids;
+    const Prompt prompt = filled(*model->rank_template, query, kept);
+    auto ids = tokenizer.encode(prompt.text, {.add_special = false, .plain = prompt.plain});
+    if (ids.size() <= limit) return {std::move(ids), kept.size() < document.size()};
     // The document's end goes, as many of its tokens as there are too many.
-    auto own = model.tokenizer.encode(kept, {.add_special = false, .parse_special = false});
+    auto own = tokenizer.encode(kept, {.add_special = false, .parse_special = false});
     if (own.empty()) {
       throw Error(Errc::limit_exceeded, "SentenceEncoder::score",
                   fmt::format("a query that leaves no room for a document: {} tokens, at most {}",
                               ids.size(), limit));
     }
     own.resize(own.size() - std::min(own.size(), ids.size() - limit));
-    std::string shorter = model.tokenizer.decode(own);
+    std::string shorter = tokenizer.decode(own);
     kept = shorter.size() < kept.size() ? std::move(shorter) : std::string();
   }
 }
@@ -340,9 +377,8 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
   return with_memory_errors(call, [&] {
     if (texts.empty()) throw Error(Errc::bad_argument, call, "no texts");
     impl_->require(call, {Pooling::mean, Pooling::cls, Pooling::last});
-    std::vector<std::vector<std::int32_t>> ids;
-    for (const std::string& text : texts) ids.push_back(tokens(text));
-    return impl_->results(ids);
+    return impl_->results(impl_->all_tokens(
+        call, texts, [&](const std::string& text) { return impl_->tokens(text); }));
   });
 }
 
@@ -362,9 +398,10 @@ HostBuffer SentenceEncoder::score(std::string_view query,
   return with_memory_errors(call, [&] {
     if (documents.empty()) throw Error(Errc::bad_argument, call, "no documents");
     impl_->require(call, {Pooling::rank});
-    std::vector<std::vector<std::int32_t>> ids;
-    for (const std::string& document : documents) ids.push_back(tokens(query, document));
-    const HostBuffer labels = impl_->results(ids);
+    const HostBuffer labels =
+        impl_->results(impl_->all_tokens(call, documents, [&](const std::string& document) {
+          return impl_->tokens(query, document);
+        }));
     HostBuffer scores = HostBuffer::zeros(Shape({labels.shape()[0]}, f32));
     const auto count = static_cast<std::size_t>(labels.shape()[1]);
     const auto all = labels.values<float>();

@@ -1064,6 +1064,9 @@ class Embed(Folder):
 
     def test_long_texts_are_cut(self):
         longer = self.json("embed", self.model, "red " * 50)["embeddings"][0]
+        warned = self.tenon("embed", self.model, "red " * 50, "red", "blue " * 50).stderr.decode()
+        self.assertIn("warning: SentenceEncoder::embed: 2 of 3 texts lost their ends", warned)
+        self.assertEqual(self.tenon("embed", self.model, "red").stderr, b"")
         words = model_files.ENCODER_POSITIONS - 2  # beside the classifier and the separator
         want = self.json("embed", self.model, "red " * words)["embeddings"][0]
         for got, wanted in zip(longer, want):

@@ -266,7 +266,7 @@ class SentenceEncoder {
   const text::Tokenizer& tokenizer() const;
   const io::File& file() const;
 
-  /// Token ids of a text, with special tokens, truncated to EncoderConfig::max_tokens.
+  /// Token ids of a text, with special tokens, truncated to EncoderConfig::max_tokens. Embedding such a text logs a warning.
   std::vector<std::int32_t> tokens(std::string_view text) const;
 
   /// Those of a query and a document for score(): in the file's template "rerank" where it has one (Qwen3), otherwise

@@ -1,12 +1,14 @@
 // A03: memory runs out at every allocation of loading, compiling and running a model.
 #include "support/failing_memory.hpp"
 
+#include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -44,6 +46,25 @@ TEST_CASE("A03: memory runs out at every allocation of a model's life") {
         run_model(path, results);
         CHECK(results == want);
       });
+}
+
+TEST_CASE("A03: memory runs out at every allocation of a reranker's life") {
+  const std::vector<std::string> documents{"a red house",
+                                           "the cat is on the mat, and the dog is not"};
+  std::vector<float> want, results;
+  const std::filesystem::path path = "tests/models/data/encoders/xlm_roberta_rank.gguf";
+  const auto run = [&] {
+    const auto encoder =
+        models::SentenceEncoder::load(path, {.backend = {.threads = 1, .exact = true}});
+    const HostBuffer scores = encoder.score("where is the cat", documents);
+    results.assign(scores.values<float>().begin(), scores.values<float>().end());
+  };
+  run();
+  want = results;
+  fail_allocations(400, run, [&] {
+    run();
+    CHECK(results == want);
+  });
 }
 
 TEST_CASE("A03: memory runs out while a state moves on") {

@@ -56,8 +56,8 @@ struct EncoderConfig {
   std::int64_t heads = 0;
   std::int64_t vocabulary = 0;
   std::int64_t max_positions = 0;
-  std::int64_t first_position =
-      0;  ///< row of the first token in the table of positions (RoBERTa's folders)
+  /// Row of the first token in the table of positions (folders of RoBERTa's).
+  std::int64_t first_position = 0;
   /// Longer texts are truncated; from sentence_bert_config.json, else max_positions.
   std::int64_t max_tokens = 0;
   double norm_eps = 1e-12;
@@ -71,8 +71,8 @@ struct EncoderConfig {
   /// Of Pooling::rank: what the classifier reads, one of mean, cls and last.
   Pooling ranked = Pooling::cls;
 
-  /// Errors: not_found (no config.json), bad_key, bad_type, bad_hyperparameter, unsupported. A decoder's file with a
-  /// pooling, or an encoder's that DecoderConfig reads: what they have in common.
+  /// Of a file that DecoderConfig reads: what both have in common. Errors: not_found (no config.json), bad_key, bad_type,
+  /// bad_hyperparameter, unsupported.
   static EncoderConfig from(const io::File& file);
 };
 
@@ -84,8 +84,8 @@ template <class T = Tensor>
 struct EncoderLayer {
   nn::MultiHeadAttention<T> attention;
   nn::LayerNorm<T> attention_norm;
-  std::optional<nn::LayerNorm<T>>
-      second_norm;  ///< of what attention_norm gives and x once more (some of Jina's)
+  /// Of what attention_norm gives and x once more (some of Jina's).
+  std::optional<nn::LayerNorm<T>> second_norm;
   std::optional<nn::FeedForward<T>> feed_forward;
   std::optional<nn::MixtureOfExperts<T>> experts;  ///< in place of feed_forward
   nn::LayerNorm<T> output_norm;

@@ -269,6 +269,11 @@ TEST_CASE("sentence encoder: texts that spell separators are texts") {
   CHECK(std::ranges::count(ids, *end) == 1);
   const auto pair = loaded("xlm_roberta_rank").tokens("a</s>", "b");
   CHECK(std::ranges::count(pair, 2) == 3);
+  // A file of BERT's that does not say what is added.
+  const auto plain = loaded("bert");
+  const auto joined = plain.tokenizer().encode_pair("the", "cat");
+  const auto the = plain.tokenizer().find("▁the"), cat = plain.tokenizer().find("▁cat");
+  CHECK(joined == std::vector<std::int32_t>{2, the.value(), 3, cat.value(), 3});
 }
 
 TEST_CASE("sentence encoder: calls and files that do not fit") {

@@ -408,6 +408,10 @@ void add_generation(Command& command, GenerationOptions& options) {
     for (std::size_t j = 0; j < i; ++j) choices[i].excludes(choices[j]);
   }
   command
+      .option("--grammar-after", options.generate.grammar_after,
+              "A text that the grammar or schema begins after, such as </think>; may be repeated")
+      .one_value_each();
+  command
       .option("--stop", options.generate.stop,
               "A text that ends the answer and is not part of it; may be repeated")
       .one_value_each();

@@ -369,6 +369,7 @@ struct Asked {
   std::optional<double> timeout;
   bool sample_on_device;
   std::optional<text::Grammar> grammar;
+  const std::vector<nb::str>& grammar_after;
   const nb::dict& draft;
   const nb::dict& sampler;
   const Cancellation& cancellation;
@@ -383,6 +384,9 @@ struct Asked {
     made.draft = draft_of(draft);
     for (const nb::str& text : stop) {
       made.stop.push_back(to_utf8(text, "generate", fmt::format("stop text {}", made.stop.size())));
+    }
+    for (const nb::str& text : grammar_after) {
+      made.grammar_after.push_back(to_utf8(text, "generate", "a text of grammar_after"));
     }
     made.logprobs = logprobs;
     made.interrupt = to_interrupt(timeout);
@@ -399,17 +403,18 @@ void def_answering(Class& type, const char* name, const Take& take) {
       [take](typename Class::Type& self, Conversation& at, const Prompt& prompt,
              std::int64_t max_tokens, const std::vector<nb::str>& stop,
              std::optional<std::int64_t> logprobs, std::optional<double> timeout,
-             bool sample_on_device, std::optional<text::Grammar> grammar, const nb::dict& draft,
+             bool sample_on_device, std::optional<text::Grammar> grammar,
+             const std::vector<nb::str>& grammar_after, const nb::dict& draft,
              const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
         return take(self, at, prompt,
                     Asked{max_tokens, stop, logprobs, timeout, sample_on_device, std::move(grammar),
-                          draft, sampler, cancellation},
+                          grammar_after, draft, sampler, cancellation},
                     std::move(emit));
       },
       nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
       nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
-      nb::arg("grammar").none(), nb::arg("draft"), nb::arg("sampler"), nb::arg("emit").none(),
-      nb::arg("cancellation"));
+      nb::arg("grammar").none(), nb::arg("grammar_after"), nb::arg("draft"), nb::arg("sampler"),
+      nb::arg("emit").none(), nb::arg("cancellation"));
 }
 
 /// LanguageModel._generate of a prompt of tokens, or with images.

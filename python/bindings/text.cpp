@@ -107,8 +107,14 @@ void bind_grammars(nb::module_& module) {
           },
           "An array of bool, one for each token, filled up with False to a multiple of 64")
       .def("allows", &TokenConstraint::allows, nb::arg("token"))
-      .def("push", &TokenConstraint::push, nb::arg("token"),
+      .def("push", nb::overload_cast<std::int32_t>(&TokenConstraint::push), nb::arg("token"),
            "Adds a token; an error unless it is allowed")
+      .def(
+          "push",
+          [](TokenConstraint& self, const nb::str& text) {
+            return self.push(std::string_view(to_utf8(text, "push", "the text")));
+          },
+          nb::arg("text"), "Adds text that is no token; False where it is not allowed")
       .def_prop_ro("may_end", &TokenConstraint::may_end)
       .def_prop_ro("may_continue", &TokenConstraint::may_continue);
 }

@@ -192,7 +192,8 @@ class LanguageModel:
         with options that docs/sampling.md has for the host alone.
 
         `grammar` is what the answer may be, a Grammar or a text of llama.cpp's GBNF; `json_schema` instead of it, a
-        dict or a text, makes the answer JSON that the schema allows: {} allows any. `draft` guesses tokens ahead: a
+        dict or a text, makes the answer JSON that the schema allows: {} allows any. `grammar_after`, a text or several,
+        is what either of them begins after: "</think>" of a model that thinks first. `draft` guesses tokens ahead: a
         Draft.
         """
         prompt = prompt if images is None else self.image_prompt(prompt, images)
@@ -309,7 +310,10 @@ class LanguageModel:
             raise TypeError(f"draft is {type(draft).__name__}, not tenon.Draft")
         conversation = conversation or self._model.conversation()
         stop = [stop] if isinstance(stop, str) else list(stop)
-        return (conversation, prompt, max_tokens, stop, logprobs, timeout, sample_on_device, grammar,
+        sampler = dict(sampler)
+        after = sampler.pop("grammar_after", ())
+        after = [after] if isinstance(after, str) else list(after)
+        return (conversation, prompt, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, after,
                 draft._options() if draft else {}, sampler, emit, cancellation)
 
 

@@ -77,6 +77,13 @@ Generation::Generation(const LanguageModel& model, Conversation& conversation,
     if (const auto id = model.tokenizer().find(spelling)) stop_tokens_.push_back(*id);
   }
   if (options.grammar) constraint_.emplace(*options.grammar, model.tokenizer());
+  is_constrained_ = options.grammar_after.empty() && constraint_;
+  if (!options.grammar_after.empty() && !constraint_) {
+    throw Error(Errc::bad_argument, "generate", "grammar_after without a grammar");
+  }
+  if (std::ranges::any_of(options.grammar_after, &std::string::empty)) {
+    throw Error(Errc::bad_argument, "generate", "an empty text of grammar_after");
+  }
   check(options.draft);
   if (!options.draft.is_used()) return;
   if (samples_on_device()) {
@@ -268,7 +275,7 @@ std::int32_t Generation::choose() {
   const auto size = static_cast<std::size_t>(model_.config().vocabulary);
   const auto logits = logits_.subspan(row_ * size, size).first(model_.tokenizer().vocab_size());
   const std::int32_t token =
-      constraint_ ? constrained_token(logits) : sampler_.sample(logits, history_);
+      is_constrained_ ? constrained_token(logits) : sampler_.sample(logits, history_);
   if (options_.logprobs) choice_ = choice_of(logits, token, *options_.logprobs);
   return token;
 }
@@ -308,6 +315,31 @@ std::int32_t Generation::constrained_token(std::span<const float> logits) {
 
 bool Generation::is_allowed(std::int32_t token) {
   return constraint_->allows(token) || (constraint_->may_end() && is_stop(token));
+}
+
+void Generation::follow(std::int32_t token, std::string_view text) {
+  if (is_constrained_) {
+    constraint_->push(token);
+    return;
+  }
+  before_grammar_ += text;
+  std::size_t begin = std::string::npos;  // of the grammar
+  for (const std::string& after : options_.grammar_after) {
+    const std::size_t found = before_grammar_.find(after);
+    if (found != std::string::npos) begin = std::min(begin, found + after.size());
+    // Tokens without text, and those whose text is another, count by their spelling.
+    if (model_.tokenizer().find(after) == token) begin = std::min(begin, before_grammar_.size());
+  }
+  if (begin == std::string::npos) return;
+  const std::size_t rest =
+      std::min(before_grammar_.find_first_not_of(" \n\r\t", begin), before_grammar_.size());
+  if (!constraint_->push(std::string_view(before_grammar_).substr(rest))) {
+    throw Error(
+        Errc::bad_input, "generate",
+        fmt::format("\"{}\", behind the text that the grammar begins after, is not allowed by it",
+                    before_grammar_.substr(rest)));
+  }
+  is_constrained_ = true;
 }
 
 bool Generation::is_stop(std::int32_t token) const {
@@ -380,13 +412,14 @@ bool Generation::take(std::int32_t token) {
   };
   if (options_.max_tokens <= 0) return end_by(Generated::End::length);
   if (ends(token)) return end_by(Generated::End::token);
-  if (constraint_) constraint_->push(token);
+  const std::string text = decoder_.push(token);
+  if (constraint_) follow(token, text);
   history_.push_back(token);
   result_.tokens.push_back(token);
   if (options_.logprobs) result_.choices.push_back(std::move(choice_));
-  put(stop_text_.push(decoder_.push(token)));
+  put(stop_text_.push(text));
   if (stop_text_.found()) return end_by(Generated::End::stop);
-  if (constraint_ && !constraint_->may_continue()) return end_by(Generated::End::grammar);
+  if (is_constrained_ && !constraint_->may_continue()) return end_by(Generated::End::grammar);
   if (static_cast<std::int64_t>(result_.tokens.size()) >= options_.max_tokens) {
     return end_by(Generated::End::length);
   }

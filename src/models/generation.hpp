@@ -72,6 +72,8 @@ class Generation {
   bool take_choice();
   std::int32_t constrained_token(std::span<const float> logits);
   bool is_allowed(std::int32_t token);
+  /// Follows a token of the answer, which adds `text` to it, in the grammar, or to where that begins.
+  void follow(std::int32_t token, std::string_view text);
   bool is_stop(std::int32_t token) const;
   void read(std::span<const std::int32_t> tokens);
   void read_rows(std::span<const std::int32_t> rows);
@@ -94,6 +96,8 @@ class Generation {
   std::vector<std::int32_t> stop_tokens_;
   std::vector<std::int32_t> history_;
   std::optional<text::TokenConstraint> constraint_;
+  bool is_constrained_ = false;     // the grammar has begun
+  std::string before_grammar_;      // the answer until then
   std::vector<float> constrained_;  // logits, a member to reuse its memory
   std::optional<Drafter> drafter_;
   std::vector<std::int32_t> draft_;  // that was read behind the last token

@@ -185,6 +185,12 @@ struct TokenConstraint::Impl {
     at_start = false;
   }
 
+  bool push(std::string_view bytes) {
+    if (has_ended || (!bytes.empty() && !position().push(bytes))) return false;
+    at_start = false;
+    return true;
+  }
+
   Tokenizer tokenizer;
   std::shared_ptr<const TokenPieces> pieces;
   GrammarMatcher matcher;
@@ -210,6 +216,9 @@ bool TokenConstraint::allows(std::int32_t id) {
 }
 void TokenConstraint::push(std::int32_t id) {
   with_memory_errors("grammar", [&] { impl_->push(id); });
+}
+bool TokenConstraint::push(std::string_view bytes) {
+  return with_memory_errors("grammar", [&] { return impl_->push(bytes); });
 }
 bool TokenConstraint::may_end() const { return !impl_->has_ended && impl_->matcher.may_end(); }
 bool TokenConstraint::may_continue() const {

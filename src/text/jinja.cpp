@@ -13,7 +13,7 @@
 namespace tenon::text::jinja {
 namespace {
 
-constexpr std::int64_t max_steps = 5'000'000;                 // evaluations
+constexpr std::int64_t max_steps = 20'000'000;                // evaluations
 constexpr std::int64_t max_bytes = std::int64_t{1} << 28;     // of all texts that are made
 constexpr std::int64_t max_repeated = std::int64_t{1} << 24;  // of one that is made by "*"
 constexpr int max_depth = 400;                                // of what is evaluated at once

@@ -174,3 +174,39 @@ TEST_CASE("constrained: what cannot be is refused") {
   const auto message = expect_error(Errc::bad_argument, [&] { answer(options); });
   CHECK(contains(message, "logit_bias"));
 }
+
+TEST_CASE("constrained: a grammar begins behind a text") {
+  // Until "ab" in any letters; behind it digits, three of them.
+  GenerateOptions options;
+  options.max_tokens = 200;
+  options.sampler = {.temperature = 2, .seed = 7};
+  for (std::int32_t id = 0; id < static_cast<std::int32_t>(model().tokenizer().vocab_size());
+       ++id) {
+    if (model().tokenizer().is_eog(id)) options.sampler.logit_bias.emplace_back(id, -1e9F);
+  }
+  const Generated free_result = answer(options);
+  const std::string& free = free_result.text;
+  std::string trigger;  // the first token of letters
+  for (const std::int32_t id : free_result.tokens) {
+    const std::string piece = model().tokenizer().decode(std::span(&id, 1));
+    const auto is_letter = [](char c) { return c >= 'a' && c <= 'z'; };
+    if (trigger.empty() && !piece.empty() && std::ranges::all_of(piece, is_letter)) trigger = piece;
+  }
+  REQUIRE_FALSE(trigger.empty());
+  const std::size_t end = free.find(trigger) + trigger.size();
+  options.grammar = text::Grammar::parse("root ::= [0-9]{3}");
+  options.grammar_after = {"never, never", trigger};
+  const Generated result = answer(options);
+  CHECK(result.end == Generated::End::grammar);
+  REQUIRE(result.text.size() == end + 3);
+  CHECK(result.text.substr(0, end) == free.substr(0, end));
+  CHECK(result.text.find_first_not_of("0123456789", end) == std::string::npos);
+
+  options.grammar_after = {"never, never"};
+  CHECK(answer(options).text == free);
+  options.grammar_after = {""};
+  expect_error(Errc::bad_argument, [&] { answer(options); });
+  options.grammar.reset();
+  options.grammar_after = {"x"};
+  expect_error(Errc::bad_argument, [&] { answer(options); });
+}

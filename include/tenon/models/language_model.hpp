@@ -340,6 +340,12 @@ struct GenerateOptions {
   /// stop text it is cut like any other. Errc::unsupported with sample_on_device; Errc::bad_input where the
   /// grammar wants what no token of the vocabulary spells.
   std::optional<text::Grammar> grammar{};
+  /// Texts, or spellings of tokens, behind the first of which `grammar` begins; until then all is allowed, an end
+  /// without any of them, too: "</think>" of a model that thinks before it answers, "<tool_call>" of one that may call
+  /// tools. White space behind the text is not the grammar's. Empty: it holds from the first token on.
+  /// Errc::bad_argument for an empty one, and without `grammar`; Errc::bad_input where a token has more behind the text
+  /// than the grammar allows.
+  std::vector<std::string> grammar_after{};
   /// Stop sequences, which end the answer and are not part of it: a token with that spelling, or
   /// that text in the output. Errc::bad_argument for an empty one.
   std::vector<std::string> stop{};

@@ -104,6 +104,9 @@ class TokenConstraint {
   bool allows(std::int32_t id);
   /// Adds a token. Errors: bad_argument unless it is allowed, out_of_range, limit_exceeded.
   void push(std::int32_t id);
+  /// Adds text that is no token, such as what a token has behind the text that a grammar begins after; false, and nothing
+  /// changes, where the grammar does not allow it. What follows is not the beginning of a text.
+  bool push(std::string_view bytes);
 
   /// As those of GrammarMatcher.
   bool may_end() const;

@@ -541,6 +541,25 @@ class ChatTemplates(unittest.TestCase):
         self.assertGreater(count, 60)
 
 
+class LateGrammars(unittest.TestCase):
+    def test_they_begin_behind_a_text(self):
+        model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=256, threads=1)
+        options = dict(max_tokens=120, temperature=2, seed=3, logit_bias={0: float("-inf"), 2: float("-inf")})
+        free = model.generate("abc", **options)
+        pieces = [model.tokenizer.decode([token]) for token in free.tokens]
+        text = next(piece for piece in pieces if piece.isascii() and piece.isalpha())
+        end = free.text.index(text) + len(text)
+        for after in text, ["never", text]:
+            got = model.generate("abc", grammar="root ::= [0-9]{2}", grammar_after=after, **options)
+            self.assertEqual((got.text[:end], got.end, len(got.text)), (free.text[:end], "grammar", end + 2))
+            self.assertTrue(got.text[end:].isdigit())
+        self.assertEqual(model.generate("abc", grammar="root ::= [0-9]", grammar_after="never", **options).text, free.text)
+        self.assertEqual("".join(model.stream("abc", json_schema={"type": "null"}, grammar_after=text, **options)),
+                         free.text[:end] + "null")
+        with self.assertRaisesRegex(tenon.ArgumentError, "without a grammar"):
+            model.generate("abc", grammar_after="x")
+
+
 class Batches(unittest.TestCase):
     PROMPTS = ["abc", "a b c d e", [3, 40, 99], "zz"]
 

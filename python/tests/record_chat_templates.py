@@ -31,7 +31,7 @@ LEAVES = [*VARIABLES, "1", "0", "-2", "2.5", "'q'", "none", "missing", "[1, 2]",
 ARITHMETIC = ["+", "-", "*", "/", "//", "%", "~"]
 COMPARISONS = ["==", "!=", "<", "<=", ">", ">=", "in", "not in"]
 FILTERS = ["length", "upper", "lower", "trim", "title", "capitalize", "first", "last", "list", "string", "int", "float",
-           "abs", "reverse", "sort", "join", "tojson", "sum", "max", "min", "default(5)", "d(3, true)", "round", "count",
+           "abs", "reverse | list", "sort", "join", "tojson", "sum", "max", "min", "default(5)", "d(3, true)", "round", "count",
            "wordcount", "e", "dictsort", "replace('l', 'LL')", "indent(2)", "join('-')", "trim('x')",
            "sort(reverse=true)", "truncate(3, true, '..', 0)", "tojson(indent=2)", "unique | list", "batch(2) | list",
            "map('upper') | list", "select | list", "reject('none') | list", "selectattr('v', 'gt', 1) | list",
@@ -206,7 +206,9 @@ def rendered(made, template, **variables):
             text = made.from_string(template).render(**copy.deepcopy(variables))
     except Exception:  # noqa: BLE001  any error of a template's
         return None
-    return None if any(mark in text for mark in ("<generator", " object at ", "Markup(", "<built-in", "<bound")) else text
+    # Filters and blocks may have changed the case.
+    return None if any(mark in text.lower() for mark in ("<generator", " object at ", "markup(", "<built-in", "<bound")) \
+        else text
 
 
 def cases(made):

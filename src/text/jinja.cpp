@@ -132,7 +132,7 @@ Value arithmetic(std::string_view sign, const Value& left, const Value& right) {
     append(joined, *right.text());
     return joined;
   }
-  if (sign == "%" && left.text() != nullptr && !right.is_undefined()) {
+  if (sign == "%" && left.text() != nullptr) {
     return percent_format(*left.text(), right);
   }
   const List *const one = left.list(), *const other = right.list();

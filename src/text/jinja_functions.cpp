@@ -645,6 +645,7 @@ std::vector<std::size_t> order_of(const std::vector<Value>& keys, bool is_revers
   std::vector<std::size_t> order(keys.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
   std::ranges::sort(order, [&](std::size_t i, std::size_t j) {
+    if (are_equal(keys[i], keys[j])) return i < j;  // also of what has no order
     if (is_less(keys[i], keys[j])) return !is_reversed;
     if (is_less(keys[j], keys[i])) return is_reversed;
     return i < j;
@@ -1104,7 +1105,8 @@ Text percent_format(const Text& text, const Value& value) {
       refuse(fmt::format("the format '%{}' of {}", kind, one.type_name()));
     append(out, to_text(one));
   }
-  const bool may_be_unused = value.dict() != nullptr || (value.list() != nullptr && !is_tuple);
+  const bool may_be_unused =
+      value.is_undefined() || value.dict() != nullptr || (value.list() != nullptr && !is_tuple);
   if (next < values.size() && !may_be_unused) refuse("more values than a format has places");
   return out;
 }

@@ -1,6 +1,8 @@
 // Sentence encoders and rerankers from GGUF files give what llama.cpp and transformers give (recorded by
 // python/tests/tiny_encoders_llama_cpp.py and tiny_encoders_transformers.py).
+#include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
+#include "support/shown_code.hpp"
 
 #include <tenon/models/encoder.hpp>
 #include <tenon/models/language_model.hpp>
@@ -67,7 +69,8 @@ double tolerance_of(const models::EncoderConfig& config) {
 }  // namespace
 
 TEST_CASE("sentence encoder: embeddings and tokens are llama.cpp's") {
-  for (const auto& [name, record] : recorded().items()) {
+  const Json all_recorded = recorded();
+  for (const auto& [name, record] : all_recorded.items()) {
     if (!record.contains("embeddings")) continue;
     INFO(name);
     const SentenceEncoder encoder = loaded(name, {.normalization = Normalization::none});
@@ -171,7 +174,8 @@ TEST_CASE("sentence encoder: texts beside longer ones in language models") {
 }
 
 TEST_CASE("sentence encoder: scores of rerankers are llama.cpp's") {
-  for (const auto& [name, record] : recorded().items()) {
+  const Json all_recorded = recorded();
+  for (const auto& [name, record] : all_recorded.items()) {
     if (!record.contains("scores")) continue;
     INFO(name);
     const SentenceEncoder encoder = loaded(name);
@@ -308,4 +312,24 @@ TEST_CASE("sentence encoder: weights of a GGUF file narrowed while loading") {
   CHECK(apart < 0.05);
   const auto forked = plain.fork();
   CHECK(values_of(forked.embed(text)) == values_of(plain.embed(text)));
+}
+
+TEST_CASE("embeddings.md: the code that it shows") {
+  testing::check_shown_code("docs/embeddings.md", "tests/models/sentence_encoder_test.cpp", 1);
+  const testing::TempFolder folder;
+  const auto copy = [&](const char* from, const char* to) {
+    std::filesystem::copy_file(path_of(from), folder / to);
+  };
+  copy("gemma-embedding", "embeddinggemma-300m.gguf");
+  copy("qwen3_rank", "Qwen3-Reranker-0.6B.gguf");
+  const Strings documents{"On the mat.", "Stocks fell on Monday.", "It sits."};
+
+  const auto encoder = models::SentenceEncoder::load(folder / "embeddinggemma-300m.gguf");
+  const HostBuffer rows = encoder.embed({"A cat sits on the mat.", "A kitten rests on a rug."});
+  const auto reranker = models::SentenceEncoder::load(folder / "Qwen3-Reranker-0.6B.gguf");
+  const HostBuffer scores =
+      reranker.score("Where does the cat sit?", documents);  // f32 [documents]
+
+  CHECK(rows.shape()[0] == 2);
+  CHECK(scores.shape() == Shape({3}, f32));
 }

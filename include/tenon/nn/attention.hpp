@@ -80,24 +80,25 @@ struct AttendedRows {
   std::vector<KvCache<Tensor>> caches;
 };
 
-/// Attention of rows that have a cache each: attend(row, cache) gives what one of them mixes, [1, S, heads, size].
+/// Attention of rows that have a cache each: attend(q, k, v, position, cache) gives what one of them mixes, [1, S, heads,
+/// size]. Where it needs no keys and values, k and v may be empty.
 template <class Attend>
-AttendedRows attend_rows(const std::vector<KvCache<Tensor>>& caches, const Attend& attend,
-                         const std::source_location& where) {
+AttendedRows attend_rows(const Tensor& q, const Tensor& k, const Tensor& v,
+                         const Position& position, const std::vector<KvCache<Tensor>>& caches,
+                         const Attend& attend, const std::source_location& where) {
   std::vector<Tensor> mixed;
   AttendedRows rows;
   for (const KvCache<Tensor>& cache : caches) {
-    Attended row = attend(static_cast<std::int64_t>(mixed.size()), cache);
-    mixed.push_back(row.mixed);
-    rows.caches.push_back(row.cache);
+    const auto row = static_cast<std::int64_t>(mixed.size());
+    const auto of_row = [&](const Tensor& x) {
+      return x.is_empty() ? x : slice(x, 0, row, row + 1, 1, where);
+    };
+    const Attended own = attend(of_row(q), of_row(k), of_row(v), position.row(row, where), cache);
+    mixed.push_back(own.mixed);
+    rows.caches.push_back(own.cache);
   }
   rows.mixed = concat(mixed, 0, where);
   return rows;
-}
-
-/// One row of x, of which there may be nothing.
-inline Tensor row_of(const Tensor& x, std::int64_t row, const std::source_location& where) {
-  return x.is_empty() ? x : slice(x, 0, row, row + 1, 1, where);
 }
 
 }  // namespace detail
@@ -220,12 +221,12 @@ struct MultiHeadAttention {
     requires std::same_as<T, Tensor>
   {
     const Projected made = project(x, position.positions, where);
-    const auto attend_row = [&](std::int64_t row, const KvCache<Tensor>& cache) {
-      return attend(detail::row_of(made.q, row, where), detail::row_of(made.k, row, where),
-                    detail::row_of(made.v, row, where), position.row(row, where), layer, cache,
-                    where);
+    const auto attend_row = [&](const Tensor& q, const Tensor& k, const Tensor& v,
+                                const Position& at, const KvCache<Tensor>& cache) {
+      return attend(q, k, v, at, layer, cache, where);
     };
-    const auto [mixed, next] = detail::attend_rows(caches, attend_row, where);
+    const auto [mixed, next] =
+        detail::attend_rows(made.q, made.k, made.v, position, caches, attend_row, where);
     return {finish(mixed, made.gate, where), next};
   }
 

@@ -79,12 +79,12 @@ struct LatentAttention {
     requires std::same_as<T, Tensor>
   {
     const Projected made = project(x, position.positions, where);
-    const auto attend_row = [&](std::int64_t row, const KvCache<Tensor>& cache) {
-      return attend(detail::row_of(made.q, row, where), detail::row_of(made.k, row, where),
-                    detail::row_of(made.v, row, where), position.row(row, where), layer, cache,
-                    where);
+    const auto attend_row = [&](const Tensor& q, const Tensor& k, const Tensor& v,
+                                const Position& at, const KvCache<Tensor>& cache) {
+      return attend(q, k, v, at, layer, cache, where);
     };
-    const auto [mixed, next] = detail::attend_rows(caches, attend_row, where);
+    const auto [mixed, next] =
+        detail::attend_rows(made.q, made.k, made.v, position, caches, attend_row, where);
     return {results(mixed, where), next};
   }
 

@@ -1,5 +1,5 @@
-"""Runs the code of docs/python.md, chat-templates.md, conversations.md, drafts.md, hf.md, objects.md, onnx.md,
-sampling.md, serving.md and torch.md, block after block, as one program each."""
+"""Runs the code of docs/python.md, chat-templates.md, conversations.md, drafts.md, embeddings.md, hf.md, objects.md,
+onnx.md, sampling.md, serving.md and torch.md, block after block, as one program each."""
 
 import contextlib
 import io
@@ -56,6 +56,12 @@ class Page(unittest.TestCase):
 
     def test_chat_templates(self):
         self.assertIn("<user>Hello</>[{\"name\": \"weather\"}]\n['</>']", self.run_page("chat-templates.md", 1))
+
+    def test_embeddings(self):
+        encoders = ROOT / "tests/models/data/encoders"
+        pathlib.Path("embeddinggemma-300m.gguf").symlink_to(encoders / "gemma-embedding.gguf")
+        pathlib.Path("Qwen3-Reranker-0.6B.gguf").symlink_to(encoders / "qwen3_rank.gguf")
+        self.assertRegex(self.run_page("embeddings.md", 1), r"(?m)^-?[0-9.e-]+ (On the mat.|Stocks fell on Monday.)$")
 
     def test_serving(self):
         pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")

@@ -531,14 +531,14 @@ class ChatTemplates(unittest.TestCase):
                 raise
             self.skipTest("jinja2 is not installed")
         made, seed, count = recorder.environment(), int.from_bytes(os.urandom(4), "little"), 0
-        for number in range(seed, seed + 300):
+        for number in range(seed, seed + 100):
             template = recorder.Writer(number).template()
             want = recorder.rendered(made, template, **recorder.VARIABLES)
             if want is not None:
                 count += 1
                 with self.subTest(number=number, template=template):
                     self.assertEqual(tenon.ChatFormat(template, **recorder.VARIABLES).format("m"), want)
-        self.assertGreater(count, 60)
+        self.assertGreater(count, 15)
 
 
 class LateGrammars(unittest.TestCase):

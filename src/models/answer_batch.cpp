@@ -105,9 +105,9 @@ struct AnswerBatch::Impl {
           [&] { return answer.generation.check_interrupt() && answer.generation.read_prompt(); });
     }
     for (Answer* const answer : all) {
-      if (answer->has_ended || answer->generation.has_prompt()) continue;
+      if (answer->has_ended) continue;
       answer->run([&] { return answer->generation.check_interrupt(); });
-      if (!answer->has_ended) ready.push_back(answer);
+      if (!answer->has_ended && !answer->generation.has_prompt()) ready.push_back(answer);
     }
     if (!ready.empty()) read_tokens(ready);
     for (Answer* const answer : all) {

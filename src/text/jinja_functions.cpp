@@ -528,8 +528,8 @@ Value method_of_list(const Value& value, std::string_view name) {
 Value attribute_of_loop(const Value& value, std::string_view name) {
   const Loop& loop = *value.loop();
   const auto count = static_cast<std::int64_t>(loop.items->items.size());
-  const auto neighbour = [&](std::int64_t index) {
-    if (index < 0 || index >= count) return Value::undefined("the loop's neighbour");
+  const auto item_at = [&](std::int64_t index) {
+    if (index < 0 || index >= count) return Value::undefined("an item beyond the loop's");
     return loop.items->items[static_cast<std::size_t>(index)];
   };
   if (name == "index") return loop.index + 1;
@@ -541,8 +541,8 @@ Value attribute_of_loop(const Value& value, std::string_view name) {
   if (name == "length") return count;
   if (name == "depth") return loop.depth + 1;
   if (name == "depth0") return loop.depth;
-  if (name == "previtem") return neighbour(loop.index - 1);
-  if (name == "nextitem") return neighbour(loop.index + 1);
+  if (name == "previtem") return item_at(loop.index - 1);
+  if (name == "nextitem") return item_at(loop.index + 1);
   if (name == "cycle") {
     return Function{
         "cycle", [value](const Arguments& a) {

@@ -98,7 +98,7 @@ TEST_CASE("sentence encoder: embeddings and tokens are llama.cpp's") {
       const Floats want = record["embeddings"][i].get<Floats>();
       const Floats one = values_of(encoder.embed(texts[i]));
       CHECK(distance(one, want) < tolerance);
-      // Padding and neighbours change nothing but the last bits.
+      // Padding and other texts change nothing but the last bits.
       const auto row = all.begin() + static_cast<std::ptrdiff_t>(i * width);
       CHECK(distance(Floats(row, row + static_cast<std::ptrdiff_t>(width)), one) < 2e-6);
     }

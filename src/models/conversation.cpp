@@ -40,9 +40,7 @@ void Conversation::save(const std::filesystem::path& path) const {
 std::span<const float> Conversation::read(std::span<const std::int32_t> tokens,
                                           const Interrupt& interrupt) {
   return with_memory_errors("Conversation::read", [&] {
-    const Impl::Use use(*impl_);
-    impl_->check(tokens);
-    impl_->logits = impl_->steps(impl_->next, tokens, interrupt).logits.to_host();
+    impl_->logits = impl_->next_logits(tokens, interrupt);
     return impl_->logits.values<float>();
   });
 }
@@ -50,14 +48,9 @@ std::span<const float> Conversation::read(std::span<const std::int32_t> tokens,
 std::int32_t Conversation::read_greedy(std::span<const std::int32_t> tokens,
                                        const Interrupt& interrupt) {
   return with_memory_errors("Conversation::read_greedy", [&] {
-    const Impl::Use use(*impl_);
-    impl_->check(tokens);
-    auto& greedy = impl_->own(impl_->greedy, impl_->model->greedy, impl_->first_piece(tokens));
-    auto choice = impl_->steps(greedy, tokens, interrupt);
-    if (is_true(choice.is_nan)) {
-      throw Error(Errc::bad_input, "Conversation", "no logit is a number");
-    }
-    return impl_->taken(std::move(choice.token));
+    const std::int32_t best = impl_->most_probable(tokens, interrupt);
+    if (best >= 0) return best;
+    throw Error(Errc::bad_input, "Conversation", "no logit is a number");
   });
 }
 

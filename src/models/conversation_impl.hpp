@@ -490,18 +490,17 @@ struct Conversation::Impl {
     return *sampling;
   }
 
-  /// Of read_each() with one conversation: the programs that there are for it.
+  /// The logits behind the last of `read`, and the most probable token, -1 where no logit is a number.
   HostBuffer next_logits(std::span<const std::int32_t> read, const Interrupt& interrupt) {
     const Use use(*this);
     check(read);
     return steps(next, read, interrupt).logits.to_host();
   }
-  std::vector<std::int32_t> most_probable(std::span<const std::int32_t> read,
-                                          const Interrupt& interrupt) {
+  std::int32_t most_probable(std::span<const std::int32_t> read, const Interrupt& interrupt) {
     const Use use(*this);
     check(read);
-    auto choice = steps(own(greedy, model->greedy, 1), read, interrupt);
-    return {is_true(choice.is_nan) ? -1 : taken(std::move(choice.token))};
+    auto choice = steps(own(greedy, model->greedy, first_piece(read)), read, interrupt);
+    return is_true(choice.is_nan) ? -1 : taken(std::move(choice.token));
   }
 
   /// One token in each of several conversations with one model; `result_of` is called with what the step gives. When it

@@ -161,7 +161,7 @@ std::vector<std::int32_t> LanguageModel::read_each_greedy(
     const Interrupt& interrupt) const {
   return with_memory_errors("LanguageModel::read_each_greedy", [&] {
     const std::vector<Conversation::Impl*> all = impl_->each_of(conversations, tokens);
-    if (all.size() == 1) return all[0]->most_probable(tokens, interrupt);
+    if (all.size() == 1) return std::vector{all[0]->most_probable(tokens, interrupt)};
     return Conversation::Impl::step_each(
         all, tokens, impl_->each_greedy, interrupt,
         [&](const auto& choice) { return chosen_tokens(choice, all.size()); });

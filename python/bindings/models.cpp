@@ -6,6 +6,7 @@
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/sampling.hpp>
 #include <tenon/models/vision.hpp>
+#include <tenon/text/chat_answer.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -20,6 +21,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
 
 namespace tenon::python {
@@ -370,6 +372,7 @@ struct Asked {
   bool sample_on_device;
   std::optional<text::Grammar> grammar;
   const std::vector<nb::str>& grammar_after;
+  const std::vector<nb::str>& preserved_tokens;
   const nb::dict& draft;
   const nb::dict& sampler;
   const Cancellation& cancellation;
@@ -388,6 +391,9 @@ struct Asked {
     for (const nb::str& text : grammar_after) {
       made.grammar_after.push_back(to_utf8(text, "generate", "a text of grammar_after"));
     }
+    for (const nb::str& text : preserved_tokens) {
+      made.preserved_tokens.push_back(to_utf8(text, "generate", "a text of preserved_tokens"));
+    }
     made.logprobs = logprobs;
     made.interrupt = to_interrupt(timeout);
     made.interrupt.cancel = cancellation.source.get_token();
@@ -404,17 +410,18 @@ void def_answering(Class& type, const char* name, const Take& take) {
              std::int64_t max_tokens, const std::vector<nb::str>& stop,
              std::optional<std::int64_t> logprobs, std::optional<double> timeout,
              bool sample_on_device, std::optional<text::Grammar> grammar,
-             const std::vector<nb::str>& grammar_after, const nb::dict& draft,
+             const std::vector<nb::str>& grammar_after,
+             const std::vector<nb::str>& preserved_tokens, const nb::dict& draft,
              const nb::dict& sampler, nb::object emit, const Cancellation& cancellation) {
         return take(self, at, prompt,
                     Asked{max_tokens, stop, logprobs, timeout, sample_on_device, std::move(grammar),
-                          grammar_after, draft, sampler, cancellation},
+                          grammar_after, preserved_tokens, draft, sampler, cancellation},
                     std::move(emit));
       },
       nb::arg("conversation"), nb::arg("prompt"), nb::arg("max_tokens"), nb::arg("stop"),
       nb::arg("logprobs").none(), nb::arg("timeout").none(), nb::arg("sample_on_device"),
-      nb::arg("grammar").none(), nb::arg("grammar_after"), nb::arg("draft"), nb::arg("sampler"),
-      nb::arg("emit").none(), nb::arg("cancellation"));
+      nb::arg("grammar").none(), nb::arg("grammar_after"), nb::arg("preserved_tokens"),
+      nb::arg("draft"), nb::arg("sampler"), nb::arg("emit").none(), nb::arg("cancellation"));
 }
 
 /// LanguageModel._generate of a prompt of tokens, or with images.
@@ -858,6 +865,7 @@ void bind_language_model(nb::module_& module) {
       nb::arg("messages"), nb::arg("values"),
       "Tokens of messages (dicts of role and content, or one user's text) in the model's chat "
       "format. Further arguments are its template's variables, such as tools=[...]");
+  model.def("_chat_format", &chat_format_of);
   model.def_prop_ro("chat_stop_tokens",
                     [](const LanguageModel& self) { return chat_format_of(self).stop_tokens(); });
   bind_generate<std::vector<std::int32_t>>(
@@ -899,8 +907,88 @@ void bind_chat_format(nb::module_& module) {
           },
           nb::arg("messages"), nb::arg("add_generation_prompt") = true, nb::arg("values"),
           "The conversation as one text; further arguments are variables, such as tools=[...]")
+      .def(
+          "tokens",
+          [](const text::ChatFormat& self, nb::handle messages, const text::Tokenizer& tokenizer,
+             bool add_generation_prompt, const nb::kwargs& values) {
+            return self
+                .format(to_messages(messages), add_generation_prompt,
+                        json_of(nb::borrow<nb::dict>(values)))
+                .encode(tokenizer);
+          },
+          nb::arg("messages"), nb::arg("tokenizer"), nb::arg("add_generation_prompt") = true,
+          nb::arg("values"),
+          "The same as tokens; what messages have of the spellings of control tokens stays text")
       .def_prop_ro("stop_tokens", &text::ChatFormat::stop_tokens,
-                   "Spellings of what ends an answer");
+                   "Spellings of what ends an answer")
+      .def_prop_ro("template", &text::ChatFormat::source);
+}
+
+/// The message of an answer, as OpenAI's API has it, and the rest.
+nb::tuple to_message(const text::ChatAnswer& answer) {
+  nb::dict message;
+  message["role"] = "assistant";
+  message["content"] = answer.content;
+  if (!answer.reasoning.empty()) message["reasoning_content"] = answer.reasoning;
+  nb::list calls;
+  for (const text::ToolCall& call : answer.calls) {
+    nb::dict function, one;
+    function["name"] = call.name;
+    function["arguments"] = call.arguments;
+    one["id"] = call.id;
+    one["type"] = "function";
+    one["function"] = function;
+    calls.append(one);
+  }
+  if (!answer.calls.empty()) message["tool_calls"] = calls;
+  return nb::make_tuple(message, answer.rest);
+}
+
+void bind_answer_format(nb::module_& module) {
+  nb::class_<text::AnswerFormat>(
+      module, "AnswerFormat",
+      "How the model of a chat template writes its reasoning and its calls of tools, "
+      "found by rendering samples")
+      .def(
+          "__init__",
+          [](text::AnswerFormat* self, const text::ChatFormat& format, const nb::kwargs& values) {
+            new (self) text::AnswerFormat(format, json_of(nb::borrow<nb::dict>(values)));
+          },
+          nb::arg("format"), nb::arg("values"),
+          "Further arguments are the template's variables, as for ChatFormat.format()")
+      .def(
+          "read",
+          [](const text::AnswerFormat& self, const nb::str& text, bool is_whole) {
+            return to_message(self.read(to_utf8(text, "AnswerFormat", "the answer"), is_whole));
+          },
+          nb::arg("text"), nb::arg("is_whole") = true,
+          "An answer's message: a dict of role, content, and, where it has them, reasoning_content "
+          "and tool_calls, as "
+          "OpenAI's API has it; and the end of the text that belongs to none. `is_whole` is False "
+          "for one that grows")
+      .def(
+          "call_grammar",
+          [](const text::AnswerFormat& self, std::string tool, bool several, std::string after) {
+            return self.call_grammar({std::move(tool), several, std::move(after)});
+          },
+          nb::kw_only(), nb::arg("tool") = "", nb::arg("several") = true, nb::arg("after") = "",
+          "Answers that are nothing but calls of the tools, as a Grammar; of one tool, one call, "
+          "and behind the "
+          "beginning of a call's marks, if asked for")
+      .def_prop_ro(
+          "call_mark", &text::AnswerFormat::call_mark,
+          "The mark that calls begin with, such as '<tool_call>'; empty for those without one")
+      .def_prop_ro("has_calls", &text::AnswerFormat::has_calls)
+      .def_prop_ro("has_reasoning", &text::AnswerFormat::has_reasoning)
+      .def_prop_ro("reasoning_end", &text::AnswerFormat::reasoning_end,
+                   "What stands behind reasoning, such as '</think>'; empty without any")
+      .def_prop_ro("starts_in_reasoning", &text::AnswerFormat::starts_in_reasoning,
+                   "Whether the prompt ends within reasoning, so that answers begin with it")
+      .def_prop_ro("stop_tokens", &text::AnswerFormat::stop_tokens,
+                   "Spellings of what ends an answer, and of what follows calls")
+      .def_prop_ro(
+          "preserved_tokens", &text::AnswerFormat::preserved_tokens,
+          "Spellings that read() looks for, which generate() keeps where they are control tokens");
 }
 
 }  // namespace
@@ -908,6 +996,7 @@ void bind_chat_format(nb::module_& module) {
 void bind_models(nb::module_& module) {
   bind_language_model(module);
   bind_chat_format(module);
+  bind_answer_format(module);
   bind_vision_encoder(module);
   bind_batch(module);
 

@@ -24,7 +24,7 @@ from .errors import (
 
 # Read when first asked for, so that `import tenon.ir` needs neither numpy's nor the compiled part's time.
 _compiled = (
-    "Backend Buffer ChatFormat Comparison Conversation Device DType File Generator Grammar GrammarMatcher Graph HostBuffer KvCache "
+    "AnswerFormat Backend Buffer ChatFormat Comparison Conversation Device DType File Generator Grammar GrammarMatcher Graph HostBuffer KvCache "
     "MemChunk MemRegion Op Program RegRegion Session Shape Tensor TokenConstraint Tokenizer Trace Weights calibrate check compare_activations dtypes "
     "error_codes load_network load_object load_plugin object_buffer object_of object_types open parse quantize "
     "quantize_types read_npy record_activations save_gguf save_network save_object save_safetensors unload_plugin "

@@ -2,9 +2,12 @@
 
 import concurrent.futures
 import functools
+import json
 import numbers
 import os
 import queue
+import secrets
+import string
 import threading
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -32,6 +35,9 @@ class Generated:
     drafted_tokens: int = 0  # with a draft: tokens that were guessed ahead,
     accepted_tokens: int = 0  # and those among them that were drawn
     choices: list = field(default_factory=list)  # with logprobs: (token, log-probability, [(token, ...), ...])
+    # Of chat(): the answer as a message of the conversation, a dict of role, content, and, where it has them,
+    # reasoning_content and tool_calls, as OpenAI's API has it.
+    message: dict = None
 
 
 @dataclass
@@ -230,25 +236,61 @@ class LanguageModel:
         return BatchedLanguageModel(self, at_once)
 
     def chat(self, messages, **options):
-        """As generate(), for messages: dicts of role and content, or one user's text.
+        """As generate(), for messages: dicts of role and content, or one user's text. Generated.message is the answer as
+        such a message, with its reasoning and its calls of tools.
 
         A content is a text, or a list of texts, {"type": "text", "text": ...} and, for the next of `images`,
         {"type": "image"}.
+
+        `tools` are those that the model may call, as OpenAI's API has them: [{"type": "function", "function": {"name": ...,
+        "parameters": a JSON schema}}]. `tool_choice` is "auto", "none", "required", or {"type": "function", "function":
+        {"name": ...}}; the last two make the answer calls that the schemas allow. `chat_template_kwargs` are further
+        variables of the chat template, {"enable_thinking": False}; `chat_template` is one in place of the model's.
         """
-        prompt, options = self._chat(messages, options)
-        return self.generate(prompt, **options)
+        prompt, answers, options = self._chat(messages, options)
+        return _with_message(self.generate(prompt, **options), answers)
+
+    @property
+    def chat_format(self):
+        """The model's chat template, as a ChatFormat."""
+        return self._model._chat_format()
+
+    def _answer_format(self, template, values):
+        """The ChatFormat of a chat, and its AnswerFormat under these variables; the last ones are kept, since
+        AnswerFormat renders samples."""
+        key = (template, json.dumps(values))
+        kept = self.__dict__.get("_answers")
+        if kept is None or kept[0] != key:
+            if template is None:
+                chat = self.chat_format
+            else:
+                spelling = {name: self.tokenizer.token(id) for name in ("bos", "eos")
+                            if (id := getattr(self.tokenizer, name)) is not None}
+                chat = _tenon.ChatFormat(template, bos_token=spelling.get("bos"), eos_token=spelling.get("eos"))
+            kept = self.__dict__["_answers"] = (key, chat, _tenon.AnswerFormat(chat, **values))
+        return kept[1:]
 
     def _chat(self, messages, options):
-        """The prompt of messages, and options with the chat format's stop tokens."""
+        """The prompt of messages, how answers to it are written, and options for them."""
         stop, images = options.pop("stop", ()), options.pop("images", None)
-        options["stop"] = [*([stop] if isinstance(stop, str) else stop), *self._model.chat_stop_tokens]
+        template, values = options.pop("chat_template", None), dict(options.pop("chat_template_kwargs", None) or {})
+        tools, choice = options.pop("tools", None), options.pop("tool_choice", "auto")
+        if tools and choice != "none":
+            values["tools"] = list(tools)
+        chat, answers = self._answer_format(template, values)
+        options["stop"] = [*([stop] if isinstance(stop, str) else stop), *answers.stop_tokens]
+        options["preserved_tokens"] = [*options.get("preserved_tokens", ()), *answers.preserved_tokens]
+        if choice not in ("auto", "none"):
+            _require_call(answers, choice, options)
         if images is None:
             if isinstance(messages, (list, tuple)) and any(
                     _image_parts(message.get("content")) for message in messages if isinstance(message, dict)):
                 raise ArgumentError("BadArgument", 11010, "chat", "a message has an image, and there are no images=")
-            return self.chat_tokens(messages), options
+            return chat.tokens(messages, self.tokenizer, **values), answers, options
+        if values or template is not None:
+            raise ArgumentError("BadArgument", 11010, "chat", "tools and other templates are not for images")
         messages = [{"role": "user", "content": messages}] if isinstance(messages, str) else messages
-        return self.image_prompt(messages, images), options
+        return self.image_prompt(messages, images), answers, options
 
     def stream(self, prompt, *, conversation=None, max_tokens=128, stop=(), timeout=None, sample_on_device=False,
                grammar=None, json_schema=None, draft=None, **sampler):
@@ -284,12 +326,16 @@ class LanguageModel:
     def stream_chat(self, messages, **options):
         """As stream(), for messages as chat() takes them, with the chat format's stop tokens, which stream() of
         chat_tokens() does not know."""
-        prompt, options = self._chat(messages, options)
-        return self.stream(prompt, **options)
+        prompt, answers, options = self._chat(messages, options)
+
+        def pieces():
+            return _with_message((yield from self.stream(prompt, **options)), answers)
+
+        return pieces()
 
     def astream_chat(self, messages, **options):
         """As stream_chat(), for `async for`."""
-        prompt, options = self._chat(messages, options)
+        prompt, _, options = self._chat(messages, options)
         return self.astream(prompt, **options)
 
     def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, grammar, draft, sampler):
@@ -313,7 +359,8 @@ class LanguageModel:
         sampler = dict(sampler)
         after = sampler.pop("grammar_after", ())
         after = [after] if isinstance(after, str) else list(after)
-        return (conversation, prompt, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, after,
+        preserved = list(sampler.pop("preserved_tokens", ()))
+        return (conversation, prompt, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, after, preserved,
                 draft._options() if draft else {}, sampler, emit, cancellation)
 
 
@@ -379,6 +426,29 @@ def _settle(answer, batch, id):
         answer.set_result(Generated(**batch.take(id)))
     except Exception as error:  # noqa: BLE001  raised again where it is waited for
         answer.set_exception(error)
+
+
+def _with_message(generated, answers):
+    """The result of a generation with its message, whose calls have ids."""
+    message, rest = answers.read(generated.text)
+    message["content"] += rest
+    for call in message.get("tool_calls", ()):
+        call["id"] = call["id"] or "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
+    generated.message = message
+    return generated
+
+
+def _require_call(answers, choice, options):
+    """Sets the grammar of answers that call a tool."""
+    if options.get("grammar") is not None or options.get("json_schema") is not None:
+        raise ArgumentError("BadArgument", 11010, "chat", "tool_choice is a grammar of its own")
+    try:
+        tool = "" if choice == "required" else choice["function"]["name"]
+    except (TypeError, KeyError):
+        raise ArgumentError("BadArgument", 11010, "chat", f"tool_choice is {choice!r}") from None
+    options["grammar"] = answers.call_grammar(tool=tool, several=not tool)
+    if answers.starts_in_reasoning:
+        options["grammar_after"] = answers.reasoning_end
 
 
 def _image_parts(content):

@@ -43,6 +43,16 @@ void check_rows(const Shape& shape, std::int64_t width) {
               fmt::format("{}: wanted are embeddings [count, {}]", to_string(shape), width));
 }
 
+text::DecodeOptions decode_options(const text::Tokenizer& tokenizer,
+                                   const GenerateOptions& options) {
+  text::DecodeOptions decode;
+  for (const std::string& spelling : options.preserved_tokens) {
+    const std::optional<std::int32_t> id = tokenizer.find(spelling);
+    if (id && tokenizer.type(*id) == text::TokenType::control) decode.kept.push_back(*id);
+  }
+  return decode;
+}
+
 }  // namespace
 
 Generation::Generation(const LanguageModel& model, Conversation& conversation,
@@ -52,7 +62,7 @@ Generation::Generation(const LanguageModel& model, Conversation& conversation,
       options_(options),
       emit_(emit),
       sampler_(options.sampler),
-      decoder_(model.tokenizer()),
+      decoder_(model.tokenizer(), decode_options(model.tokenizer(), options)),
       stop_text_(options.stop) {
   if (!conversation.is_of(model)) {
     throw Error(Errc::bad_argument, "generate", "the conversation is one of another model");
@@ -76,7 +86,10 @@ Generation::Generation(const LanguageModel& model, Conversation& conversation,
   for (const std::string& spelling : options.stop) {
     if (const auto id = model.tokenizer().find(spelling)) stop_tokens_.push_back(*id);
   }
-  if (options.grammar) constraint_.emplace(*options.grammar, model.tokenizer());
+  if (options.grammar) {
+    constraint_.emplace(*options.grammar, model.tokenizer(),
+                        decode_options(model.tokenizer(), options));
+  }
   is_constrained_ = options.grammar_after.empty() && constraint_;
   if (!options.grammar_after.empty() && !constraint_) {
     throw Error(Errc::bad_argument, "generate", "grammar_after without a grammar");

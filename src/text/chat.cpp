@@ -227,6 +227,33 @@ Value to_value(const ChatMessage& message) {
   return Value::dict(std::move(members));
 }
 
+/// The functions that an assistant's message calls, as dictionaries of name and arguments.
+std::vector<jinja::Dict*> functions_of(const Value& message) {
+  std::vector<jinja::Dict*> functions;
+  const Value* const calls = message.dict()->find(std::string_view("tool_calls"));
+  if (calls == nullptr || calls->list() == nullptr) return functions;
+  for (const Value& call : calls->list()->items) {
+    const Value* const function =
+        call.dict() == nullptr ? nullptr : call.dict()->find(std::string_view("function"));
+    if (function != nullptr && function->dict() != nullptr) functions.push_back(function->dict());
+  }
+  return functions;
+}
+
+/// Arguments as a template takes them: JSON in a text, or the object.
+Value arguments_as(const Value& given, bool as_text) {
+  if (as_text) {
+    return given.dict() == nullptr ? given : Value(jinja::marked(jinja::to_json(given), true));
+  }
+  if (given.text() == nullptr || !given.text()->bytes.starts_with('{')) return given;
+  try {
+    return jinja::from_json(given.text()->bytes, true);
+  } catch (const Error& error) {
+    if (error.code() == Errc::out_of_memory) throw;
+    return given;  // what a model wrote need not be JSON
+  }
+}
+
 /// The mark at the beginning of a text: "<...>" or "[...]"; empty without one.
 std::string_view mark_of(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \n\r\t");
@@ -240,11 +267,24 @@ std::string_view mark_of(std::string_view text) {
   return is_mark ? mark : std::string_view();
 }
 
+/// The first of the marks that a text begins with, of which there is no other: Kimi K3's <|close|> stands in several places.
+std::string_view end_mark(std::string_view text) {
+  for (std::string_view left = text;;) {
+    const std::string_view mark = mark_of(left);
+    if (mark.empty() || text.find(mark) == text.rfind(mark)) return mark;
+    left.remove_prefix(left.find(mark) + mark.size());
+    left.remove_prefix(std::min(left.find_first_of("<["), left.size()));
+  }
+}
+
 }  // namespace
 
 struct ChatFormat::Impl {
-  Impl(std::string_view source, ChatVariables of)
-      : parsed(source), variables(std::move(of)), more(members_of(variables.more, false)) {
+  Impl(std::string_view jinja, ChatVariables of)
+      : source(jinja),
+        parsed(source),
+        variables(std::move(of)),
+        more(members_of(variables.more, false)) {
     if (variables.date) date = to_date(*variables.date);
     const auto has_marks = [&](const Family& one) {
       return source.find(one.marks[0]) != std::string_view::npos &&
@@ -261,7 +301,51 @@ struct ChatFormat::Impl {
                 std::string_view values) const {
     if (messages.empty()) throw Error(Errc::bad_argument, "ChatFormat", "no messages");
     std::vector<Value> list;
-    for (const ChatMessage& message : messages) list.push_back(to_value(message));
+    std::vector<jinja::Dict*> calls;
+    for (const ChatMessage& message : messages) {
+      list.push_back(to_value(message));
+      const std::vector<jinja::Dict*> more_calls = functions_of(list.back());
+      calls.insert(calls.end(), more_calls.begin(), more_calls.end());
+    }
+    std::vector<jinja::Entry> given = members_of(values, true);
+    if (!calls.empty()) {
+      const bool as_text = takes_arguments_as_text(given);
+      for (jinja::Dict* const call : calls) {
+        if (const Value* const arguments = call->find(std::string_view("arguments"))) {
+          call->set(Value::of("arguments"), arguments_as(*arguments, as_text));
+        }
+      }
+    }
+    return render(std::move(list), add_generation_prompt, given);
+  }
+
+  /// Whether calls in messages need their arguments as a JSON text: where an object is refused, or written as Python does.
+  bool takes_arguments_as_text(const std::vector<jinja::Entry>& values) const {
+    const auto shows_with = [&](std::string_view content, std::string_view arguments,
+                                std::string_view what) {
+      const std::string members = fmt::format(
+          R"({{"content":{},"tool_calls":[{{"id":"tenoncal1","type":"function","function":{{"name":"f","arguments":{}}}}}]}})",
+          content, arguments);
+      try {
+        return render({to_value({"user", "a"}), to_value({"assistant", "", members})}, false,
+                      values)
+                   .text.find(what) != std::string::npos;
+      } catch (const Error& error) {
+        if (error.code() == Errc::out_of_memory) throw;
+        return false;
+      }
+    };
+    // DeepSeek R1 writes calls of messages without content only.
+    const auto shows = [&](std::string_view arguments, std::string_view what) {
+      return shows_with(R"("")", arguments, what) || shows_with("null", arguments, what);
+    };
+    constexpr std::string_view object = R"({"tenonkey":"b"})", text = R"("{\"tenonkey\":\"b\"}")";
+    if (shows(object, "tenonkey") && !shows(object, "'tenonkey'")) return false;
+    return shows(text, R"({"tenonkey":"b"})");
+  }
+
+  Prompt render(std::vector<Value> list, bool add_generation_prompt,
+                const std::vector<jinja::Entry>& values) const {
     const std::tm today = date ? *date : now();
     std::vector<std::pair<std::string, Value>> all{
         {"messages", Value::list(std::move(list))},
@@ -287,22 +371,27 @@ struct ChatFormat::Impl {
       for (const auto& [name, value] : members) all.emplace_back(jinja::to_text(name).bytes, value);
     };
     add(more);
-    add(members_of(values, true));
+    add(values);
     jinja::Text text = parsed.render(std::move(all));
     return {std::move(text.bytes), std::move(text.content)};
   }
 
   std::vector<std::string> stop_tokens() const {
     std::vector<std::string> tokens;
-    constexpr std::string_view probe = "tenonprobe";
+    // gpt-oss: a turn has several messages, each of which ends with what stands behind the last one.
+    if (source.find("<|channel|>") != std::string::npos &&
+        source.find("<|return|>") != std::string::npos) {
+      return {"<|return|>", "<|call|>"};
+    }
+    constexpr std::string_view probe = "tenonprobe", next_user = "tenonnext";
     try {
       const std::vector<ChatMessage> messages{
-          {"user", "a"}, {"assistant", std::string(probe)}, {"user", "b"}};
-      const Prompt prompt = format(messages, false, {});
+          {"user", "a"}, {"assistant", std::string(probe)}, {"user", std::string(next_user)}};
+      const Prompt prompt = format_somehow(messages);
       const std::size_t at = prompt.text.rfind(probe);
       if (at != std::string::npos) {
-        const std::string_view mark =
-            mark_of(std::string_view(prompt.text).substr(at + probe.size()));
+        const std::string_view behind = std::string_view(prompt.text).substr(at + probe.size());
+        const std::string_view mark = end_mark(behind.substr(0, behind.find(next_user)));
         if (!mark.empty()) tokens.emplace_back(mark);
       }
     } catch (const Error& error) {
@@ -312,6 +401,17 @@ struct ChatFormat::Impl {
     if (eos && !eos->empty() && std::ranges::find(tokens, *eos) == tokens.end())
       tokens.push_back(*eos);
     return tokens;
+  }
+
+  std::string source;
+  /// Some templates want tools.
+  Prompt format_somehow(const std::vector<ChatMessage>& messages) const {
+    try {
+      return format(messages, false, {});
+    } catch (const Error& error) {
+      if (error.code() != Errc::template_error) throw;
+      return format(messages, false, R"({"tools":[]})");
+    }
   }
 
   jinja::Template parsed;
@@ -347,6 +447,8 @@ ChatFormat::ChatFormat(ChatFamily family, ChatVariables variables) {
     return std::make_shared<const Impl>(own.jinja, std::move(variables));
   });
 }
+
+std::string_view ChatFormat::source() const noexcept { return impl_->source; }
 
 std::optional<ChatFamily> ChatFormat::family() const noexcept { return impl_->family; }
 

@@ -83,8 +83,11 @@ struct TokenConstraint::Impl {
   using State = GrammarAutomaton::State;
   static constexpr std::size_t kept_masks = 256;
 
-  Impl(const Grammar& grammar, Tokenizer of)
-      : tokenizer(std::move(of)), pieces(tokenizer.impl_->pieces()), matcher(grammar) {}
+  Impl(const Grammar& grammar, Tokenizer of, DecodeOptions with)
+      : tokenizer(std::move(of)),
+        options(std::move(with)),
+        pieces(tokenizer.impl_->pieces()),
+        matcher(grammar) {}
 
   GrammarMatcher::Impl& position() const { return *matcher.impl_; }
 
@@ -92,7 +95,7 @@ struct TokenConstraint::Impl {
   std::string spelling(std::int32_t id) const {
     std::string text;
     bool starts = at_start;
-    tokenizer.impl_->append_decoded(text, id, {}, starts);
+    tokenizer.impl_->append_decoded(text, id, options, starts);
     return text;
   }
 
@@ -160,6 +163,10 @@ struct TokenConstraint::Impl {
       }
       if (!is_refused) add(tokens, (*pieces)[i].id);
     }
+    for (const std::int32_t id : options.kept) {
+      tokenizer.impl_->check(id);
+      if (!tokenizer.is_eog(id) && is_text_allowed(id)) add(tokens, id);
+    }
     add_ends(tokens);
     return tokens;
   }
@@ -192,6 +199,7 @@ struct TokenConstraint::Impl {
   }
 
   Tokenizer tokenizer;
+  DecodeOptions options;
   std::shared_ptr<const TokenPieces> pieces;
   GrammarMatcher matcher;
   bool at_start = true;
@@ -201,9 +209,10 @@ struct TokenConstraint::Impl {
   std::vector<std::uint64_t> mask;
 };
 
-TokenConstraint::TokenConstraint(const Grammar& grammar, Tokenizer tokenizer)
-    : impl_(with_memory_errors(
-          "grammar", [&] { return std::make_unique<Impl>(grammar, std::move(tokenizer)); })) {}
+TokenConstraint::TokenConstraint(const Grammar& grammar, Tokenizer tokenizer, DecodeOptions options)
+    : impl_(with_memory_errors("grammar", [&] {
+        return std::make_unique<Impl>(grammar, std::move(tokenizer), std::move(options));
+      })) {}
 TokenConstraint::TokenConstraint(TokenConstraint&&) noexcept = default;
 TokenConstraint& TokenConstraint::operator=(TokenConstraint&&) noexcept = default;
 TokenConstraint::~TokenConstraint() = default;

@@ -9,7 +9,7 @@
 namespace tenon::text {
 
 StreamDecoder::StreamDecoder(Tokenizer tokenizer, DecodeOptions options)
-    : tokenizer_(std::move(tokenizer)), options_(options) {}
+    : tokenizer_(std::move(tokenizer)), options_(std::move(options)) {}
 
 std::string StreamDecoder::push(std::int32_t id) {
   tokenizer_.impl_->append_decoded(held_, id, options_, at_start_);

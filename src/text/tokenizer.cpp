@@ -20,10 +20,21 @@ namespace {
 constexpr std::size_t max_text_bytes = std::size_t{1} << 30;
 
 // Control tokens by which published chat models close a turn or a text, whatever their eos is.
-constexpr std::array<std::string_view, 12> closing_spellings{
-    "<|im_end|>", "<|endoftext|>",   "<|end_of_text|>", "<|eot_id|>",
-    "<|eom_id|>", "<|end|>",         "<end_of_turn>",   "</s>",
-    "<|eot|>",    "<|end_of_turn|>", "<EOT>",           "<|END_OF_TURN_TOKEN|>"};
+constexpr std::array<std::string_view, 15> closing_spellings{"<|im_end|>",
+                                                             "<|endoftext|>",
+                                                             "<|end_of_text|>",
+                                                             "<|eot_id|>",
+                                                             "<|eom_id|>",
+                                                             "<|end|>",
+                                                             "<end_of_turn>",
+                                                             "</s>",
+                                                             "<|eot|>",
+                                                             "<|end_of_turn|>",
+                                                             "<EOT>",
+                                                             "<|return|>",
+                                                             "<|END_OF_TURN_TOKEN|>",
+                                                             "<|call|>",
+                                                             "<|calls|>"};
 
 Tables kept_or_made(const Recipe& recipe, std::span<const std::byte> kept) {
   if (auto tables = from_bytes(kept, recipe.vocabulary)) return *std::move(tables);
@@ -80,6 +91,15 @@ std::vector<std::int32_t> closing_tokens(const Recipe& recipe, const TokenIndex&
   for (const std::string_view spelling : closing_spellings) {
     const std::int32_t id = index.find(spelling);
     if (id >= 0 && recipe.type(id) == TokenType::control) ids.push_back(id);
+  }
+  // gpt-oss and Solar close a message by <|end|>, and a turn by one of these.
+  const auto is_control = [&](std::string_view spelling) {
+    const std::int32_t id = index.find(spelling);
+    return id >= 0 && recipe.type(id) == TokenType::control;
+  };
+  if ((is_control("<|return|>") && is_control("<|call|>")) ||
+      (is_control("<|calls|>") && is_control("<|flush|>"))) {
+    std::erase(ids, index.find("<|end|>"));
   }
   std::ranges::sort(ids);
   const auto repeated = std::ranges::unique(ids);
@@ -164,7 +184,10 @@ void Tokenizer::Impl::append_decoded(std::string& out, std::int32_t id,
   check(id);
   const TokenType type = recipe.type(id);
   const bool is_control = type == TokenType::control || type == TokenType::unknown;
-  if (is_control && options.skip_special) return;
+  if (is_control && options.skip_special &&
+      std::ranges::find(options.kept, id) == options.kept.end()) {
+    return;
+  }
   const bool is_wordpiece = recipe.vocabulary.model == TokenizerModel::wordpiece;
   std::string piece;
   if (is_wordpiece || recipe.pipeline || type == TokenType::normal || type == TokenType::byte ||

@@ -3,6 +3,7 @@
 #include "support/shown_code.hpp"
 
 #include <tenon/models/language_model.hpp>
+#include <tenon/text/chat_answer.hpp>
 
 #include <algorithm>
 #include <limits>
@@ -173,6 +174,61 @@ TEST_CASE("constrained: what cannot be is refused") {
   }
   const auto message = expect_error(Errc::bad_argument, [&] { answer(options); });
   CHECK(contains(message, "logit_bias"));
+}
+
+TEST_CASE("constrained: control tokens that are preserved are part of the text, and of grammars") {
+  GenerateOptions options;
+  options.grammar = text::Grammar::parse(R"(root ::= "<|im_start|>" [0-9] "<|im_start|>")");
+  options.sampler.logit_bias = {{*model().tokenizer().bos(), 1e9F}};
+  CHECK(answer(options).tokens.size() == 25);  // by tokens of letters
+  options.preserved_tokens = {"<|im_start|>", "abc", "none"};
+  const Generated result = answer(options);
+  CHECK(result.end == End::grammar);
+  REQUIRE(result.text.size() == 25);
+  CHECK(result.text.starts_with("<|im_start|>"));
+  CHECK(result.text.ends_with("<|im_start|>"));
+  REQUIRE(result.tokens.size() == 3);
+  CHECK(result.tokens[0] == model().tokenizer().bos());
+  // Without a grammar, too.
+  GenerateOptions only;
+  only.max_tokens = 2;
+  only.sampler.logit_bias = {{*model().tokenizer().bos(), 1e9F}};
+  CHECK(answer(only).text.empty());
+  only.preserved_tokens = {"<|im_start|>"};
+  CHECK(answer(only).text == "<|im_start|><|im_start|>");
+}
+
+TEST_CASE("tool-calls.md: the code that it shows") {
+  check_shown_code("docs/tool-calls.md", "tests/models/constrained_test.cpp", 1);
+  const auto chat = text::ChatFormat::from_template(
+      "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<call>"
+      "{{ c.function.name }} {{ c.function.arguments | tojson }}</call>{% endfor %}[end]{% endfor "
+      "%}");
+  std::vector<text::ChatMessage> messages{{"user", "Is it raining in Oslo?"}};
+  const auto run = [](const std::string& name, const std::string& arguments) {
+    CHECK(name == "weather");
+    return arguments;
+  };
+  const models::LanguageModel& model = ::model();
+
+  const std::string values =
+      R"({"tools": [{"type": "function", "function": {"name": "weather", "parameters":
+    {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}]})";
+  const text::AnswerFormat answers(chat, values);
+  GenerateOptions options;
+  options.stop = answers.stop_tokens();
+  options.preserved_tokens = answers.preserved_tokens();  // where "<tool_call>" is a control token
+  options.grammar = answers.call_grammar();  // the answer must call a tool; without it, it may
+
+  auto conversation = model.conversation();
+  const auto prompt = chat.format(messages, true, values).encode(model.tokenizer());
+  const text::ChatAnswer answer = answers.read(generate(model, conversation, prompt, options).text);
+  messages.push_back(answer.message());
+  for (const text::ToolCall& call : answer.calls)
+    messages.push_back({"tool", run(call.name, call.arguments)});
+
+  // A model of random weights may well not come to the end of its text.
+  CHECK((answer.calls.empty() ? answer.rest.starts_with("<call>weather {") : messages.size() > 2));
 }
 
 TEST_CASE("constrained: a grammar begins behind a text") {

@@ -346,6 +346,9 @@ struct GenerateOptions {
   /// Errc::bad_argument for an empty one, and without `grammar`; Errc::bad_input where a token has more behind the text
   /// than the grammar allows.
   std::vector<std::string> grammar_after{};
+  /// Spellings of control tokens that the answer's text has; it has no others. Those of text::AnswerFormat, by which a
+  /// model marks calls of tools; a grammar may want them. Spellings of other tokens, and of none, are ignored.
+  std::vector<std::string> preserved_tokens{};
   /// Stop sequences, which end the answer and are not part of it: a token with that spelling, or
   /// that text in the output. Errc::bad_argument for an empty one.
   std::vector<std::string> stop{};

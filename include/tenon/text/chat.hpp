@@ -18,7 +18,8 @@ struct ChatMessage {
   std::string role;  ///< "system", "user", "assistant", "tool"; what the template takes
   std::string content;
   /// Further members, as a JSON object: tool_calls, tool_call_id, name, reasoning_content, ..., also a `content` that is
-  /// no text, in place of the one here; empty: none.
+  /// no text, in place of the one here; empty: none. Arguments of tool_calls may be an object or its JSON in a text: the
+  /// template gets what it takes.
   std::string more = {};
 };
 
@@ -67,6 +68,9 @@ class ChatFormat {
 
   /// The template of a family, for models that have none.
   explicit ChatFormat(ChatFamily family, ChatVariables variables = {});
+
+  /// The template, in Jinja; valid as long as the format.
+  std::string_view source() const noexcept;
 
   /// The family whose marks the template has; for reports.
   std::optional<ChatFamily> family() const noexcept;

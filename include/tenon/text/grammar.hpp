@@ -87,12 +87,13 @@ class GrammarMatcher {
 ///       constraint.push(chosen);
 ///     }
 ///
-/// A token stands for what StreamDecoder makes of it. Control tokens and tokens without text are never
-/// allowed, tokens that end a generation where the text may end. Not thread-safe; moved as GrammarMatcher.
+/// A token stands for what StreamDecoder makes of it with these options. Tokens without text, such as control tokens that
+/// are not DecodeOptions::kept, are never allowed, tokens that end a generation where the text may end. Not
+/// thread-safe; moved as GrammarMatcher.
 class TokenConstraint {
  public:
   /// The first one of a tokenizer puts its vocabulary in order, which copies of the tokenizer share.
-  TokenConstraint(const Grammar& grammar, Tokenizer tokenizer);
+  TokenConstraint(const Grammar& grammar, Tokenizer tokenizer, DecodeOptions options = {});
   TokenConstraint(TokenConstraint&&) noexcept;
   TokenConstraint& operator=(TokenConstraint&&) noexcept;
   ~TokenConstraint();

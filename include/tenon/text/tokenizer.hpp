@@ -38,7 +38,8 @@ struct EncodeOptions {
 };
 
 struct DecodeOptions {
-  bool skip_special = true;  ///< leave out control tokens
+  bool skip_special = true;          ///< leave out control tokens
+  std::vector<std::int32_t> kept{};  ///< but not these
 };
 
 /// The result of Tokenizer::tables(), for the next tokenizer of the same vocabulary.

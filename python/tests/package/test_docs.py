@@ -1,5 +1,5 @@
 """Runs the code of docs/python.md, chat-templates.md, conversations.md, drafts.md, embeddings.md, hf.md, objects.md,
-onnx.md, sampling.md, serving.md and torch.md, block after block, as one program each."""
+onnx.md, sampling.md, serving.md, tool-calls.md and torch.md, block after block, as one program each."""
 
 import contextlib
 import io
@@ -56,6 +56,9 @@ class Page(unittest.TestCase):
 
     def test_chat_templates(self):
         self.assertIn("<user>Hello</>[{\"name\": \"weather\"}]\n['</>']", self.run_page("chat-templates.md", 1))
+
+    def test_tool_calls(self):
+        self.assertIn("Let me see. {'name': 'weather', 'arguments': '{\"city\":\"Oslo\"}'}", self.run_page("tool-calls.md", 1))
 
     def test_embeddings(self):
         encoders = ROOT / "tests/models/data/encoders"

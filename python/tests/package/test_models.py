@@ -541,6 +541,66 @@ class ChatTemplates(unittest.TestCase):
         self.assertGreater(count, 15)
 
 
+class ToolCalls(unittest.TestCase):
+    TEMPLATE = ("{% for m in messages %}[{{ m.role }}]{{ m.content }}{% for c in m.tool_calls or [] %}<call>"
+                "{{ c.function.name }} {{ c.function.arguments | tojson }}</call>{% endfor %}[end]{% endfor %}"
+                "{% if add_generation_prompt %}[assistant]{% endif %}")
+    TOOLS = [{"type": "function", "function": {"name": name, "parameters": {"type": "object", "properties": {
+        "count": {"type": "integer"}, "kind": {"enum": ["a", "b"]}}, "required": ["count", "kind"],
+        "additionalProperties": False}}} for name in ("take", "give")]
+
+    def test_any_model_calls_tools_when_it_must(self):
+        model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=256, threads=1)
+        options = dict(chat_template=self.TEMPLATE, tools=self.TOOLS, max_tokens=200, temperature=1.5)
+        for seed in range(5):
+            for choice in "required", {"type": "function", "function": {"name": "give"}}:
+                got = model.chat("Hi", tool_choice=choice, seed=seed, **options)
+                if got.end == "length":  # of calls that go on and on
+                    continue
+                self.assertEqual((got.message["role"], got.message["content"]), ("assistant", ""))
+                self.assertTrue(got.message["tool_calls"])
+                ids = set()
+                for call in got.message["tool_calls"]:
+                    self.assertIn(call["function"]["name"], ["take", "give"] if choice == "required" else ["give"])
+                    arguments = json.loads(call["function"]["arguments"])
+                    self.assertEqual(set(arguments), {"count", "kind"})
+                    self.assertIsInstance(arguments["count"], int)
+                    self.assertIn(arguments["kind"], ["a", "b"])
+                    ids.add(call["id"])
+                self.assertEqual(len(ids), len(got.message["tool_calls"]))
+                # Back into the conversation.
+                again = model.chat([{"role": "user", "content": "Hi"}, got.message,
+                                    {"role": "tool", "content": "3", "tool_call_id": next(iter(ids))}],
+                                   **{**options, "max_tokens": 2})
+                self.assertEqual(len(again.tokens), 2)
+        free = model.chat("Hi", **{**options, "max_tokens": 8})
+        self.assertEqual(free.message["content"], free.text.strip())
+        stream = model.stream_chat("Hi", **{**options, "max_tokens": 8})
+        pieces = []
+        while True:
+            try:
+                pieces.append(next(stream))
+            except StopIteration as end:
+                self.assertEqual(end.value.message["content"], "".join(pieces).strip())
+                break
+        with self.assertRaisesRegex(tenon.ArgumentError, "no tool 'x'"):
+            model.chat("Hi", tool_choice={"function": {"name": "x"}}, **options)
+        with self.assertRaisesRegex(tenon.ArgumentError, "tool_choice"):
+            model.chat("Hi", tool_choice="any", **options)
+
+    def test_answers_are_read_by_the_template(self):
+        answers = tenon.AnswerFormat(tenon.ChatFormat(self.TEMPLATE), tools=self.TOOLS)
+        message, rest = answers.read('So: <call>take {"count": 3}</call><call>gi', False)
+        self.assertEqual((message["content"], rest), ("So:", "<call>gi"))
+        self.assertEqual([call["function"] for call in message["tool_calls"]],
+                         [{"name": "take", "arguments": '{"count":3}'}])
+        self.assertEqual((answers.call_mark, answers.has_calls, answers.has_reasoning), ("<call>", True, False))
+        self.assertIn("[end]", answers.stop_tokens)
+        self.assertIn("</call>", answers.preserved_tokens)
+        matcher = tenon.GrammarMatcher(answers.call_grammar(after="<call>"))
+        self.assertTrue(matcher.push('give {"count":1, "kind":"a"}</call>'))
+
+
 class LateGrammars(unittest.TestCase):
     def test_they_begin_behind_a_text(self):
         model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=256, threads=1)

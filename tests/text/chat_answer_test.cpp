@@ -1,0 +1,492 @@
+// Calls of tools and reasoning: what templates write for a message is what is read of it.
+#include "support/expect_error.hpp"
+#include "support/failing_memory.hpp"
+
+#include <tenon/text/chat_answer.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+
+using namespace tenon;
+using namespace tenon::text;
+using testing::contains;
+using testing::expect_error;
+using Json = nlohmann::ordered_json;
+
+namespace {
+
+const std::string tools = R"({"tools": [
+  {"type": "function", "function": {"name": "weather", "description": "The weather.", "parameters":
+    {"type": "object", "properties": {"city": {"type": "string"}, "days": {"type": "integer"},
+      "parts": {"type": "array", "items": {"type": "string"}}}, "required": ["city"]}}},
+  {"type": "function", "function": {"name": "weather_in.detail", "parameters":
+    {"type": "object", "properties": {"where": {"type": "object"}, "is_long": {"type": "boolean"}}}}}]})";
+
+/// A template whose assistant writes `answer`, with `content`, `calls` and `reasoning` as its variables.
+std::string with_answer(const std::string& answer, const std::string& opening = "<answer>",
+                        const std::string& end = "<end>") {
+  return "{% for m in messages %}{% if m.role == 'assistant' %}<answer>{% set content = m.content "
+         "or '' %}"
+         "{% set calls = m.tool_calls or [] %}{% set reasoning = m.reasoning_content or '' %}" +
+         answer + end + "{% else %}<{{ m.role }}>{{ m.content }}" + end +
+         "{% endif %}{% endfor %}{% if add_generation_prompt %}" + opening + "{% endif %}";
+}
+
+struct Style {
+  std::string name, answer;
+  bool has_grammar = true;
+};
+
+// Each writes the content, and then calls.
+const std::vector<Style> styles{
+    {"JSON between marks",
+     "{{ content }}{% for c in calls %}\n<call>\n{\"name\": \"{{ c.function.name }}\", "
+     "\"arguments\": "
+     "{{ c.function.arguments | tojson }}}\n</call>{% endfor %}"},
+    {"JSON with one mark before all",
+     "{{ content }}{% if calls %}\n<calls>{% for c in calls %}\n{\"arguments\": {{ "
+     "c.function.arguments | tojson }}, "
+     "\"name\": \"{{ c.function.name }}\"}{% endfor %}\n</calls>{% endif %}"},
+    {"a list of JSON with ids",
+     "{{ content }}{% if calls %}[CALLS] [{% for c in calls %}{\"tool\": {\"name\": \"{{ "
+     "c.function.name }}\", "
+     "\"parameters\": {{ c.function.arguments | tojson }}}, \"id\": \"{{ c.id }}\"}{% if not "
+     "loop.last %}, {% endif %}"
+     "{% endfor %}]{% endif %}"},
+    {"JSON alone",
+     "{% if calls %}{\"name\": \"{{ calls[0].function.name }}\", \"parameters\": "
+     "{{ calls[0].function.arguments | tojson }}}{% else %}{{ content }}{% endif %}"},
+    {"names as keys",
+     "{{ content }}{% if calls %}<tools>[{% for c in calls %}{\"{{ c.function.name }}\": "
+     "{{ c.function.arguments | tojson }}}{% if not loop.last %}, {% endif %}{% endfor "
+     "%}]</tools>{% endif %}"},
+    {"a name and JSON",
+     "{{ content }}{% if calls %}<|calls|>{% for c in calls %}<|call|>function<|sep|>{{ "
+     "c.function.name }}\n```json\n"
+     "{{ c.function.arguments | tojson }}\n```<|/call|>{% endfor %}<|/calls|>{% endif %}"},
+    {"a name with its number and JSON",
+     "{{ content }}{% for c in calls %}<|call|>functions.{{ c.function.name }}:{{ loop.index0 "
+     "}}<|arguments|>"
+     "{{ c.function.arguments | tojson }}<|/call|>{% endfor %}"},
+    {"an id, a name and JSON",
+     "{{ content }}{% for c in calls %}<|call|>{{ c.id }}<|name|>{{ c.function.name }}<|arguments|>"
+     "{{ c.function.arguments | tojson }}<|/call|>{% endfor %}"},
+    {"marks with keys",
+     "{{ content }}{% for c in calls %}\n<call>\n<function={{ c.function.name }}>\n{% for k, v in "
+     "c.function.arguments.items() %}<parameter={{ k }}>\n{{ v if v is string else v | tojson "
+     "}}\n</parameter>\n"
+     "{% endfor %}</function>\n</call>{% endfor %}"},
+    {"marks around keys",
+     "{{ content }}{% for c in calls %}<call>{{ c.function.name }}\n{% for k, v in "
+     "c.function.arguments.items() %}"
+     "<key>{{ k }}</key>\n<value>{{ v if v is string else v | tojson }}</value>\n{% endfor "
+     "%}</call>{% endfor %}"},
+    {"marks with types",
+     "{{ content }}{% for c in calls %}<invoke name=\"{{ c.function.name }}\">\n{% for k, v in "
+     "c.function.arguments.items() %}<argument name=\"{{ k }}\" text=\"{{ 'true' if v is string "
+     "else 'false' }}\">"
+     "{{ v if v is string else v | tojson }}</argument>\n{% endfor %}</invoke>{% endfor %}",
+     false},
+    {"marks of keys",
+     "{{ content }}{% for c in calls %}<invoke name=\"{{ c.function.name }}\">{% for k, v in "
+     "c.function.arguments.items() %}<{{ k }}>{{ v if v is string else v | tojson }}</{{ k }}>{% "
+     "endfor %}</invoke>"
+     "{% endfor %}"},
+    {"Python",
+     "{{ content }}{% if calls %}<|py|>[{% for c in calls %}{{ c.function.name }}({% for k, v in "
+     "c.function.arguments.items() %}{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}{% "
+     "endfor %})"
+     "{% if not loop.last %}, {% endif %}{% endfor %}]<|/py|>{% endif %}",
+     false},
+    {"names without quotes",
+     "{{ content }}{% for c in calls %}<|call>call:{{ c.function.name }}{{ '{' }}{% for k, v in "
+     "c.function.arguments.items() %}{{ k }}:{% if v is string %}<|'|>{{ v }}<|'|>{% else %}{{ v | "
+     "tojson }}{% endif %}"
+     "{% if not loop.last %},{% endif %}{% endfor %}{{ '}' }}<call|>{% endfor %}",
+     false},
+};
+
+ChatFormat format_of(const std::string& jinja) { return ChatFormat::from_template(jinja); }
+
+/// The calls of a message, for ChatMessage::more.
+std::string more_of(const std::vector<ToolCall>& calls) {
+  return ChatAnswer{.content = {}, .calls = calls}.message().more;
+}
+
+/// What a template writes for an answer, up to its end token.
+std::string written(const ChatFormat& format, const ChatMessage& answer,
+                    const std::string& end = "<end>") {
+  const std::vector<ChatMessage> question{{"user", "Q"}};
+  std::vector<ChatMessage> messages = question;
+  messages.push_back(answer);
+  const std::string prompt = format.format(question, true, tools).text;
+  const std::string text = format.format(messages, false, tools).text;
+  REQUIRE(text.starts_with(prompt));
+  REQUIRE(text.ends_with(end));
+  return text.substr(prompt.size(), text.size() - prompt.size() - end.size());
+}
+
+void check_calls(const std::vector<ToolCall>& given, const std::vector<ToolCall>& wanted) {
+  REQUIRE(given.size() == wanted.size());
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    CHECK(given[i].name == wanted[i].name);
+    CHECK(Json::parse(given[i].arguments) == Json::parse(wanted[i].arguments));
+  }
+}
+
+std::uint64_t fresh_seed() {
+  const char* given = std::getenv("TENON_TEST_SEED");
+  return given != nullptr ? std::strtoull(given, nullptr, 10) : std::random_device()();
+}
+
+using Engine = std::mt19937_64;
+
+std::int64_t below(Engine& random, std::int64_t end) {
+  return std::uniform_int_distribution<std::int64_t>(0, end - 1)(random);
+}
+
+std::string random_text(Engine& random) {
+  const std::array<std::string, 16> pieces{"a",  "Oslo", " ",  "\"", "'",  "\\", "{",    "}",
+                                           "[x", ", ",   "12", "<b", "\n", "é",  "日本", "true"};
+  std::string text;
+  for (std::int64_t left = below(random, 6); left > 0; --left) {
+    text +=
+        pieces[static_cast<std::size_t>(below(random, static_cast<std::int64_t>(pieces.size())))];
+  }
+  return text;
+}
+
+ToolCall random_call(Engine& random) {
+  Json arguments = Json::object();
+  if (below(random, 3) > 0) {
+    // Marks around texts cannot say whether a line break at the ends is the text's.
+    arguments["city"] = "x" + random_text(random) + "x";
+    if (below(random, 2) == 0) arguments["days"] = below(random, 1000) - 500;
+    if (below(random, 2) == 0) arguments["parts"] = {random_text(random), random_text(random)};
+    return {"weather", arguments.dump()};
+  }
+  if (below(random, 2) == 0) {
+    arguments["where"] = {
+        {"street", random_text(random)}, {"at", {1.5, -2, nullptr}}, {"none", Json::object()}};
+  }
+  if (below(random, 2) == 0) arguments["is_long"] = below(random, 2) == 0;
+  return {"weather_in.detail", arguments.dump()};
+}
+
+/// Bytes that a grammar allows, by random choices; empty where it goes on for too long.
+std::string random_of(const Grammar& grammar, Engine& random) {
+  GrammarMatcher matcher(grammar);
+  std::string text;
+  while (text.size() < 3000) {
+    if (matcher.may_end() && (!matcher.may_continue() || below(random, 3) == 0)) return text;
+    std::vector<std::string> pieces;
+    for (char c = ' '; c < '\x7F'; ++c) pieces.emplace_back(1, c);
+    // Also what ends values, so that they come to one.
+    for (const char* const end : {"\n", "\"", "}", "]", "</city>", "\n</parameter>", "</value>"}) {
+      for (int i = 0; i < 5; ++i) pieces.emplace_back(end);
+    }
+    std::ranges::shuffle(pieces, random);
+    const auto next =
+        std::ranges::find_if(pieces, [&](const std::string& piece) { return matcher.push(piece); });
+    const bool is_found = next != pieces.end();
+    if (is_found) text += *next;
+    if (!is_found) return {};
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("chat answers: random calls are read as they were written") {
+  const std::uint64_t seed = fresh_seed();
+  INFO("TENON_TEST_SEED=" << seed);
+  Engine random(seed);
+  for (const Style& style : styles) {
+    INFO(style.name);
+    const ChatFormat format = format_of(with_answer(style.answer));
+    const AnswerFormat answers(format, tools);
+    REQUIRE(answers.has_calls());
+    CHECK_FALSE(answers.has_reasoning());
+    const bool is_single = style.name == "JSON alone";
+    for (int round = 0; round < 40; ++round) {
+      std::vector<ToolCall> calls;
+      for (std::int64_t left = is_single ? 1 : 1 + below(random, 3); left > 0; --left)
+        calls.push_back(random_call(random));
+      const std::string content = is_single || below(random, 2) == 0 ? "" : "Let me see.";
+      const std::string text = written(format, {"assistant", content, more_of(calls)});
+      INFO(text);
+      const ChatAnswer answer = answers.read(text);
+      CHECK(answer.content == content);
+      CHECK(answer.reasoning.empty());
+      CHECK(answer.rest.empty());
+      check_calls(answer.calls, calls);
+
+      // As it grows, nothing is taken back.
+      ChatAnswer last;
+      for (std::size_t size = 0; size <= text.size(); ++size) {
+        if (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0U) == 0x80U)
+          continue;
+        ChatAnswer part = answers.read(std::string_view(text).substr(0, size), false);
+        CHECK(part.content.starts_with(last.content));
+        REQUIRE(part.calls.size() >= last.calls.size());
+        for (std::size_t i = 0; i < last.calls.size(); ++i)
+          CHECK(part.calls[i].arguments == last.calls[i].arguments);
+        last = std::move(part);
+      }
+      CHECK(content.starts_with(last.content));
+    }
+  }
+}
+
+TEST_CASE(
+    "chat answers: grammars of calls allow what templates write, and nothing that is not read") {
+  const std::uint64_t seed = fresh_seed();
+  INFO("TENON_TEST_SEED=" << seed);
+  Engine random(seed);
+  for (const Style& style : styles) {
+    INFO(style.name);
+    const ChatFormat format = format_of(with_answer(style.answer));
+    const AnswerFormat answers(format, tools);
+    if (!style.has_grammar) {
+      expect_error(Errc::unsupported, [&] { answers.call_grammar(); });
+      continue;
+    }
+    const Grammar grammar = answers.call_grammar();
+    const std::vector<ToolCall> calls{
+        {"weather", R"({"city":"Oslo, \"N\"","days":3,"parts":["now","then"]})"},
+        {"weather_in.detail", R"({"where":{"x":[1,{"y":null}]},"is_long":true})"}};
+    const bool is_single = style.name == "JSON alone";
+    std::string text =
+        written(format, {"assistant", "", more_of(is_single ? std::vector{calls[0]} : calls)});
+    text.erase(0, text.find_first_not_of('\n'));
+    GrammarMatcher matcher(grammar);
+    std::size_t taken = 0;
+    while (taken < text.size() && matcher.push(text.substr(taken, 1))) ++taken;
+    INFO(text.substr(taken));
+    CHECK(taken == text.size());
+    CHECK(matcher.may_end());
+
+    int read = 0;
+    for (int round = 0; round < 20; ++round) {
+      const std::string any = random_of(grammar, random);
+      if (any.empty()) continue;
+      INFO(any);
+      const ChatAnswer answer = answers.read(any);
+      CHECK(answer.content.empty());
+      CHECK(answer.rest.empty());
+      REQUIRE_FALSE(answer.calls.empty());
+      for (const ToolCall& call : answer.calls) {
+        CHECK((call.name == "weather" || call.name == "weather_in.detail"));
+        CHECK(Json::parse(call.arguments).is_object());
+        if (call.name == "weather") CHECK(Json::parse(call.arguments)["city"].is_string());
+      }
+      ++read;
+    }
+    CHECK(read > 0);
+  }
+}
+
+TEST_CASE("chat answers: one tool, one call, and what stands behind a mark") {
+  const AnswerFormat answers(format_of(with_answer(styles[0].answer)), tools);
+  CHECK(answers.call_mark() == "<call>");
+  const Grammar one = answers.call_grammar({.tool = "weather", .several = false});
+  const std::string call =
+      "<call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"\"}}\n</call>";
+  GrammarMatcher matcher(one);
+  CHECK(matcher.push(call));
+  CHECK_FALSE(matcher.may_continue());
+  CHECK_FALSE(GrammarMatcher(one).push("<call>\n{\"name\": \"weather_"));
+  CHECK(GrammarMatcher(answers.call_grammar()).push(call + "<call>"));
+  CHECK(
+      GrammarMatcher(answers.call_grammar({.after = "<call>"})).push("\n{\"name\": \"weather_in"));
+  CHECK(contains(expect_error(Errc::bad_argument, [&] { answers.call_grammar({.tool = "time"}); }),
+                 "time"));
+  CHECK(contains(
+      expect_error(Errc::bad_argument, [&] { answers.call_grammar({.after = "<other>"}); }),
+      "<other>"));
+  const AnswerFormat without(format_of(with_answer(styles[0].answer)));
+  expect_error(Errc::bad_argument, [&] { without.call_grammar(); });
+  const AnswerFormat none(ChatFormat(ChatFamily::llama2), tools);
+  CHECK_FALSE(none.has_calls());
+  expect_error(Errc::unsupported, [&] { none.call_grammar(); });
+}
+
+TEST_CASE("chat answers: reasoning, as the prompt begins it or the model does") {
+  const std::string answer =
+      "{% if reasoning %}<think>\n{{ reasoning }}\n</think>\n\n{% endif %}" + styles[0].answer;
+  const std::vector<ToolCall> calls{{"weather", R"({"city":"Oslo"})"}};
+  const std::string call =
+      "<call>\n{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\"}}\n</call>";
+
+  const AnswerFormat own(format_of(with_answer(answer)), tools);
+  CHECK(own.has_reasoning());
+  CHECK_FALSE(own.starts_in_reasoning());
+  CHECK(own.reasoning_end() == "</think>");
+  ChatAnswer read = own.read("<think>Hm.\nSo.\n</think>\n\nLet me see.\n" + call);
+  CHECK(read.reasoning == "Hm.\nSo.");
+  CHECK(read.content == "Let me see.");
+  check_calls(read.calls, calls);
+  CHECK(own.read("No thoughts.").content == "No thoughts.");
+
+  const AnswerFormat begun(format_of(with_answer(answer, "<answer><think>\n")), tools);
+  CHECK(begun.starts_in_reasoning());
+  read = begun.read("Hm. <call> is a mark.\n</think>\nYes." + call);
+  CHECK(read.reasoning == "Hm. <call> is a mark.");
+  CHECK(read.content == "Yes.");
+  check_calls(read.calls, calls);
+  CHECK(begun.read("Hm.").reasoning == "Hm.");
+  CHECK(begun.read("Hm.</thi").reasoning == "Hm.</thi");
+  CHECK(begun.read("Hm.</thi", false).reasoning == "Hm.");
+  CHECK(begun.read("Hm.</thi", false).rest == "</thi");
+
+  // The prompt's variables switch it off.
+  const std::string switched = with_answer(answer,
+                                           "<answer>{% if enable_thinking is false "
+                                           "%}<think>\n\n</think>\n{% else %}<think>\n{% endif %}");
+  CHECK(AnswerFormat(format_of(switched)).starts_in_reasoning());
+  CHECK_FALSE(
+      AnswerFormat(format_of(switched), R"({"enable_thinking": false})").starts_in_reasoning());
+
+  // A template that drops it, and says so.
+  const AnswerFormat dropped(format_of(with_answer("{{ content.split('</think>')[-1] }}")));
+  CHECK(dropped.read("<think>Hm.</think>Yes.").reasoning == "Hm.");
+}
+
+TEST_CASE("chat answers: marks around content are no part of it") {
+  const AnswerFormat answers(format_of(with_answer("<|text|>{{ content }}<|/text|>")));
+  CHECK(answers.read("<|text|>Yes.<|/text|>").content == "Yes.");
+  CHECK(answers.read("<|text|>Ye", false).content == "Ye");
+  CHECK(answers.stop_tokens().front() == "<|/text|>");
+}
+
+TEST_CASE("chat answers: messages of gpt-oss") {
+  const AnswerFormat answers(format_of("{% for m in messages %}<|start|>{{ m.role "
+                                       "}}<|channel|>final<|message|>{{ m.content }}<|end|>"
+                                       "{% endfor %}{# <|return|> #}<|start|>assistant"),
+                             tools);
+  ChatAnswer read = answers.read(
+      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>commentary "
+      "to=functions.weather "
+      "<|constrain|>json<|message|>{\"city\": \"Oslo\"}<|call|>");
+  CHECK(read.reasoning == "Hm.");
+  CHECK(read.content.empty());
+  check_calls(read.calls, {{"weather", R"({"city":"Oslo"})"}});
+  read = answers.read(
+      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.");
+  CHECK(read.reasoning == "Hm.");
+  CHECK(read.content == "Yes.");
+  CHECK(answers.read("Yes.").content == "Yes.");
+  CHECK(answers.read("<|channel|>commentary to=functions.weather<|message|>{\"city\"", false)
+            .calls.empty());
+  CHECK(answers.stop_tokens() == std::vector<std::string>{"<|return|>", "<|call|>"});
+  const Grammar grammar = answers.call_grammar();
+  CHECK(
+      GrammarMatcher(grammar).push("<|channel|>commentary to=functions.weather "
+                                   "<|constrain|>json<|message|>{\"city\":\"Oslo\"}"));
+}
+
+TEST_CASE("chat answers: what models write beside JSON") {
+  const AnswerFormat answers(format_of(with_answer(styles[0].answer)), tools);
+  const auto arguments = [&](const std::string& text) {
+    const ChatAnswer answer = answers.read("<call>" + text + "</call>");
+    INFO(text);
+    REQUIRE(answer.calls.size() == 1);
+    CHECK(answer.content.empty());
+    return Json::parse(answer.calls[0].arguments);
+  };
+  CHECK(
+      arguments(
+          R"({'name': 'weather', 'arguments': {'city': 'O\'slo', 'x': None, 'y': [True, False,],}})") ==
+      Json::parse(R"({"city": "O'slo", "x": null, "y": [true, false]})"));
+  CHECK(arguments(R"({"name": "weather", "arguments": "{\"city\": \"Oslo\"}"})") ==
+        Json{{"city", "Oslo"}});
+  CHECK(arguments(R"({"name": "weather", "parameters": {"city": "Oslo"}})") ==
+        Json{{"city", "Oslo"}});
+  CHECK(arguments("{\"name\": \"weather\", \"arguments\": {\"city\": \"a\nb\"}}") ==
+        Json{{"city", "a\nb"}});
+  CHECK(
+      arguments(
+          R"({"name": "weather", "arguments": {"a": "\u00e9\ud83d\ude00\ud83d.\q\x41", "n": -1.5e+3}})") ==
+      Json::parse(R"({"a": "é😀�.\\qA", "n": -1.5e+3})"));
+  CHECK(arguments(R"({"name": "weather"})") == Json::object());
+}
+
+TEST_CASE("chat answers: what is no call stays content, and what is cut does not count") {
+  const AnswerFormat answers(format_of(with_answer(styles[0].answer)), tools);
+  for (const std::string text : {"<call>", "<call>{\"name\": 3}</call>", "<call>[1, 2]</call>",
+                                 "<call>{\"name\": \"\"}</call>", "a<call> b",
+                                 "<call>{\"name\": \"weather\", \"arguments\": [1]}</call>",
+                                 "<call>{]</call>", "<call>{\"a\": 01}</call>"}) {
+    INFO(text);
+    const ChatAnswer answer = answers.read(text);
+    CHECK(answer.calls.empty());
+    CHECK(answer.content + answer.rest == text);
+  }
+  const ChatAnswer cut = answers.read("So: <call>\n{\"name\": \"weather\", \"arguments\": {\"ci");
+  CHECK(cut.calls.empty());
+  CHECK(cut.content == "So:");
+  CHECK(cut.rest == "<call>\n{\"name\": \"weather\", \"arguments\": {\"ci");
+  // Too deep for any call.
+  std::string deep = "<call>{\"name\": \"weather\", \"arguments\": ";
+  for (int i = 0; i < 100'000; ++i) deep += "[";
+  CHECK(answers.read(deep).calls.empty());
+  expect_error(Errc::bad_encoding, [&] { answers.read("\xFF"); });
+  expect_error(Errc::bad_argument, [&] { AnswerFormat(format_of("x"), "[]"); });
+  expect_error(Errc::syntax, [&] { AnswerFormat(format_of("x"), "{"); });
+}
+
+TEST_CASE("chat answers: as a message they continue the conversation") {
+  ChatAnswer answer{.content = "So.",
+                    .reasoning = "Hm.",
+                    .calls = {{"weather", R"({"city": "Oslo"})"}, {"weather", "{}", "x1"}}};
+  const ChatMessage message = answer.message();
+  CHECK(message.role == "assistant");
+  CHECK(message.content == "So.");
+  const Json more = Json::parse(message.more);
+  CHECK(more["reasoning_content"] == "Hm.");
+  CHECK(more["tool_calls"][0]["function"]["arguments"] == Json{{"city", "Oslo"}});
+  CHECK(more["tool_calls"][0]["id"].get<std::string>().size() ==
+        9);  // as Mistral's templates want them
+  CHECK(more["tool_calls"][1]["id"] == "x1");
+  CHECK(ChatAnswer{.content = "So."}.message().more.empty());
+}
+
+// OpenAI's clients send arguments as a text, and templates want an object, or the other way round.
+TEST_CASE("chat answers: arguments reach a template as it takes them") {
+  const std::string calls =
+      R"({"tool_calls": [{"type": "function", "id": "1", "function": {"name": "f", "arguments": )";
+  const std::string object = calls + R"({"a": 1}}}]})", text = calls + R"("{\"a\": 1}"}}]})";
+  const auto shown = [](const std::string& jinja, const std::string& more) {
+    const std::vector<ChatMessage> messages{{"user", "Q"}, {"assistant", "", more}};
+    return format_of("{% for m in messages %}{% for c in m.tool_calls or [] %}" + jinja +
+                     "{% endfor %}{% endfor %}")
+        .format(messages, false)
+        .text;
+  };
+  for (const std::string& given : {object, text}) {
+    CHECK(shown("{{ c.function.arguments | tojson }}", given) == R"({"a": 1})");
+    CHECK(shown("{{ 'x' + c.function.arguments }}", given) == R"(x{"a": 1})");
+    CHECK(shown("{{ c.function.arguments }}", given) == R"({"a": 1})");
+    CHECK(shown("{% for k, v in c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}",
+                given) == "a=1");
+  }
+  CHECK(shown("{{ c.function.arguments }}", calls + R"("no JSON"}}]})") == "no JSON");
+}
+
+TEST_CASE("chat answers: failing allocations leave nothing behind") {
+  const ChatFormat format = format_of(with_answer(styles[8].answer));
+  const std::string text =
+      written(format, {"assistant", "So.", more_of({{"weather", R"({"city":"Oslo","days":3})"}})});
+  const auto use = [&] {
+    const AnswerFormat answers(format, tools);
+    return answers.read(text).calls.size();
+  };
+  testing::fail_allocations(200, [&] { static_cast<void>(use()); }, [&] { CHECK(use() == 1); });
+}

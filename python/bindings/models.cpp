@@ -140,7 +140,11 @@ std::vector<text::ChatMessage> to_messages(nb::handle messages) {
   return list;
 }
 
-text::ChatFormat chat_format_of(const LanguageModel& model) {
+/// With tools, a file's template for them, where it has one.
+text::ChatFormat chat_format_of(const LanguageModel& model, bool has_tools = false) {
+  if (has_tools) {
+    if (auto format = model.chat_format({}, "tool_use")) return *format;
+  }
   if (auto format = model.chat_format()) return *format;
   throw Error(Errc::unsupported, model.file().path().string(), "the file has no chat template");
 }
@@ -858,14 +862,14 @@ void bind_language_model(nb::module_& module) {
   model.def(
       "chat_tokens",
       [](const LanguageModel& self, nb::handle messages, const nb::kwargs& values) {
-        return chat_format_of(self)
+        return chat_format_of(self, values.contains("tools"))
             .format(to_messages(messages), true, json_of(nb::borrow<nb::dict>(values)))
             .encode(self.tokenizer());
       },
       nb::arg("messages"), nb::arg("values"),
       "Tokens of messages (dicts of role and content, or one user's text) in the model's chat "
       "format. Further arguments are its template's variables, such as tools=[...]");
-  model.def("_chat_format", &chat_format_of);
+  model.def("_chat_format", &chat_format_of, nb::arg("has_tools"));
   model.def_prop_ro("chat_stop_tokens",
                     [](const LanguageModel& self) { return chat_format_of(self).stop_tokens(); });
   bind_generate<std::vector<std::int32_t>>(

@@ -253,7 +253,7 @@ class LanguageModel:
     @property
     def chat_format(self):
         """The model's chat template, as a ChatFormat."""
-        return self._model._chat_format()
+        return self._model._chat_format(False)
 
     def _answer_format(self, template, values):
         """The ChatFormat of a chat, and its AnswerFormat under these variables; the last ones are kept, since
@@ -262,7 +262,7 @@ class LanguageModel:
         kept = self.__dict__.get("_answers")
         if kept is None or kept[0] != key:
             if template is None:
-                chat = self.chat_format
+                chat = self._model._chat_format("tools" in values)
             else:
                 spelling = {name: self.tokenizer.token(id) for name in ("bos", "eos")
                             if (id := getattr(self.tokenizer, name)) is not None}

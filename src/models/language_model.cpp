@@ -117,8 +117,9 @@ const LoadTimes& LanguageModel::load_times() const { return impl_->load_times; }
 const Program& LanguageModel::program() const { return impl_->next->program(); }
 PlanReport LanguageModel::plan() const { return impl_->next->report(); }
 
-std::optional<text::ChatFormat> LanguageModel::chat_format(text::ChatVariables variables) const {
-  return load_chat_format(impl_->file, *impl_->tokenizer, std::move(variables));
+std::optional<text::ChatFormat> LanguageModel::chat_format(text::ChatVariables variables,
+                                                           std::string_view name) const {
+  return load_chat_format(impl_->file, *impl_->tokenizer, std::move(variables), name);
 }
 
 Conversation LanguageModel::conversation() const {

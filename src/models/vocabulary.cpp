@@ -166,8 +166,11 @@ text::Tokenizer load_tokenizer(const io::File& file, PreparedCache& prepared) {
 
 std::optional<text::ChatFormat> load_chat_format(const io::File& file,
                                                  const text::Tokenizer& tokenizer,
-                                                 text::ChatVariables variables) {
-  const auto jinja = file.metadata().get_optional<std::string_view>("tokenizer.chat_template");
+                                                 text::ChatVariables variables,
+                                                 std::string_view name) {
+  std::string key = "tokenizer.chat_template";
+  if (!name.empty()) (key += '.') += name;
+  const auto jinja = file.metadata().get_optional<std::string_view>(key);
   if (!jinja) return std::nullopt;
   return text::ChatFormat::from_template(*jinja, chat_variables(tokenizer, std::move(variables)));
 }

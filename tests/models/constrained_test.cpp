@@ -1,8 +1,11 @@
 // Answers that a grammar restricts, on a tiny model with a vocabulary of bytes and a few words.
+#include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
 #include "support/shown_code.hpp"
 
+#include <tenon/io/save.hpp>
 #include <tenon/models/language_model.hpp>
+#include <tenon/models/vocabulary.hpp>
 #include <tenon/text/chat_answer.hpp>
 
 #include <algorithm>
@@ -196,6 +199,26 @@ TEST_CASE("constrained: control tokens that are preserved are part of the text, 
   CHECK(answer(only).text.empty());
   only.preserved_tokens = {"<|im_start|>"};
   CHECK(answer(only).text == "<|im_start|><|im_start|>");
+}
+
+TEST_CASE("constrained: a file's further chat templates, by their names") {
+  const TempFolder folder;
+  const auto file = io::open("tests/models/data/tiny_llama.gguf");
+  io::Metadata metadata = file.metadata();
+  metadata.set("tokenizer.chat_template", std::string("own {{ eos_token }}"));
+  metadata.set("tokenizer.chat_template.tool_use", std::string("tools {{ mood }}"));
+  std::vector<io::NamedTensor> tensors;
+  for (const io::TensorEntry& entry : file.tensors()) tensors.push_back({entry.name, entry.data()});
+  io::save_gguf(folder / "model.gguf", metadata, tensors);
+  const auto changed = io::open(folder / "model.gguf");
+  const std::vector<text::ChatMessage> messages{{"user", "a"}};
+  const auto tokenizer = models::load_tokenizer(changed);
+  CHECK(models::load_chat_format(changed, tokenizer)->format(messages).text ==
+        "own " + std::string(tokenizer.token(*tokenizer.eos())));
+  CHECK(models::load_chat_format(changed, tokenizer, {.more = R"({"mood": 1})"}, "tool_use")
+            ->format(messages)
+            .text == "tools 1");
+  CHECK_FALSE(models::load_chat_format(changed, tokenizer, {}, "rag"));
 }
 
 TEST_CASE("tool-calls.md: the code that it shows") {

@@ -243,8 +243,10 @@ class LanguageModel {
   const LoadTimes& load_times() const;
 
   /// The format of the file's chat template, if it has one, under these variables; those of the tokens are the
-  /// tokenizer's unless they are set. Errors: those of text::ChatFormat::from_template.
-  std::optional<text::ChatFormat> chat_format(text::ChatVariables variables = {}) const;
+  /// tokenizer's unless they are set. `name`: of a further template that some files have, such as "tool_use" for
+  /// conversations with tools; empty: the file's own. Errors: those of text::ChatFormat::from_template.
+  std::optional<text::ChatFormat> chat_format(text::ChatVariables variables = {},
+                                              std::string_view name = {}) const;
 
   /// A conversation without tokens.
   Conversation conversation() const;

@@ -18,11 +18,12 @@ text::Tokenizer load_tokenizer(const io::File& file);
 /// fit, they are made and added to it.
 text::Tokenizer load_tokenizer(const io::File& file, PreparedCache& prepared);
 
-/// The chat format of a GGUF file's template; none where the file has no template. Errors: those of
-/// text::ChatFormat::from_template.
+/// The chat format of a GGUF file's template, or of a further one that it has by this name, such as "tool_use"; none where
+/// the file has no such template. Errors: those of text::ChatFormat::from_template.
 std::optional<text::ChatFormat> load_chat_format(const io::File& file,
                                                  const text::Tokenizer& tokenizer,
-                                                 text::ChatVariables variables = {});
+                                                 text::ChatVariables variables = {},
+                                                 std::string_view name = {});
 
 /// Variables with the spellings of a tokenizer's tokens for bos_token and eos_token, where these are not set.
 text::ChatVariables chat_variables(const text::Tokenizer& tokenizer,

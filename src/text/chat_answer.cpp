@@ -115,7 +115,12 @@ class AnswerReader {
     } else {
       if (syntax_.starts_reasoning) {
         at_ = skip_space(text_, at_);
-        if (rest().starts_with(syntax_.reasoning_begin)) at_ += syntax_.reasoning_begin.size();
+        if (rest().starts_with(syntax_.reasoning_begin)) {
+          at_ += syntax_.reasoning_begin.size();
+        } else if (!is_whole_ && syntax_.reasoning_begin.starts_with(rest())) {
+          take_rest();
+          return std::move(answer_);
+        }
         read_reasoning();
       }
       read_parts();
@@ -168,27 +173,36 @@ class AnswerReader {
     take_rest();
   }
 
+  /// The first mark from here on, of those that begin at one place the longest; null without one. Where each stands next is
+  /// kept, so that an answer full of marks is searched once.
+  const std::string* next_trigger() {
+    places_.resize(marks_.triggers.size(), 0);
+    const std::string* found = nullptr;
+    std::size_t next = text_.size();
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const std::string& mark = marks_.triggers[i];
+      if (places_[i] <= at_) places_[i] = std::min(text_.find(mark, at_), text_.size());
+      const bool is_longer = found != nullptr && mark.size() > found->size();
+      if (places_[i] > next || (places_[i] == next && !is_longer)) continue;
+      next = places_[i];
+      found = &mark;
+    }
+    return found;
+  }
+
   void read_parts() {
     while (!is_end()) {
       if (begins_bare_call()) {
         if (const State state = read_calls(); state == State::cut) return take_rest();
       }
-      std::size_t next = text_.size();
-      const std::string* found = nullptr;
-      for (const std::string& mark : marks_.triggers) {
-        const std::size_t place = text_.find(mark, at_);
-        if (place == std::string_view::npos) continue;
-        if (place > next || (place == next && (found == nullptr || found->size() >= mark.size())))
-          continue;
-        next = place;
-        found = &mark;
-      }
+      const std::string* const found = next_trigger();
       if (found == nullptr) {
         const std::size_t held = held_back(rest(), marks_.triggers);
         answer_.content += rest().substr(0, rest().size() - held);
         at_ = text_.size() - held;
         return take_rest();
       }
+      const std::size_t next = text_.find(*found, at_);
       answer_.content += text_.substr(at_, next - at_);
       at_ = next;
       if (*found == syntax_.reasoning_begin) {
@@ -303,7 +317,8 @@ class AnswerReader {
     std::size_t end = text_.find_first_of(" \n\r\t<>{}()[]\"'", at);
     if (end == std::string_view::npos) end = text_.size();
     if (next.size() == 1 && next[0] <= slot::key) next = {};
-    if (!next.empty()) end = std::min(end, text_.find(next, at));
+    if (!next.empty())
+      end = std::min(end, at + std::min(text_.substr(at, end - at).find(next), end - at));
     return end;
   }
 
@@ -631,6 +646,7 @@ class AnswerReader {
   std::string_view text_;
   bool is_whole_;
   std::size_t at_ = 0;
+  std::vector<std::size_t> places_;
   ChatAnswer answer_;
 };
 

@@ -213,6 +213,7 @@ class LooseReader {
   LooseState word(SchemaValue& out) {
     const std::size_t begin = at_;
     while (!is_end() && (is_name_character(text_[at_]) || text_[at_] == '+')) ++at_;
+    if (is_end()) return LooseState::cut;  // it may go on
     const std::string_view found = text_.substr(begin, at_ - begin);
     using Kind = SchemaValue::Kind;
     if (found == "true" || found == "True" || found == "false" || found == "False") {
@@ -223,8 +224,7 @@ class LooseReader {
       out = {};
       return LooseState::whole;
     }
-    if (const LooseState state = number(found, out); state == LooseState::whole) return state;
-    return is_end() ? LooseState::cut : LooseState::malformed;
+    return number(found, out);
   }
 
   /// As JSON has numbers.

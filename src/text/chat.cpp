@@ -448,9 +448,9 @@ ChatFormat::ChatFormat(ChatFamily family, ChatVariables variables) {
   });
 }
 
-std::string_view ChatFormat::source() const noexcept { return impl_->source; }
+std::string_view ChatFormat::source() const { return impl_->source; }
 
-std::optional<ChatFamily> ChatFormat::family() const noexcept { return impl_->family; }
+std::optional<ChatFamily> ChatFormat::family() const { return impl_->family; }
 
 Prompt ChatFormat::format(std::span<const ChatMessage> messages, bool add_generation_prompt,
                           std::string_view values) const {

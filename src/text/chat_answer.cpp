@@ -729,11 +729,9 @@ AnswerFormat::AnswerFormat(const ChatFormat& format, std::string_view values) {
   });
 }
 
-bool AnswerFormat::has_reasoning() const noexcept { return impl_->syntax.has_reasoning; }
+bool AnswerFormat::has_reasoning() const { return impl_->syntax.has_reasoning; }
 
-bool AnswerFormat::has_calls() const noexcept {
-  return impl_->syntax.call.form != CallSyntax::Form::none;
-}
+bool AnswerFormat::has_calls() const { return impl_->syntax.call.form != CallSyntax::Form::none; }
 
 ChatAnswer AnswerFormat::read(std::string_view text, bool is_whole) const {
   return with_memory_errors("AnswerFormat", [&] {
@@ -743,11 +741,9 @@ ChatAnswer AnswerFormat::read(std::string_view text, bool is_whole) const {
   });
 }
 
-std::string_view AnswerFormat::reasoning_end() const noexcept {
-  return impl_->syntax.reasoning_end;
-}
+std::string_view AnswerFormat::reasoning_end() const { return impl_->syntax.reasoning_end; }
 
-bool AnswerFormat::starts_in_reasoning() const noexcept { return impl_->syntax.starts_reasoning; }
+bool AnswerFormat::starts_in_reasoning() const { return impl_->syntax.starts_reasoning; }
 
 std::string AnswerFormat::call_mark() const {
   return with_memory_errors("AnswerFormat", [&] {
@@ -762,10 +758,8 @@ Grammar AnswerFormat::call_grammar(const CallGrammarOptions& options) const {
   });
 }
 
-const std::vector<std::string>& AnswerFormat::stop_tokens() const noexcept { return impl_->stops; }
+const std::vector<std::string>& AnswerFormat::stop_tokens() const { return impl_->stops; }
 
-const std::vector<std::string>& AnswerFormat::preserved_tokens() const noexcept {
-  return impl_->preserved;
-}
+const std::vector<std::string>& AnswerFormat::preserved_tokens() const { return impl_->preserved; }
 
 }  // namespace tenon::text

@@ -496,6 +496,10 @@ TEST_CASE("chat answers: what is no call stays content, and what is cut does not
   for (int i = 0; i < 100'000; ++i) deep += "[";
   CHECK(answers.read(deep).calls.empty());
   expect_error(Errc::bad_encoding, [&] { answers.read("\xFF"); });
+  AnswerFormat left(format_of("x"));
+  const AnswerFormat taken = std::move(left);
+  expect_error(Errc::call_order, [&] { left.has_calls(); });  // NOLINT(bugprone-use-after-move)
+  expect_error(Errc::call_order, [&] { left.stop_tokens(); });
   expect_error(Errc::bad_argument, [&] { AnswerFormat(format_of("x"), "[]"); });
   expect_error(Errc::syntax, [&] { AnswerFormat(format_of("x"), "{"); });
 }

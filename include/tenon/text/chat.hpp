@@ -59,7 +59,7 @@ struct ChatVariables {
 /// stranger: it can read its variables and nothing else, and its work and its results are limited. What comes from
 /// messages and tools is known in the result, through filters and slices, too (Prompt::content).
 ///
-/// A handle, which any thread may use.
+/// A handle, which any thread may use. Use of a moved-from one throws Errc::call_order.
 class ChatFormat {
  public:
   /// Errors: template_error, with the line (no template of Jinja's; include, import, extends and block), depth_limit;
@@ -70,10 +70,10 @@ class ChatFormat {
   explicit ChatFormat(ChatFamily family, ChatVariables variables = {});
 
   /// The template, in Jinja; valid as long as the format.
-  std::string_view source() const noexcept;
+  std::string_view source() const;
 
   /// The family whose marks the template has; for reports.
-  std::optional<ChatFamily> family() const noexcept;
+  std::optional<ChatFamily> family() const;
 
   /// The conversation as one text; with `add_generation_prompt`, it ends in the opening of the
   /// assistant's turn, where the template has one. `values`: variables of this call, as a JSON object, such as

@@ -50,7 +50,7 @@ struct CallGrammarOptions {
 /// Calls are read in JSON (Qwen, Hermes, Llama 3, Mistral, Granite, Command R), as a name and JSON (DeepSeek, Kimi, gpt-oss),
 /// with a mark around each argument (Qwen3-Coder, GLM, MiniMax) and as calls of Python (LFM2, Llama 4).
 ///
-/// A handle; immutable and thread-safe.
+/// A handle; immutable and thread-safe. Use of a moved-from one throws Errc::call_order.
 class AnswerFormat {
  public:
   /// `values`: the variables of ChatFormat::format(), of which "tools" say which arguments are texts, and others whether
@@ -58,16 +58,16 @@ class AnswerFormat {
   /// refuses is no error: without a sample of a call it has none.
   explicit AnswerFormat(const ChatFormat& format, std::string_view values = {});
 
-  bool has_calls() const noexcept;
-  bool has_reasoning() const noexcept;
+  bool has_calls() const;
+  bool has_reasoning() const;
   /// What stands behind reasoning, such as "</think>", for GenerateOptions::grammar_after; empty without any.
-  std::string_view reasoning_end() const noexcept;
+  std::string_view reasoning_end() const;
   /// Whether the prompt ends within reasoning, so that answers begin with it.
-  bool starts_in_reasoning() const noexcept;
+  bool starts_in_reasoning() const;
 
   /// Takes an answer apart, without its end token. It may be one that still grows, with `is_whole` false: the parts only
   /// get longer, but for a mark whose beginning may be in `rest`. What looks like a call and is none (no
-  /// value of JSON's or Python's, no name) is content.
+  /// value of JSON's or Python's, no name) is content. Errors: bad_encoding for a text that is not UTF-8.
   ChatAnswer read(std::string_view text, bool is_whole = true) const;
 
   /// The mark that calls begin with, such as "<tool_call>"; empty for those that begin without one.
@@ -83,10 +83,10 @@ class AnswerFormat {
   Grammar call_grammar(const CallGrammarOptions& options = {}) const;
 
   /// Spellings of tokens that end a turn: ChatFormat::stop_tokens(), and what the template writes behind calls.
-  const std::vector<std::string>& stop_tokens() const noexcept;
+  const std::vector<std::string>& stop_tokens() const;
   /// Spellings that read() looks for. Where one is a control token, the answer's text has to have it
   /// (GenerateOptions::preserved_tokens).
-  const std::vector<std::string>& preserved_tokens() const noexcept;
+  const std::vector<std::string>& preserved_tokens() const;
 
  private:
   struct Impl;

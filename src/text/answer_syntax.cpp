@@ -14,8 +14,8 @@ namespace tenon::text {
 namespace {
 
 // Texts of the samples, which no template has by itself.
-constexpr std::string_view question = "tenonquestion", content = "tenoncontent",
-                           reasoning = "tenonreasoning";
+constexpr std::string_view sample_question = "tenonquestion", sample_content = "tenoncontent",
+                           sample_reasoning = "tenonreasoning";
 constexpr std::string_view first_name = "tenonfirst", second_name = "tenonsecond";
 constexpr std::string_view first_id = "tenoncal1", second_id = "tenoncal2";  // 9 letters: Mistral's
 constexpr std::string_view text_key = "tenontext", number_key = "tenonnumber";
@@ -125,7 +125,7 @@ class SyntaxFinder {
 
   AnswerSyntax find() {
     prompt_ = render({}, true, sample_values_).value_or(std::string());
-    plain_ = render({"assistant", std::string(content)}).value_or(std::string());
+    plain_ = render({"assistant", std::string(sample_content)}).value_or(std::string());
     if (format_.source().find("<|channel|>") != std::string_view::npos &&
         format_.source().find("<|message|>") != std::string_view::npos) {
       found_.call.form = CallSyntax::Form::channels;
@@ -147,7 +147,7 @@ class SyntaxFinder {
   /// The sample conversation with an answer, or up to the assistant's turn. Nothing where the template refuses it.
   std::optional<std::string> render(const ChatMessage& answer, bool prompt,
                                     const SchemaValue& values) {
-    std::vector<ChatMessage> messages{{"user", std::string(question)}};
+    std::vector<ChatMessage> messages{{"user", std::string(sample_question)}};
     if (!prompt) messages.push_back(answer);
     try {
       return format_.format(messages, prompt, values.is_object() ? values.dump() : std::string())
@@ -163,20 +163,20 @@ class SyntaxFinder {
 
   void find_reasoning() {
     const std::string more = fmt::format(
-        R"({{"reasoning_content":"{0}","reasoning":"{0}","thinking":"{0}"}})", reasoning);
-    const ChatMessage answer{"assistant", std::string(content), more};
+        R"({{"reasoning_content":"{0}","reasoning":"{0}","thinking":"{0}"}})", sample_reasoning);
+    const ChatMessage answer{"assistant", std::string(sample_content), more};
     SchemaValue thinking = sample_values_;
     for (const char* const name : {"enable_thinking", "thinking"}) {
       thinking.member(name) = {.kind = SchemaValue::Kind::boolean, .flag = true};
     }
     for (const SchemaValue* const values : {&sample_values_, &thinking}) {
       const std::optional<std::string> text = render(answer, false, *values);
-      const std::size_t at = text ? text->find(reasoning) : std::string::npos;
-      const std::size_t end = text ? text->find(content, at) : std::string::npos;
+      const std::size_t at = text ? text->find(sample_reasoning) : std::string::npos;
+      const std::size_t end = text ? text->find(sample_content, at) : std::string::npos;
       if (at == std::string::npos || end == std::string::npos) continue;
-      set_reasoning(
-          std::string_view(*text).substr(0, at),
-          std::string_view(*text).substr(at + reasoning.size(), end - at - reasoning.size()));
+      set_reasoning(std::string_view(*text).substr(0, at),
+                    std::string_view(*text).substr(at + sample_reasoning.size(),
+                                                   end - at - sample_reasoning.size()));
       break;
     }
     if (!found_.has_reasoning && format_.source().find("</think>") != std::string_view::npos) {
@@ -204,7 +204,7 @@ class SyntaxFinder {
   }
 
   void find_content_marks() {
-    const std::size_t at = plain_.find(content);
+    const std::size_t at = plain_.find(sample_content);
     if (at == std::string::npos) return;
     const std::size_t begin = std::min(common_prefix(plain_, prompt_), at);
     const auto add = [&](const std::string& piece) {
@@ -214,7 +214,7 @@ class SyntaxFinder {
     };
     std::ranges::for_each(pieces_of(std::string_view(plain_).substr(begin, at - begin)), add);
     std::vector<std::string> behind =
-        pieces_of(std::string_view(plain_).substr(at + content.size()));
+        pieces_of(std::string_view(plain_).substr(at + sample_content.size()));
     if (!behind.empty()) behind.pop_back();  // the end of the turn
     std::ranges::for_each(behind, add);
   }
@@ -228,14 +228,14 @@ class SyntaxFinder {
     for (const std::string& call : calls) list += (list.empty() ? "" : ",") + call;
     const std::string null = beside == Content::null ? R"("content":null,)" : "";
     const std::optional<std::string> text =
-        render({"assistant", std::string(beside == Content::text ? content : ""),
+        render({"assistant", std::string(beside == Content::text ? sample_content : ""),
                 "{" + null + R"("tool_calls":[)" + list + "]}"});
     if (!text) return std::nullopt;
     const std::size_t shared = common_prefix(*text, plain_);
-    const std::size_t place = text->find(content);
+    const std::size_t place = text->find(sample_content);
     std::size_t begin = 0;
     if (place != std::string::npos) {
-      begin = place + content.size();
+      begin = place + sample_content.size();
     } else {
       // Where it begins to differ from an answer without calls, at the beginning of a mark.
       begin = std::min(shared, text->size());
@@ -273,9 +273,10 @@ class SyntaxFinder {
 
   /// What the template writes behind an answer without calls.
   std::string_view turn_end() const {
-    const std::size_t at = plain_.find(content);
-    return at == std::string::npos ? std::string_view()
-                                   : trimmed(std::string_view(plain_).substr(at + content.size()));
+    const std::size_t at = plain_.find(sample_content);
+    return at == std::string::npos
+               ? std::string_view()
+               : trimmed(std::string_view(plain_).substr(at + sample_content.size()));
   }
 
   bool opens_behind_turn() const {

@@ -21,6 +21,9 @@ constexpr std::string_view first_id = "tenoncal1", second_id = "tenoncal2";  // 
 constexpr std::string_view text_key = "tenontext", number_key = "tenonnumber";
 constexpr std::string_view text_value = "tenonvalue", number_value = "735190264";
 
+// Templates are texts of strangers: beyond these it is no sample of a call.
+constexpr std::size_t max_sample = 64 * 1024, max_pieces = 64;
+
 std::string_view trimmed(std::string_view text) {
   const std::size_t begin = skip_space(text, 0);
   const std::size_t end = text.find_last_not_of(" \n\r\t");
@@ -139,6 +142,11 @@ class SyntaxFinder {
     find_reasoning();
     find_content_marks();
     find_call();
+    const CallSyntax& call = found_.call;
+    for (const Pattern& part :
+         {call.opening, call.between, call.closing, call.next.value_or(Pattern())}) {
+      if (pieces_of(part).size() > max_pieces) found_.call = {};
+    }
     if (found_.call.form == CallSyntax::Form::none) assume_call();
     return std::move(found_);
   }
@@ -150,8 +158,10 @@ class SyntaxFinder {
     std::vector<ChatMessage> messages{{"user", std::string(sample_question)}};
     if (!prompt) messages.push_back(answer);
     try {
-      return format_.format(messages, prompt, values.is_object() ? values.dump() : std::string())
-          .text;
+      std::string text =
+          format_.format(messages, prompt, values.is_object() ? values.dump() : std::string()).text;
+      if (text.size() > max_sample) return std::nullopt;
+      return text;
     } catch (const Error& error) {
       if (error.code() == Errc::out_of_memory) throw;
       return std::nullopt;

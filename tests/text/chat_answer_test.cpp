@@ -290,6 +290,17 @@ TEST_CASE("chat answers: any text is read, and as it grows nothing is taken back
   }
 }
 
+TEST_CASE("chat answers: templates of strangers take no longer than others") {
+  for (const char* const unit : {"<a> ", "{ ", "[\"", "</think>", "<x>\n", "{\"a\": ["}) {
+    const std::string many = std::string("{% for i in range(30000) %}") + unit + "{% endfor %}";
+    const AnswerFormat answers(format_of(with_answer(many + styles[0].answer + many)), tools);
+    CHECK_FALSE(answers.has_calls());
+    const std::string few = std::string("{% for i in range(100) %}") + unit + "{% endfor %}";
+    const AnswerFormat other(format_of(with_answer(few + styles[0].answer + few)), tools);
+    CHECK(other.read("Yes.").content == "Yes.");
+  }
+}
+
 // Each mark is searched once: when all were searched behind each one found, a tenth of this took up to two seconds.
 TEST_CASE("chat answers: a text full of marks") {
   for (const Style& style : styles) {

@@ -429,9 +429,8 @@ def _settle(answer, batch, id):
 
 
 def _with_message(generated, answers):
-    """The result of a generation with its message, whose calls have ids."""
-    message, rest = answers.read(generated.text)
-    message["content"] += rest
+    """The result of a generation with its message, whose calls have ids; a call that was cut is in the text alone."""
+    message, _ = answers.read(generated.text)
     for call in message.get("tool_calls", ()):
         call["id"] = call["id"] or "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(9))
     generated.message = message

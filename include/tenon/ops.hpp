@@ -34,6 +34,7 @@
 #include <tenon/ops/grouped_linear.hpp>
 #include <tenon/ops/image_norm.hpp>
 #include <tenon/ops/integer_product.hpp>
+#include <tenon/ops/interpolation.hpp>
 #include <tenon/ops/linear.hpp>
 #include <tenon/ops/linear_algebra.hpp>
 #include <tenon/ops/log_softmax.hpp>
@@ -49,6 +50,7 @@
 #include <tenon/ops/pool.hpp>
 #include <tenon/ops/pool2d.hpp>
 #include <tenon/ops/predicate.hpp>
+#include <tenon/ops/quantile.hpp>
 #include <tenon/ops/quantize.hpp>
 #include <tenon/ops/quantize_linear.hpp>
 #include <tenon/ops/random.hpp>

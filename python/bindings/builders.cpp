@@ -8,8 +8,10 @@
 #include <tenon/error.hpp>
 #include <tenon/ops.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <functional>
+#include <initializer_list>
 #include <limits>
 #include <map>
 #include <memory>
@@ -81,6 +83,9 @@ class Call {
   nb::object result(const NonzeroResult& made) const {
     return result(std::vector{made.indices, made.count});
   }
+  nb::object result(const HistogramResult& made) const {
+    return result(std::vector{made.counts, made.edges});
+  }
   nb::object result(const UniqueResult& made) const {
     return result(std::vector{made.values, made.count, made.inverse, made.counts});
   }
@@ -118,6 +123,31 @@ class Call {
   }
   static std::string converted(nb::handle argument, std::type_identity<std::string>) {
     return nb::cast<std::string>(argument);
+  }
+  /// One of an enumeration's words, in the order of its values.
+  template <class Enum>
+  static Enum word(nb::handle argument, std::initializer_list<std::string_view> words) {
+    const auto given = nb::cast<std::string>(argument);
+    const auto found = std::find(words.begin(), words.end(), given);
+    if (found == words.end()) throw std::bad_cast();
+    return static_cast<Enum>(found - words.begin());
+  }
+  static Reduction converted(nb::handle argument, std::type_identity<Reduction>) {
+    return word<Reduction>(argument, {"none", "sum", "mean"});
+  }
+  static std::optional<Reduction> converted(nb::handle argument,
+                                            std::type_identity<std::optional<Reduction>>) {
+    if (argument.is_none()) return std::nullopt;
+    return converted(argument, std::type_identity<Reduction>());
+  }
+  static QuantileMethod converted(nb::handle argument, std::type_identity<QuantileMethod>) {
+    return word<QuantileMethod>(argument, {"linear", "lower", "higher", "nearest", "midpoint"});
+  }
+  static std::vector<double> converted(nb::handle argument,
+                                       std::type_identity<std::vector<double>>) {
+    std::vector<double> numbers;
+    for (const nb::handle one : argument) numbers.push_back(nb::cast<double>(one));
+    return numbers;
   }
   static Name converted(nb::handle argument, std::type_identity<Name>) {
     return argument.is_none() ? Name() : Name(nb::cast<std::string>(argument));
@@ -367,15 +397,74 @@ const std::map<std::string_view, Builder>& builders() {
        })},
       {"requantize", builder_of(&requantize)},
 
-      {"binary_cross_entropy", builder_of(&binary_cross_entropy)},
-      {"cross_entropy",
-       builder_of(+[](T logits, T labels, double smoothing, Int ignored, Where where) {
-         return cross_entropy(logits, labels,
-                              {.label_smoothing = smoothing, .ignored_label = ignored}, where);
+      {"binary_cross_entropy", builder_of(+[](T logits, T target, T weight, T positive_weight,
+                                              Reduction reduction, Where where) {
+         return binary_cross_entropy(logits, target, {weight, positive_weight, reduction}, where);
        })},
+      {"cosine_embedding_loss", builder_of(&cosine_embedding_loss)},
+      {"cross_entropy", builder_of(+[](T logits, T labels, double smoothing, Int ignored, T weight,
+                                       Reduction reduction, const AxisRef& axis, Where where) {
+         return cross_entropy(logits, labels, {smoothing, ignored, weight, reduction, axis}, where);
+       })},
+      {"ctc_loss", builder_of(+[](T log_p, T labels, T steps, T counts, Int blank,
+                                  bool zero_infinity, Reduction reduction, Where where) {
+         return ctc_loss(log_p, labels, steps, counts, {blank, zero_infinity, reduction}, where);
+       })},
+      {"focal_loss", builder_of(+[](T logits, T target, double alpha, double gamma,
+                                    Reduction reduction, Where where) {
+         return focal_loss(logits, target, {alpha, gamma, reduction}, where);
+       })},
+      {"gaussian_nll_loss", builder_of(&gaussian_nll_loss)},
+      {"hinge_embedding_loss", builder_of(&hinge_embedding_loss)},
+      {"hinge_loss", builder_of(&hinge_loss)},
       {"huber_loss", builder_of(&huber_loss)},
-      {"kl_divergence", builder_of(&kl_divergence)},
+      {"kl_divergence", builder_of(+[](T log_p, T target, bool log_target,
+                                       std::optional<Reduction> reduction, Where where) {
+         return kl_divergence(log_p, target, {log_target, reduction}, where);
+       })},
       {"l1_loss", builder_of(&l1_loss)},
+      {"log_cosh_loss", builder_of(&log_cosh_loss)},
+      {"margin_ranking_loss", builder_of(&margin_ranking_loss)},
+      {"mse_loss", builder_of(&mse_loss)},
+      {"multi_margin_loss", builder_of(+[](T x, T labels, double p, double margin, T weight,
+                                           Reduction reduction, Where where) {
+         return multi_margin_loss(x, labels, {p, margin, weight, reduction}, where);
+       })},
+      {"nll_loss", builder_of(+[](T log_p, T labels, Int ignored, T weight, Reduction reduction,
+                                  const AxisRef& axis, Where where) {
+         return nll_loss(log_p, labels, {0, ignored, weight, reduction, axis}, where);
+       })},
+      {"poisson_nll_loss", builder_of(&poisson_nll_loss)},
+      {"smooth_l1_loss", builder_of(&smooth_l1_loss)},
+      {"soft_margin_loss", builder_of(&soft_margin_loss)},
+      {"triplet_margin_loss",
+       builder_of(+[](T anchor, T positive, T negative, double margin, double p, double eps,
+                      bool swap, Reduction reduction, Where where) {
+         return triplet_margin_loss(anchor, positive, negative, {margin, p, eps, swap, reduction},
+                                    where);
+       })},
+
+      {"cdist", builder_of(&cdist)},
+      {"corrcoef", builder_of(&corrcoef)},
+      {"cosine_similarity", builder_of(&cosine_similarity)},
+      {"cov", builder_of(&cov)},
+      {"histogram", builder_of(+[](T x, Int bins, T edges, double low, double high, T weights,
+                                   bool density, Where where) {
+         const HistogramOptions options{low, high, weights, density};
+         return edges.is_empty() ? histogram(x, bins, options, where)
+                                 : histogram(x, edges, options, where);
+       })},
+      {"interp", builder_of(&interp)},
+      {"nanmean", builder_of(&nanmean)},
+      {"nansum", builder_of(&nansum)},
+      {"quantile",
+       builder_of(+[](T x, std::span<const double> q, bool is_one, const AxisList& axes,
+                      bool keep_dims, QuantileMethod method, bool ignore_nan, Where where) {
+         const QuantileOptions options{method, keep_dims, ignore_nan};
+         return is_one ? quantile(x, q[0], axes, options, where)
+                       : quantile(x, q, axes, options, where);
+       })},
+      {"trapezoid", builder_of(&trapezoid)},
 
       {"random_key", builder_of(&random_key)},
       {"split_key", builder_of(&split_key)},

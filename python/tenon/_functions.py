@@ -4,7 +4,7 @@ The compiled part calls `common`, `true_divide` and `floor_divide` here.
 """
 
 from ._arrays import complex_numbers, composed, indexing, making  # noqa: F401
-from ._arrays import mathematics, matrices, reductions, shaping  # noqa: F401
+from ._arrays import losses, mathematics, matrices, reductions, shaping, statistics  # noqa: F401
 from ._arrays.methods import install  # noqa: F401
 from ._arrays.operands import common, functions, take_other_spellings  # noqa: F401
 from ._arrays.operators import floor_divide, true_divide  # noqa: F401

@@ -1,10 +1,17 @@
 #include "ops/builder.hpp"
+#include "ops/computed_type.hpp"
 #include "ops/filled.hpp"
 
+#include <tenon/ops/axes.hpp>
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cast.hpp>
+#include <tenon/ops/clamp.hpp>
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/fill.hpp>
+#include <tenon/ops/logical.hpp>
+#include <tenon/ops/matmul.hpp>
+#include <tenon/ops/operators.hpp>
+#include <tenon/ops/permute.hpp>
 #include <tenon/ops/predicate.hpp>
 #include <tenon/ops/reduce.hpp>
 #include <tenon/ops/statistics.hpp>
@@ -20,20 +27,6 @@
 
 namespace tenon {
 namespace {
-
-/// x in the type that it is computed in.
-Tensor at_least_f32(std::string_view op, const Tensor& x, const std::source_location& where) {
-  const DType dtype = x.dtype(where);
-  if (!is_floating(dtype)) {
-    fail_at(where, Errc::unsupported_dtype, op,
-            fmt::format("needs a floating type, got {}", to_string(x.shape())));
-  }
-  return dtype == f32 || dtype == f64 ? x : cast(x, f32, where);
-}
-
-Tensor rounded(const Tensor& y, DType dtype, const std::source_location& where) {
-  return y.dtype(where) == dtype ? y : cast(y, dtype, where);
-}
 
 /// f(x) where x is not 0, elsewhere 0, with a gradient of 0.
 template <class Function>
@@ -118,6 +111,46 @@ Tensor norm(const Tensor& array, double p, const AxisList& axes, bool keep_dims,
     return power(sum(power(abs(x, line), p), axes, keep_dims, line), 1 / p);
   };
   return rounded(compute(), array.dtype(), line);
+}
+
+Tensor nansum(const Tensor& array, const AxisList& axes, bool keep_dims,
+              const std::source_location& line) {
+  const Tensor x = at_least_f32("nansum", array, line);
+  const Tensor numbers = where(is_nan(x, line), scalar_like(x, 0, line), x, line);
+  return rounded(sum(numbers, axes, keep_dims, line), array.dtype(), line);
+}
+
+Tensor nanmean(const Tensor& array, const AxisList& axes, bool keep_dims,
+               const std::source_location& line) {
+  const Tensor x = at_least_f32("nanmean", array, line);
+  const Tensor unknown = is_nan(x, line);
+  const Tensor total = sum(where(unknown, scalar_like(x, 0, line), x, line), axes, keep_dims, line);
+  const Tensor count = sum(logical_not(unknown, line), axes, keep_dims, line);
+  return rounded(div(total, cast(count, x.dtype(), line), line), array.dtype(), line);
+}
+
+Tensor cov(const Tensor& array, double correction, const std::source_location& where) {
+  Tensor x = at_least_f32("cov", array, where).with_tags({});
+  const int rank = x.rank();
+  if (rank != 1 && rank != 2) {
+    fail_at(where, Errc::bad_shape, "cov",
+            fmt::format("needs a vector or a matrix, got {}", to_string(array.shape())));
+  }
+  if (rank == 1) x = unsqueeze(x, 0, {}, where);
+  const Tensor centred = sub(x, mean(x, -1, true, where), where);
+  const Tensor products = matmul(centred, transpose(centred, -2, -1, where), where);
+  const Tensor count = size_along(x, 1, x.dtype()) - correction;
+  Tensor y = div(products, maximum(count, scalar_like(count, 0, where), where), where);
+  if (rank == 1) y = squeeze(squeeze(y, 0, where), 0, where);
+  return rounded(y, array.dtype(), where);
+}
+
+Tensor corrcoef(const Tensor& array, const std::source_location& where) {
+  const Tensor x = at_least_f32("corrcoef", array, where).with_tags({}), c = cov(x, 1, where);
+  if (c.rank() == 0) return rounded(div(c, c, where), array.dtype(), where);
+  const Tensor deviations = standard_deviation(x, -1, 1, true, where);  // [V, 1]
+  const Tensor products = mul(deviations, transpose(deviations, -2, -1, where), where);
+  return rounded(clamp(div(c, products, where), -1, 1, where), array.dtype(), where);
 }
 
 Tensor count_nonzero(const Tensor& x, const AxisList& axes, bool keep_dims,

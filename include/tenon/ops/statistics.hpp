@@ -43,6 +43,28 @@ Tensor standard_deviation(const Tensor& x, const AxisList& axes = {}, double cor
 Tensor norm(const Tensor& x, double p = 2, const AxisList& axes = {}, bool keep_dims = false,
             const std::source_location& where = std::source_location::current());
 
+/// sum and mean of the elements that are no NaN: numpy.nansum and numpy.nanmean. Where every element is
+/// one, 0 and NaN. Their gradient at a NaN is 0.
+///
+/// Errors    x not floating    Errc::unsupported_dtype
+Tensor nansum(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+              const std::source_location& where = std::source_location::current());
+Tensor nanmean(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
+               const std::source_location& where = std::source_location::current());
+
+/// Covariances of variables, the rows of x, over observations, its columns: [V, V]; of a vector, a
+/// scalar. Divided by max(n - correction, 0). numpy.cov(x, ddof=correction), torch.cov.
+///
+/// Errors    x not floating            Errc::unsupported_dtype
+///           rank other than 1 or 2    Errc::bad_shape
+Tensor cov(const Tensor& x, double correction = 1,
+           const std::source_location& where = std::source_location::current());
+
+/// Covariances divided by both standard deviations, limited to [-1, 1]: numpy.corrcoef. Of a variable
+/// that does not change NaN. Errors as above.
+Tensor corrcoef(const Tensor& x,
+                const std::source_location& where = std::source_location::current());
+
 /// The number of elements other than 0, which a NaN is too: i64. x: any plain type.
 Tensor count_nonzero(const Tensor& x, const AxisList& axes = {}, bool keep_dims = false,
                      const std::source_location& where = std::source_location::current());

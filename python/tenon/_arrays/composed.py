@@ -489,7 +489,7 @@ def stft(x, window, hop, center=True, dtype=None):
     return x, window, hop, center, dtype or x.dtype.name
 
 
-# Norms and losses
+# Norms
 
 
 @_composed
@@ -511,30 +511,6 @@ def l2_normalize(x, axes=-1, eps=1e-12):
 def local_response_norm(x, size, alpha=1e-4, beta=0.75, k=1.0):
     """torch.nn.LocalResponseNorm."""
     return x, size, alpha, beta, k
-
-
-@_composed
-def binary_cross_entropy(logits, target):
-    """The mean, of logits: torch's binary_cross_entropy_with_logits."""
-    return logits, target
-
-
-@_composed
-def huber_loss(x, target, delta=1.0):
-    """The mean; delta: where squares become lines."""
-    return x, target, delta
-
-
-@_composed
-def kl_divergence(log_p, target):
-    """torch.nn.functional.kl_div(log_p, target, reduction="batchmean")."""
-    return log_p, target
-
-
-@_composed
-def l1_loss(x, target):
-    """The mean of |x - target|."""
-    return x, target
 
 
 # Integers and codes

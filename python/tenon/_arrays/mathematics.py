@@ -1,45 +1,9 @@
-"""Functions of elements, layers and losses that are more than one op or read better with other arguments."""
+"""Functions of elements and layers that are more than one op or read better with other arguments."""
 
 from math import log10 as _math_log10
 
-from .composed import _run
 from .operands import _like, _ops, _public, functions
 from .reductions import _no_out
-from .shaping import unsqueeze
-
-
-@_public
-def mse_loss(x, target):
-    """The mean of (x - target)^2."""
-    return functions["mean"](_ops["square"](_like(x) - target))
-
-
-@_public
-def cross_entropy(logits, labels, label_smoothing=0.0, ignore_index=-100, reduction="mean", weight=None):
-    """-log softmax(logits)[label], of logits [.., classes] and labels [..], integers in [0, classes). Rows with the label
-    `ignore_index` do not count (None: there is no such label); `label_smoothing` is the share that goes to all classes;
-    `weight` has a factor for each class. reduction: "mean" over the rows that count, by their weights; "sum"; or "none",
-    a number for each row, 0 where it does not count. Formulas as in PyTorch, whose classes are on axis 1."""
-    if reduction not in ("mean", "sum", "none"):
-        raise ValueError(f"cross_entropy: reduction={reduction!r} is none of 'mean', 'sum' and 'none'")
-    smoothing = float(label_smoothing)
-    if reduction == "mean" and weight is None and ignore_index is not None:
-        return _run("cross_entropy", (logits, _like(labels), smoothing, ignore_index), ("logits", "labels"))
-    if not 0 <= smoothing <= 1:
-        raise ValueError(f"cross_entropy: label_smoothing {smoothing} is outside [0, 1]")
-    log_p, labels = functions["log_softmax"](_like(logits)), _like(labels)
-    counts = labels != ignore_index if ignore_index is not None else labels == labels
-    labels, counts = _ops["where"](counts, labels, functions["zeros_like"](labels)), counts.astype(log_p.dtype)
-    weights = None if weight is None else _like(weight)
-    of_class = counts if weights is None else counts * _ops["gather"](weights, labels, axis=0)
-    rows = of_class * functions["squeeze"](_ops["take_along"](log_p, unsqueeze(labels, -1), axis=-1), -1)
-    if smoothing:
-        even = functions["mean"](log_p if weights is None else log_p * weights, -1)
-        rows = (1 - smoothing) * rows + smoothing * (counts * even)
-    if reduction == "none":
-        return -rows
-    total = -functions["sum"](rows)
-    return total if reduction == "sum" else total / functions["sum"](of_class)
 
 
 @_public

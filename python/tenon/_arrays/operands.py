@@ -19,7 +19,7 @@ _OTHER_NAMES = {
     "axis": ("axes", "dim"), "axes": ("axis", "dim"), "order": ("axes", "dims"), "keep_dims": ("keepdims", "keepdim"),
     "dims": ("shape", "size"), "shape": ("dims", "size"), "value": ("fill_value",), "low": ("min", "a_min"),
     "high": ("max", "a_max"), "w": ("weight",), "ddof": ("correction",), "correction": ("ddof",),
-    "groups": ("num_groups",), "kernel": ("kernel_size",),
+    "groups": ("num_groups",), "kernel": ("kernel_size",), "positive_weight": ("pos_weight",), "step": ("dx",),
 }
 
 

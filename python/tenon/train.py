@@ -17,60 +17,21 @@ import math
 import os
 
 from . import _tenon, ops
-from .programs import programs_of
 from .importing.errors import wrong_call
-from .structures import filled, form_of, leaves_like, paths_of
-
-
-_WORDS = (str, bool)  # parts of a structure that are no arrays, as in value_and_grad and compiled
-
-
-def map_arrays(function, structure, *others):
-    """function(x, ...) of the arrays of structures that are alike, in the first one's structure."""
-    leaves = []
-    form = form_of(structure, leaves, _WORDS)
-    columns = [leaves_like(form, one, "map_arrays: a structure") for one in others]
-    made = [function(*row) for row in zip(leaves, *columns)]
-    return filled(form, made.__getitem__)
-
-
-def _arrays_of(structure):
-    leaves = []
-    form_of(structure, leaves, _WORDS)
-    return leaves
-
-
-def _scaled(x, scalar):
-    """x times a scalar of any floating type."""
-    return x * scalar.cast(x.dtype)
-
-
-def _scalar(number):
-    return number.cast("f32") if isinstance(number, _tenon.Tensor) else ops.full((), number, "f32")
-
-
-def _next_two(function, *structures):
-    """Two structures of what the function returns for each array."""
-    leaves = []
-    form = form_of(structures[0], leaves, _WORDS)
-    columns = [leaves_like(form, one, "update: gradients or state") for one in structures[1:]]
-    if not leaves:
-        raise wrong_call("update", "there is no array")
-    for one in leaves:
-        if not one.dtype.is_floating:
-            raise wrong_call("update", f"a parameter is {one.type!r}, which cannot be moved along a gradient")
-    rows = [function(*row) for row in zip(leaves, *columns)]
-    return tuple(filled(form, [row[i] for row in rows].__getitem__) for i in range(len(rows[0])))
-
-
-class _Optimizer:
-    def update(self, parameters, gradients, state, rate):
-        """(parameters, state) after a step at this rate."""
-        return _update(self, parameters, gradients, state, rate)
+from .optimizers import (  # noqa: F401
+    _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Groups, Muon, NAdam, Optimizer, RAdam, RmsProp, map_arrays, next_ones,
+    scalar, scaled,
+)
+from .programs import programs_of
+from .schedules import (  # noqa: F401
+    CosineRestarts, ExponentialDecay, MilestoneDecay, OneCycle, PlateauDecay, PolynomialDecay, StepDecay, Warmup,
+    WarmupCosine,
+)
+from .structures import filled, form_of, paths_of
 
 
 @dataclasses.dataclass(frozen=True)
-class Sgd(_Optimizer):
+class Sgd(Optimizer):
     """g += weight_decay p; m = momentum m + g; p -= rate m, or with nesterov p -= rate (g + momentum m)."""
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -85,14 +46,14 @@ class Sgd(_Optimizer):
         def step(p, g, m):
             g = g + self.weight_decay * p if self.weight_decay else g
             m = self.momentum * m + g
-            return p - _scaled(g + self.momentum * m if self.nesterov else m, rate), m
+            return p - scaled(g + self.momentum * m if self.nesterov else m, rate), m
 
-        after, momentum = _next_two(step, parameters, gradients, state["momentum"])
+        after, momentum = next_ones(step, parameters, gradients, state["momentum"])
         return after, {"momentum": momentum}
 
 
 @dataclasses.dataclass(frozen=True)
-class Adam(_Optimizer):
+class Adam(Optimizer):
     """m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Adam
     adds weight_decay p to g (arXiv:1412.6980); with `decoupled`, as adamw() makes it, p is multiplied by
     1 - rate weight_decay first (arXiv:1711.05101)."""
@@ -118,10 +79,10 @@ class Adam(_Optimizer):
                 g = g + self.weight_decay * p
             m = self.beta1 * m + (1 - self.beta1) * g
             v = self.beta2 * v + (1 - self.beta2) * (g * g)
-            kept = _scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay and self.decoupled else p
-            return kept - _scaled(m, of_mean) / (_scaled(ops.sqrt(v), of_square) + self.eps), m, v
+            kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay and self.decoupled else p
+            return kept - scaled(m, of_mean) / (scaled(ops.sqrt(v), of_square) + self.eps), m, v
 
-        after, mean, square = _next_two(step, parameters, gradients, state["mean"], state["square"])
+        after, mean, square = next_ones(step, parameters, gradients, state["mean"], state["square"])
         return after, {"mean": mean, "square": square, "number": number}
 
 
@@ -131,7 +92,7 @@ def adamw(weight_decay=0.01, **options):
 
 
 @dataclasses.dataclass(frozen=True)
-class Lion(_Optimizer):
+class Lion(Optimizer):
     """p = p (1 - rate weight_decay) - rate sign(b1 m + (1 - b1) g); m = b2 m + (1 - b2) g (arXiv:2302.06675)."""
     beta1: float = 0.9
     beta2: float = 0.99
@@ -144,19 +105,18 @@ class Lion(_Optimizer):
 
     def _next(self, parameters, gradients, state, rate):
         def step(p, g, m):
-            kept = _scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay else p
-            return (kept - _scaled(ops.sign(self.beta1 * m + (1 - self.beta1) * g), rate),
+            kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay else p
+            return (kept - scaled(ops.sign(self.beta1 * m + (1 - self.beta1) * g), rate),
                     self.beta2 * m + (1 - self.beta2) * g)
 
-        after, mean = _next_two(step, parameters, gradients, state["mean"])
+        after, mean = next_ones(step, parameters, gradients, state["mean"])
         return after, {"mean": mean}
 
 
-def _updated(optimizer, parameters, gradients, state, rate):
-    if not isinstance(state, dict) or set(state) != optimizer._parts:
-        raise wrong_call("update", f"the state of {type(optimizer).__name__} is a dict of {sorted(optimizer._parts)}, as "
-                         "start() makes it: update(parameters, gradients, state, rate)")
-    return optimizer._next(parameters, gradients, state, _scalar(rate))
+def _arrays_of(structure):
+    leaves = []
+    form_of(structure, leaves, _WORDS)
+    return leaves
 
 
 def _norm(gradients):
@@ -168,11 +128,10 @@ def _norm(gradients):
 
 def _clipped(gradients, max_norm):
     norm = _norm(gradients)
-    factor = ops.minimum(_scalar(max_norm) / (norm + 1e-6), 1.0)
-    return map_arrays(lambda g: _scaled(g, factor), gradients), norm
+    factor = ops.minimum(scalar(max_norm) / (norm + 1e-6), 1.0)
+    return map_arrays(lambda g: scaled(g, factor), gradients), norm
 
 
-_update = programs_of(_updated, words=(str, bool, _Optimizer))
 _norm_at_once = programs_of(_norm)
 _clip_at_once = programs_of(_clipped)
 
@@ -195,36 +154,6 @@ def accumulate(a, b):
 def cast(structure, dtype):
     """Copies of another type, through which gradients pass: bf16 ones of f32 parameters."""
     return map_arrays(lambda x: ops.cast(x, dtype=dtype), structure)
-
-
-@dataclasses.dataclass(frozen=True)
-class WarmupCosine:
-    """Rates that grow linearly for `warmup` steps up to `peak`, then fall as half a cosine to `floor` at `total`."""
-    peak: float = 1e-3
-    floor: float = 0.0
-    warmup: int = 0
-    total: int = 1
-
-    def at(self, step):
-        """The rate of a step, counted from 0."""
-        if step < self.warmup:
-            return self.peak * (step + 1) / self.warmup
-        if step >= self.total:
-            return self.floor
-        done = (step - self.warmup) / (self.total - self.warmup)
-        return self.floor + (self.peak - self.floor) * 0.5 * (1 + math.cos(math.pi * done))
-
-
-@dataclasses.dataclass(frozen=True)
-class StepDecay:
-    """start * factor^(step / every, rounded down)."""
-    start: float = 1e-3
-    factor: float = 0.1
-    every: int = 1
-
-    def at(self, step):
-        """The rate of a step, counted from 0."""
-        return self.start * self.factor ** (step // self.every)
 
 
 def save(path, structure):

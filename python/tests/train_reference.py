@@ -5,15 +5,18 @@
 
 A perceptron (tanh, cross-entropy) takes STEPS steps on the same batch, in f64. Per optimiser NAME the
 file has NAME.losses [STEPS] before each step, and the parameters afterwards. Lion is not in PyTorch; its
-update is written out here after the paper. Needs torch, numpy and safetensors.
+update is written out here after the paper. PyTorch's Muon runs in f64, too, in the place of its bf16, of the weights;
+the biases go to SGD at a tenth of the rate. "rates.NAME" are what schedules give for RATE_STEPS steps, and
+"rates.plateau.measures" what the last one sees. Needs torch, numpy and safetensors.
 """
+import inspect
 import sys
 
 import numpy as np
 import torch
 from safetensors.numpy import save_file
 
-STEPS, RATE = 12, 0.05
+STEPS, RATE, RATE_STEPS = 20, 0.05, 30
 
 
 def lion(parameters, state, rate=RATE, beta1=0.9, beta2=0.99, decay=0.1):
@@ -24,6 +27,60 @@ def lion(parameters, state, rate=RATE, beta1=0.9, beta2=0.99, decay=0.1):
             state[name] = beta2 * m + (1 - beta2) * g
 
 
+def muon_in_f64():
+    module = torch.optim._muon
+    text = inspect.getsource(module._zeropower_via_newtonschulz)
+    exec(text.replace("bfloat16", "float64"), module.__dict__)
+
+
+class MuonAndSgd:
+    def __init__(self, parameters):
+        matrices = [p for p in parameters if p.ndim == 2]
+        self.both = (torch.optim.Muon(matrices, lr=RATE, weight_decay=0.1),
+                     torch.optim.SGD([p for p in parameters if p.ndim != 2], lr=0.1 * RATE, momentum=0.9))
+
+    def step(self):
+        for one in self.both:
+            one.step()
+
+
+def schedules(arrays):
+    from torch.optim import lr_scheduler as of
+
+    made = {
+        "milestones": (0.5, lambda o: of.MultiStepLR(o, [3, 4, 17], 0.3)),
+        "steps": (0.5, lambda o: of.StepLR(o, 7, 0.3)),
+        "exponential": (0.5, lambda o: of.ExponentialLR(o, 0.9)),
+        "polynomial": (0.5, lambda o: of.PolynomialLR(o, 20, 1.7)),
+        "restarts": (0.5, lambda o: of.CosineAnnealingWarmRestarts(o, 4, 2, 0.01)),
+        "same_restarts": (0.5, lambda o: of.CosineAnnealingWarmRestarts(o, 7, 1, 0.01)),
+        "one_cycle": (0.5, lambda o: of.OneCycleLR(o, 0.5, RATE_STEPS)),
+        "one_cycle_lines": (0.5, lambda o: of.OneCycleLR(o, 0.5, RATE_STEPS, pct_start=0.45, anneal_strategy="linear",
+                                                         div_factor=10, final_div_factor=100)),
+    }
+    for name, (rate, make) in made.items():
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=rate, momentum=0.9)
+        schedule, rates = make(optimizer), []
+        for step in range(RATE_STEPS):
+            rates.append(optimizer.param_groups[0]["lr"])
+            optimizer.step()
+            if step + 1 < RATE_STEPS:
+                schedule.step()
+        arrays[f"rates.{name}"] = np.array(rates)
+    rng = np.random.default_rng(5)
+    measures = 2 + np.exp(-np.arange(60) / 8) + 0.02 * rng.normal(size=60)
+    arrays["rates.plateau.measures"] = measures
+    for name, options in {"plateau": {}, "plateau_most": {"mode": "max", "threshold": 0.01, "threshold_mode": "abs"},
+                          "plateau_most_relative": {"mode": "max", "cooldown": 1}}.items():
+        optimizer = torch.optim.SGD([torch.zeros(1, requires_grad=True)], lr=0.5)
+        schedule = of.ReduceLROnPlateau(optimizer, factor=0.4, patience=3, **{"cooldown": 2, "min_lr": 0.01} | options)
+        rates = []
+        for measure in measures:
+            schedule.step(measure)
+            rates.append(optimizer.param_groups[0]["lr"])
+        arrays[f"rates.{name}"] = np.array(rates)
+
+
 OPTIMIZERS = {
     "sgd": lambda p: torch.optim.SGD(p, lr=RATE),
     "momentum": lambda p: torch.optim.SGD(p, lr=RATE, momentum=0.9, weight_decay=0.01),
@@ -32,6 +89,18 @@ OPTIMIZERS = {
     "adamw": lambda p: torch.optim.AdamW(p, lr=RATE, weight_decay=0.1),
     "lion": None,
     "clipped": lambda p: torch.optim.SGD(p, lr=RATE),
+    "rmsprop": lambda p: torch.optim.RMSprop(p, lr=RATE, weight_decay=0.01),
+    "rmsprop_centered": lambda p: torch.optim.RMSprop(p, lr=RATE, momentum=0.8, centered=True),
+    "adagrad": lambda p: torch.optim.Adagrad(p, lr=RATE, lr_decay=0.1, weight_decay=0.01,
+                                             initial_accumulator_value=0.2),
+    "adadelta": lambda p: torch.optim.Adadelta(p, lr=RATE * 20, weight_decay=0.01),
+    "adamax": lambda p: torch.optim.Adamax(p, lr=RATE, weight_decay=0.01),
+    "nadam": lambda p: torch.optim.NAdam(p, lr=RATE, weight_decay=0.01),
+    "nadamw": lambda p: torch.optim.NAdam(p, lr=RATE, weight_decay=0.1, decoupled_weight_decay=True),
+    "radam": lambda p: torch.optim.RAdam(p, lr=RATE, weight_decay=0.01),
+    "radamw": lambda p: torch.optim.RAdam(p, lr=RATE, weight_decay=0.1, decoupled_weight_decay=True),
+    "adafactor": lambda p: torch.optim.Adafactor(p, lr=RATE * 2, weight_decay=0.1, eps=(2.0**-23, 1e-3)),
+    "muon": MuonAndSgd,
 }
 
 
@@ -41,6 +110,8 @@ def main(path):
              "down.weight": rng.normal(0, 0.5, (3, 6)), "down.bias": rng.normal(0, 0.1, 3)}
     x, labels = rng.normal(size=(8, 5)), rng.integers(0, 3, 8)
     arrays = {f"start.{name}": value for name, value in start.items()} | {"x": x, "labels": labels}
+    schedules(arrays)
+    muon_in_f64()
     for optimizer, make in OPTIMIZERS.items():
         p = {name: torch.tensor(value, requires_grad=True) for name, value in start.items()}
         torch_optimizer = make(list(p.values())) if make else None

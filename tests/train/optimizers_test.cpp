@@ -4,8 +4,10 @@
 #include <tenon/tenon.hpp>
 
 #include <cmath>
+#include <cstdint>
 #include <string>
 #include <tuple>
+#include <utility>
 
 namespace tenon::testing {
 namespace {
@@ -17,25 +19,11 @@ struct Mlp {
   Tensor forward(const Tensor& x) const { return down.forward(tanh(up.forward(x))); }
 };
 
-template <class Optimizer>
-struct StateOf;
-template <>
-struct StateOf<train::Sgd> {
-  template <class M>
-  using type = train::SgdState<M>;
-};
-template <>
-struct StateOf<train::Adam> {
-  template <class M>
-  using type = train::AdamState<M>;
-};
-template <>
-struct StateOf<train::Lion> {
-  template <class M>
-  using type = train::LionState<M>;
-};
+/// The state of an optimiser of an Mlp.
 template <class Optimizer, class M>
-using State = typename StateOf<Optimizer>::template type<M>;
+using State = rebind_t<decltype(std::declval<const Optimizer&>().start(std::declval<Mlp<Buffer>>(),
+                                                                       std::declval<DevicePtr>())),
+                       leaf_of_t<M>>;
 
 template <class Optimizer>
 struct OptimizerTraining {
@@ -74,14 +62,14 @@ Mlp<Buffer> parameters(const io::File& file, const std::string& prefix) {
 }
 
 template <class Optimizer>
-void check(const std::string& name, OptimizerTraining<Optimizer> training) {
+void check(const std::string& name, OptimizerTraining<Optimizer> training, double at = 0.05) {
   INFO(name);
   const io::File& file = oracle();
   Mlp<Buffer> net = parameters(file, "start.");
   auto state = training.optimizer.start(net, cpu_device());
   const Buffer x = file.at("x").data().to_device(cpu_device());
   const Buffer labels = file.at("labels").data().to_device(cpu_device());
-  const Buffer rate = train::scalar(0.05, f64, cpu_device());
+  const Buffer rate = train::scalar(at, f64, cpu_device());
   auto run =
       compile<&OptimizerTraining<Optimizer>::step>(
           training,
@@ -108,6 +96,48 @@ TEST_CASE("train: optimisers do what PyTorch's do") {
   check<train::Adam>("adamw", {.optimizer = train::adamw(0.1)});
   check<train::Lion>("lion", {.optimizer = {.weight_decay = 0.1}});
   check<train::Sgd>("clipped", {.optimizer = {}, .max_norm = 0.1});
+  check<train::RmsProp>("rmsprop", {.optimizer = {.weight_decay = 0.01}});
+  check<train::RmsProp>("rmsprop_centered", {.optimizer = {.momentum = 0.8, .centered = true}});
+  check<train::Adagrad>("adagrad",
+                        {.optimizer = {.rate_decay = 0.1, .weight_decay = 0.01, .initial = 0.2}});
+  check<train::Adadelta>("adadelta", {.optimizer = {.weight_decay = 0.01}}, 1);
+  check<train::Adamax>("adamax", {.optimizer = {.weight_decay = 0.01}});
+  check<train::NAdam>("nadam", {.optimizer = {.weight_decay = 0.01}});
+  check<train::NAdam>("nadamw", {.optimizer = {.weight_decay = 0.1, .decoupled = true}});
+  check<train::RAdam>("radam", {.optimizer = {.weight_decay = 0.01}});
+  check<train::RAdam>("radamw", {.optimizer = {.weight_decay = 0.1, .decoupled = true}});
+  check<train::Adafactor>("adafactor", {.optimizer = {.smallest = 0x1p-23, .weight_decay = 0.1}},
+                          0.1);
+}
+
+TEST_CASE("train: groups of parameters") {
+  const auto rule = [](const std::string&, const Shape& shape) -> std::size_t {
+    return shape.rank() == 2 ? 0 : 1;
+  };
+  train::Groups both(rule, train::Muon{}, train::Sgd{.momentum = 0.9});
+  both.factors[1] = 0.1;
+  check<decltype(both)>("muon", {.optimizer = both});
+
+  // Parameters of no group stay as they are.
+  const train::Groups weights(
+      [](const std::string& path, const Shape&) -> std::size_t {
+        return path == "up.weight" ? 0 : 1;
+      },
+      train::Sgd{});
+  Graph graph;
+  const Mlp<Shape> shapes = shapes_of(oracle(), "start.");
+  const auto inputs = map_fields<Tensor>(shapes, [&](const std::string& path, const Shape& shape) {
+    return graph.input(path, shape);
+  });
+  const Tensor rate = graph.input("rate", Shape({}, f64));
+  const train::Groups<train::Sgd>::State<Tensor> state{{{{inputs.up.weight}}}};
+  const auto [next, after] = weights.update(inputs, inputs, state, rate);
+  CHECK(next.up.weight.op() == "sub");
+  CHECK(next.down.weight.op() == "input");
+  CHECK(next.up.bias->op() == "input");
+  expect_error(Errc::bad_argument, [&, &mlp = inputs] {
+    train::Muon{}.update(mlp, mlp, train::MuonState<Mlp<Tensor>>{mlp}, rate);
+  });
 }
 
 TEST_CASE("train: initial values") {
@@ -163,6 +193,50 @@ TEST_CASE("train: schedules") {
   CHECK(rate.at(8) == Approx(1.25));
   CHECK(rate.at(12) == Approx(0.5));
   CHECK(train::StepDecay{.start = 1, .factor = 0.5, .every = 3}.at(7) == Approx(0.25));
+}
+
+template <class Rates>
+void check_rates(const std::string& name, const Rates& rates) {
+  INFO(name);
+  std::int64_t step = 0;
+  const HostBuffer want = oracle().at("rates." + name).data();
+  for (const double rate : elements(want)) CHECK(rates.at(step++) == Approx(rate).epsilon(1e-10));
+}
+
+void check_plateau(const std::string& name, const train::PlateauDecay::Options& options) {
+  INFO(name);
+  train::PlateauDecay rate(0.5, options);
+  CHECK(rate.now() == 0.5);
+  const HostBuffer want = oracle().at("rates." + name).data();
+  const HostBuffer measures = oracle().at("rates.plateau.measures").data();
+  const auto seen = elements(measures);
+  std::size_t i = 0;
+  for (const double one : elements(want)) CHECK(rate.see(seen[i++]) == Approx(one).epsilon(1e-10));
+}
+
+TEST_CASE("train: schedules are PyTorch's") {
+  check_rates("milestones", train::MilestoneDecay{0.5, 0.3, {3, 4, 17}});
+  check_rates("steps", train::StepDecay{0.5, 0.3, 7});
+  check_rates("exponential", train::ExponentialDecay{0.5, 0.9});
+  check_rates("polynomial", train::PolynomialDecay{0.5, 0, 1.7, 20});
+  check_rates("restarts", train::CosineRestarts{0.5, 0.01, 4, 2});
+  check_rates("same_restarts", train::CosineRestarts{0.5, 0.01, 7});
+  check_rates("one_cycle", train::OneCycle{.peak = 0.5, .total = 30});
+  check_rates("one_cycle_lines", train::OneCycle{0.5, 30, 0.45, 10, 100, true});
+  train::PlateauDecay::Options options{
+      .factor = 0.4, .patience = 3, .cooldown = 2, .floor = 0.01, .largest = false};
+  check_plateau("plateau", options);
+  options.largest = true;
+  options.cooldown = 1;
+  check_plateau("plateau_most_relative", options);
+  options.threshold = 0.01;
+  options.relative = false;
+  options.cooldown = 2;
+  check_plateau("plateau_most", options);
+  const train::Warmup<train::ExponentialDecay> warm{{1, 0.5}, 3};
+  CHECK(warm.at(0) == Approx(0.25));
+  CHECK(warm.at(3) == Approx(1));
+  CHECK(warm.at(4) == Approx(0.5));
 }
 
 }  // namespace

@@ -4,9 +4,9 @@
 #include <tenon/ops.hpp>
 #include <tenon/train/fields.hpp>
 
+#include <array>
 #include <cmath>
-#include <cstdint>
-#include <numbers>
+#include <cstddef>
 #include <utility>
 #include <vector>
 
@@ -56,6 +56,28 @@ Model with_tensors(const Model& model, const std::vector<Tensor>& tensors) {
 
 /// x * value in x's dtype, for a scalar tensor of any floating dtype.
 inline Tensor scaled(const Tensor& x, const Tensor& scalar) { return x * cast(scalar, x.dtype()); }
+
+/// base^exponent of a number in [0, 1) and a scalar above 0.
+inline Tensor power(double base, const Tensor& exponent) {
+  return base > 0 ? exp2(exponent * std::log2(base)) : exponent * 0;
+}
+
+/// step(tensors...) of the structs' tensors, row by row, is an array of N tensors: a struct of each.
+template <std::size_t N, class Step, class Model, class... Others>
+std::array<Model, N> update_each(const Step& step, const Model& parameters,
+                                 const Others&... others) {
+  const std::vector<std::vector<Tensor>> columns{tensors_of(parameters), tensors_of(others)...};
+  std::array<std::vector<Tensor>, N> made;
+  for (std::size_t i = 0; i < columns[0].size(); ++i) {
+    const std::array<Tensor, N> row = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return step(columns[I][i]...);
+    }(std::make_index_sequence<1 + sizeof...(Others)>());
+    for (std::size_t k = 0; k < N; ++k) made[k].push_back(row[k]);
+  }
+  return [&]<std::size_t... K>(std::index_sequence<K...>) {
+    return std::array<Model, N>{with_tensors(parameters, made[K])...};
+  }(std::make_index_sequence<N>());
+}
 
 }  // namespace detail
 
@@ -221,31 +243,5 @@ template <class Model>
 Model cast_fields(const Model& model, DType dtype) {
   return zip_fields([&](const Tensor& x) { return cast(x, dtype); }, model);
 }
-
-/// Rates by step, counted from 0.
-struct WarmupCosine {
-  double peak = 1e-3;
-  double floor = 0;
-  std::int64_t warmup = 0;  ///< steps of linear growth to the peak
-  std::int64_t total = 1;   ///< steps until the floor
-
-  double at(std::int64_t step) const {
-    if (step < warmup) {
-      return peak * static_cast<double>(step + 1) / static_cast<double>(warmup);
-    }
-    if (step >= total) return floor;
-    const double done = static_cast<double>(step - warmup) / static_cast<double>(total - warmup);
-    return floor + (peak - floor) * 0.5 * (1 + std::cos(std::numbers::pi * done));
-  }
-};
-
-struct StepDecay {
-  double start = 1e-3;
-  double factor = 0.1;
-  std::int64_t every = 1;
-  double at(std::int64_t step) const {
-    return start * std::pow(factor, static_cast<double>(step / every));
-  }
-};
 
 }  // namespace tenon::train

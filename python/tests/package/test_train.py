@@ -13,10 +13,19 @@ import tenon
 from tenon import ops, train
 
 DATA = pathlib.Path(__file__).parents[3] / "tests/train/data/optimizers.safetensors"
-RATE, STEPS = 0.05, 12
+RATE, STEPS = 0.05, 20
 OPTIMIZERS = {"sgd": train.Sgd(), "momentum": train.Sgd(momentum=0.9, weight_decay=0.01),
               "nesterov": train.Sgd(momentum=0.9, nesterov=True), "adam": train.Adam(weight_decay=0.01),
-              "adamw": train.adamw(0.1), "lion": train.Lion(weight_decay=0.1), "clipped": train.Sgd()}
+              "adamw": train.adamw(0.1), "lion": train.Lion(weight_decay=0.1), "clipped": train.Sgd(),
+              "rmsprop": train.RmsProp(weight_decay=0.01), "rmsprop_centered": train.RmsProp(momentum=0.8, centered=True),
+              "adagrad": train.Adagrad(rate_decay=0.1, weight_decay=0.01, initial=0.2),
+              "adadelta": train.Adadelta(weight_decay=0.01), "adamax": train.Adamax(weight_decay=0.01),
+              "nadam": train.NAdam(weight_decay=0.01), "nadamw": train.NAdam(weight_decay=0.1, decoupled=True),
+              "radam": train.RAdam(weight_decay=0.01), "radamw": train.RAdam(weight_decay=0.1, decoupled=True),
+              "adafactor": train.Adafactor(weight_decay=0.1),
+              "muon": train.Groups((lambda path, p: p.ndim == 2, train.Muon()),
+                                   (True, train.Sgd(momentum=0.9), 0.1))}
+RATES = {"adadelta": 1.0, "adafactor": 0.1}
 
 
 def loss_of(net, x, labels):
@@ -48,7 +57,7 @@ class Train(unittest.TestCase):
                     norm = train.global_norm(gradients).item()
                     gradients, before = train.clip_norm(gradients, 0.1)
                     self.assertEqual(before.item(), norm)
-                net, state = optimizer.update(net, gradients, state, RATE)
+                net, state = optimizer.update(net, gradients, state, RATES.get(name, RATE))
                 losses.append(loss.item())
             self.check(name, losses, net)
 
@@ -63,7 +72,7 @@ class Train(unittest.TestCase):
 
             net, state, losses = self.net, optimizer.start(self.net), []
             for _ in range(STEPS):
-                net, state, loss = step(net, state, *self.batch, RATE)
+                net, state, loss = step(net, state, *self.batch, RATES.get(name, RATE))
                 losses.append(loss.item())
             self.check(name, losses, net)
 
@@ -99,6 +108,51 @@ class Train(unittest.TestCase):
         self.assertAlmostEqual(value.item(), self.data["sgd.losses"][0], places=6)
         doubled = train.accumulate(gradients, gradients)
         np.testing.assert_allclose(doubled["up"]["bias"].numpy(), 2 * gradients["up"]["bias"].numpy())
+
+    def test_groups(self):
+        frozen = train.Groups((lambda path, _: path.startswith("down."), train.Sgd()))
+        _, gradients = tenon.value_and_grad(loss_of)(self.net, *self.batch)
+        state = frozen.start(self.net)
+        net, _ = frozen.update(self.net, gradients, state, RATE)
+        plain, _ = train.Sgd().update(self.net, gradients, train.Sgd().start(self.net), RATE)
+        np.testing.assert_array_equal(net["up"]["weight"].numpy(), self.net["up"]["weight"])
+        np.testing.assert_array_equal(net["down"]["weight"].numpy(), plain["down"]["weight"].numpy())
+        both = train.Groups((lambda path, _: path.endswith("bias"), train.adamw(0.0)), (True, train.adamw(0.1)))
+        state = both.start(self.net)
+        same, state = both.update(self.net, gradients, state, (0.0, RATE))
+        np.testing.assert_array_equal(same["up"]["bias"].numpy(), self.net["up"]["bias"])
+        whole, _ = train.adamw(0.1).update(self.net, gradients, train.adamw(0.1).start(self.net), RATE)
+        np.testing.assert_array_equal(same["up"]["weight"].numpy(), whole["up"]["weight"].numpy())
+        self.assertEqual(sorted(state["0"]["mean"]), ["down.bias", "up.bias"])
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "state.safetensors"
+            train.save(path, state)
+            again = train.load(path, state)
+            np.testing.assert_array_equal(again["1"]["mean"]["up.weight"].numpy(), state["1"]["mean"]["up.weight"].numpy())
+        with self.assertRaisesRegex(tenon.Error, "which is no matrix; Groups"):
+            train.Muon().update(self.net, gradients, train.Muon().start(self.net), RATE)
+        with self.assertRaisesRegex(tenon.Error, "1 rates for 2 groups"):
+            both.update(self.net, gradients, state, (RATE,))
+        with self.assertRaisesRegex(tenon.Error, "the state of Groups is a dict of"):
+            both.update(self.net, gradients, frozen.start(self.net), RATE)
+
+    def test_rates_are_pytorchs(self):
+        for name, rate in {
+            "milestones": train.MilestoneDecay(0.5, 0.3, (3, 4, 17)), "steps": train.StepDecay(0.5, 0.3, 7),
+            "exponential": train.ExponentialDecay(0.5, 0.9), "polynomial": train.PolynomialDecay(0.5, 0.0, 1.7, 20),
+            "restarts": train.CosineRestarts(0.5, 0.01, 4, 2), "same_restarts": train.CosineRestarts(0.5, 0.01, 7),
+            "one_cycle": train.OneCycle(0.5, 30),
+            "one_cycle_lines": train.OneCycle(0.5, 30, 0.45, 10, 100, linear=True),
+        }.items():
+            want = self.data[f"rates.{name}"]
+            np.testing.assert_allclose([rate.at(i) for i in range(len(want))], want, rtol=1e-11, err_msg=name)
+        for name, options in {"plateau": {}, "plateau_most": {"largest": True, "threshold": 0.01, "relative": False},
+                              "plateau_most_relative": {"largest": True, "cooldown": 1}}.items():
+            rate = train.PlateauDecay(0.5, factor=0.4, patience=3, **{"cooldown": 2, "floor": 0.01} | options)
+            got = [rate.see(one) for one in self.data["rates.plateau.measures"]]
+            np.testing.assert_allclose(got, self.data[f"rates.{name}"], rtol=1e-12, err_msg=name)
+        rate = train.Warmup(train.ExponentialDecay(1.0, 0.5), 3)
+        np.testing.assert_allclose([rate.at(i) for i in range(5)], [0.25, 0.5, 0.75, 1.0, 0.5])
 
     def test_rates(self):
         rate = train.WarmupCosine(peak=0.1, floor=0.01, warmup=4, total=12)

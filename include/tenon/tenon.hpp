@@ -8,6 +8,7 @@
 #include <tenon/backends/reference.hpp>
 #include <tenon/buffer.hpp>
 #include <tenon/control.hpp>
+#include <tenon/derivatives.hpp>
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>

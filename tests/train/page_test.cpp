@@ -3,6 +3,7 @@
 
 #include <tenon/tenon.hpp>
 
+#include <cstddef>
 #include <string>
 #include <tuple>
 
@@ -69,8 +70,25 @@ TEST_CASE("training.md: the program that it shows lowers its loss") {
   std::filesystem::remove(folder / "net.safetensors");
 }
 
+TEST_CASE("training.md: groups of parameters") {
+  auto device = Device::open("cpu:");
+  const Mlp<Shape> shapes{{Shape({3, 2}, f32), Shape({3}, f32)},
+                          {Shape({1, 3}, f32), Shape({1}, f32)}};
+  const Mlp<Buffer> net = train::initialize(shapes, 1, device);
+  train::Groups groups(
+      [](const std::string& path, const Shape& shape) -> std::size_t {
+        return path.starts_with("embedding.") ? 2 : shape.rank() < 2 ? 1 : 0;
+      },
+      train::adamw(0.1), train::adamw(0), train::adamw(0.1));
+  groups.factors[2] = 0.1;
+  auto state = groups.start(net, device);  // train::Groups<...>::State<Buffer>
+  CHECK(std::get<0>(state).mean.items.size() == 2);
+  CHECK(std::get<1>(state).mean.items.size() == 2);
+  CHECK(std::get<2>(state).mean.items.empty());
+}
+
 TEST_CASE("training.md: its code is this file's") {
-  check_shown_code("docs/training.md", "tests/train/page_test.cpp", 2);
+  check_shown_code("docs/training.md", "tests/train/page_test.cpp", 3);
 }
 
 }  // namespace

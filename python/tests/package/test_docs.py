@@ -1,5 +1,5 @@
 """Runs the code of docs/python.md, chat-templates.md, conversations.md, drafts.md, embeddings.md, hf.md, objects.md,
-onnx.md, sampling.md, serving.md, tool-calls.md and torch.md, block after block, as one program each."""
+onnx.md, sampling.md, serving.md, tool-calls.md, torch.md and training.md, block after block, as one program each."""
 
 import contextlib
 import io
@@ -77,6 +77,9 @@ class Page(unittest.TestCase):
     def test_drafts(self):
         pathlib.Path("MODEL.gguf").symlink_to(ROOT / "tests/models/data/tiny_llama.gguf")
         self.assertRegex(self.run_page("drafts.md", 1), r"\d+ of \d+ drafted tokens were right")
+
+    def test_training(self):
+        self.run_page("training.md", 1)
 
     def test_objects(self):
         self.assertIn("42 42 40", self.run_page("objects.md", 1))

@@ -1,0 +1,58 @@
+#include "grad/run_session.hpp"
+#include "support/literals.hpp"
+#include "support/op_testing.hpp"
+
+#include <tenon/derivatives.hpp>
+#include <tenon/tenon.hpp>
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace tenon::testing {
+namespace {
+
+TEST_CASE("derivatives: jvp, vjp and hvp are torch.func's") {
+  const io::File file = io::open("tests/train/data/transforms.safetensors");
+  Graph graph;
+  std::vector<HostBuffer> arrays;
+  const auto input = [&](const std::string& name) {
+    arrays.push_back(file.at(name).data());
+    return graph.input(name, arrays.back().shape());
+  };
+  const std::array<Tensor, 3> at{input("w"), input("b"), input("x")};
+  const std::array<Tensor, 3> along{input("tangent.w"), input("tangent.b"), input("tangent.x")};
+  const Tensor u = input("u");
+  const auto& [w, b, x] = at;
+  const Tensor y = squeeze(matmul(w, unsqueeze(x, 1)), 1) + b;
+  const Tensor scores = softmax(tanh(y)), loss = logsumexp(y) + sum(w * w * w);
+
+  std::vector<Tensor> results = jvp({&scores, 1}, at, along);
+  for (const Tensor& one : grad({&scores, 1}, {&u, 1}, at)) results.push_back(one);
+  results.push_back(hvp(loss, at, along)[0]);
+  Session session(graph.program(results), {.backends = default_backends()});
+  const auto made = run_session(session, arrays);
+  std::size_t i = 0;
+  for (const char* name : {"jvp", "vjp.w", "vjp.b", "vjp.x", "hvp"}) {
+    INFO(name);
+    expect_close(made[i++], file.at(name).data(), 1e-10, 1e-10);
+  }
+  expect_error(Errc::bad_argument, [&] { jvp({&scores, 1}, at, {&u, 1}); });
+  expect_error(Errc::bad_argument, [&] { hvp(loss, at, {&u, 1}); });
+}
+
+TEST_CASE("derivatives: along a loop") {
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({1}, f64)), t = graph.input("t", Shape({1}, f64));
+  const Tensor y = repeat(5, x, [&](const Tensor&, const Tensor& now) { return now * now; });
+  const std::vector<Tensor> results = jvp({&y, 1}, {&x, 1}, {&t, 1});
+  Session session(graph.program(results), {.backends = default_backends()});
+  const auto number = [](double value) { return HostBuffer::of<double>(Shape({1}, f64), {value}); };
+  const HostBuffer made = run_session(session, {number(1.1), number(2)})[0];
+  CHECK(elements(made)[0] == Approx(2 * 32 * std::pow(1.1, 31)));  // x^32
+}
+
+}  // namespace
+}  // namespace tenon::testing

@@ -76,8 +76,10 @@ def jvp(function, primals, tangents):
     `tangents` has an array for each of the arrays of `primals`, a tuple of arguments.
 
         y, dy = tenon.jvp(f, (x,), (dx,))
+
+    The function is recorded at each call; `tenon.compiled(lambda x, dx: tenon.jvp(f, (x,), (dx,)))` records it once.
     """
-    return _program_of(_jvp, function, jvp)(tuple(primals), tuple(tangents))
+    return _program_of(_jvp, function)(tuple(primals), tuple(tangents))
 
 
 def _jvp(function, primals, tangents):
@@ -96,13 +98,14 @@ def vjp(function, *primals):
         y, pull = tenon.vjp(f, x, w)
         dx, dw = pull(dy)
 
-    Of arrays, the value is computed at once and again, with the gradients, by each call of pull.
+    Of arrays, the value is computed at once, and once more with the gradients by each call of pull.
     """
     arrays = []
     form_of(primals, arrays, _WORDS)
     if not any(isinstance(one, _tenon.Tensor) for one in arrays):
-        value = _program_of(lambda function, *primals: function(*primals), function, "value")(*primals)
-        return value, lambda cotangents: _program_of(_vjp, function, vjp)(primals, cotangents)
+        pulled = _program_of(_vjp, function)
+        value = programs_of(lambda *primals: function(*primals))(*primals)
+        return value, lambda cotangents: pulled(primals, cotangents)
     forms, leaves = _views(primals)
     after, outputs = _results(function, [filled(form, leaves.__getitem__) for form in forms])
 
@@ -126,20 +129,9 @@ def _pulled_like(forms, leaves, after, outputs, cotangents):
     return tuple(filled(form, found.__getitem__) for form in forms)
 
 
-_programs = {}  # of functions, by transform; those used longest ago are left out
-
-
-def _program_of(transform, function, key):
-    """transform(function, ...) as a function that runs as one program, kept for the function."""
-    try:
-        kept = _programs.pop((function, key), None)
-    except TypeError:  # not hashable
-        return programs_of(functools.partial(transform, function))
-    kept = kept or programs_of(functools.partial(transform, function))
-    _programs[function, key] = kept
-    while len(_programs) > 64:
-        del _programs[next(iter(_programs))]
-    return kept
+def _program_of(transform, function):
+    """transform(function, ...) as a function that runs as one program."""
+    return programs_of(functools.partial(transform, function))
 
 
 def jacrev(function, argnums=0, has_aux=False):
@@ -281,7 +273,7 @@ def hvp(function, primals, tangents):
 
         [h] = tenon.hvp(loss, (w,), (v,))
     """
-    return _program_of(_hvp, function, hvp)(tuple(primals), tuple(tangents))
+    return _program_of(_hvp, function)(tuple(primals), tuple(tangents))
 
 
 def _hvp(function, primals, tangents):

@@ -382,11 +382,11 @@ def _iota(at):
     return at(at.operands[0], axis=at.attributes["axis"] + 1), False
 
 
-def _gathered(at, x, index, axis, rank, index_rank):
+def _gathered(at, x, index, axis, index_rank, flags):
     """numpy.take of one example along an axis."""
-    if not at.flags[1]:
+    if not flags[1]:
         return _ops["gather"](x, index, axis=axis + 1)
-    if not at.flags[0]:
+    if not flags[0]:
         made = _ops["gather"](x, index, axis=axis)
         return _moved(made, axis, 0)
     size = x.shape[axis + 1]
@@ -402,14 +402,14 @@ def _gathered(at, x, index, axis, rank, index_rank):
 
 
 def _gather(at):
-    return _gathered(at, *at.operands, at.attributes["axis"], at.ranks[0], at.ranks[1])
+    return _gathered(at, *at.operands, at.attributes["axis"], at.ranks[1], at.flags)
 
 
 def _select(at):
     x, index = at.operands
     if not at.flags[1]:  # a view where the index is a loop's
         return _ops["select"](_moved(x, 1, 0), index)
-    return _gathered(at, x, index, 0, at.ranks[0], 0)
+    return _gathered(at, x, index, 0, 0, at.flags)
 
 
 def _update_slice(at):
@@ -423,7 +423,11 @@ def _update_slice(at):
 
 
 def _embedding(at):
-    return at(*at.operands) if not at.flags[1] else None
+    ids, table = at.operands
+    if not at.flags[1]:
+        return at(ids, table)
+    is_plain = at.types[1].dtype == at.attributes["dtype"]
+    return _gathered(at, table, ids, 0, at.ranks[0], at.flags[::-1]) if is_plain else None
 
 
 def _searchsorted(at):
@@ -503,6 +507,31 @@ def _of_images(count):
     return rule
 
 
+def _beside_channels(x):
+    """[examples, n, c, ...] as [n, examples * c, ...]."""
+    return _ops["merge_axes"](_moved(x, 0, 1), axis=1, count=2)
+
+
+def _convolution(at):
+    """More images; of filters that the examples have, groups of channels, one group an example."""
+    if at.only_first():
+        return _of_images(1)(at)
+    channels = at.result.dims[1]
+    if not isinstance(channels, int):
+        return None
+    filters = [_merged(at.batched(i)) for i in range(1, len(at.operands))]  # and the bias
+    made = at(_beside_channels(at.batched(0)), *filters, groups=at.size * at.attributes["groups"])
+    return _moved(_ops["split_axis"](made, axis=1, sizes=[at.size, channels]), 1, 0)
+
+
+def _filter_gradient(at):
+    filters = at.result.dims[0]
+    if not isinstance(filters, int):
+        return None
+    made = at(*(_beside_channels(at.batched(i)) for i in range(2)), groups=at.size * at.attributes["groups"])
+    return _apart(at, made, filters)
+
+
 def _attention(at):
     """q, k and v [B, ...] and a mask that broadcasts to [B, heads, queries, keys]: a larger B."""
     own, a = at.result.dims[0], at.attributes
@@ -525,12 +554,13 @@ _RULES = {
     **dict.fromkeys("softmax log_softmax cumsum cumprod cummax cummin topk sort argsort argmax argmin fft rfft irfft slice "
                     "split_axis merge_axes unsqueeze squeeze".split(), _axis),
     **dict.fromkeys("sum mean prod max min any all".split(), _axes),
-    **dict.fromkeys("conv2d conv_transpose2d max_pool2d avg_pool2d unfold2d fold2d group_norm batch_norm".split(),
+    **dict.fromkeys("max_pool2d avg_pool2d unfold2d fold2d group_norm batch_norm".split(),
                     _of_images(1)),
     **dict.fromkeys("max_pool2d_backward avg_pool2d_backward grid_sample".split(), _of_images(2)),
     **dict.fromkeys("grid_sample_backward grid_sample_grid_backward".split(), _of_images(3)),
     **dict.fromkeys("take_along scatter".split(), _along),
     **dict.fromkeys("layer_norm rms_norm".split(), _norm),
+    "conv2d": _convolution, "conv_transpose2d": _convolution, "conv2d_filter_backward": _filter_gradient,
     "permute": _permute, "reshape": _reshape, "broadcast_to": _broadcast_to, "concat": _concat, "pad": _pad,
     "iota": _iota, "gather": _gather, "select": _select, "update_slice": _update_slice, "embedding": _embedding,
     "searchsorted": _searchsorted, "matmul": _matmul, "linear": _linear, "attention": _attention,

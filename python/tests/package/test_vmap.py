@@ -13,7 +13,7 @@ DATA = pathlib.Path(__file__).parents[3] / "tests/train/data/transforms.safetens
 SEED = int(np.random.SeedSequence().entropy) % 2**32
 
 # Ops that are known to run in a loop over examples, or do where more than their first operand has examples.
-LOOPED = {"selective_scan", "wkv7", "conv2d", "conv2d_filter_backward", "conv_transpose2d", "embedding", "batch_norm",
+LOOPED = {"selective_scan", "wkv7", "embedding", "batch_norm",
           "group_norm", "grid_sample", "grouped_linear", "rope", "attention", "cache_update", "solve",
           "triangular_solve", "searchsorted", "roi_align", "roi_align_backward", "random_bits", "quantize_linear",
           "dequantize_linear", "matmul_integer", "conv2d_integer", "non_max_suppression", "quantize", "dequantize",
@@ -108,7 +108,14 @@ class Vmap(unittest.TestCase):
         self.check(lambda x, k: ops.max_pool2d(ops.conv2d(x, k), kernel=(2, 2)), self.values(3, 1, 2, 8, 8), k,
                    in_axes=(0, None))
         self.check(lambda x, k: ops.conv2d(x, k), self.values(3, 1, 2, 8, 8), self.values(3, 4, 2, 3, 3),
-                   looped=["conv2d"])
+                   tolerance=1e-4)
+        image, filters = self.values(3, 2, 2, 6, 6), self.values(4, 2, 3, 3)
+        self.check(tenon.grad(lambda k, x: (ops.conv2d(x, k, stride=(2, 1)) ** 2.0).sum()), filters, image,
+                   in_axes=(None, 0), tolerance=1e-4)
+        seeds = np.asarray(tenon.vmap(lambda i: ops.fold_in(ops.random_key(7), i))(np.arange(3)))
+        self.check(lambda key: ops.random_normal(key, (5,)), seeds, looped=["random_bits"])
+        self.assertEqual(len(np.unique(seeds[:, 0])), 3)
+        self.check(ops.embedding, self.random.integers(0, 5, (3, 4)), self.values(3, 5, 2))
         q, keys = self.values(3, 2, 4, 2, 8), self.values(3, 2, 6, 2, 8)
         self.check(lambda q, k: ops.attention(q, k, k), q, keys)
         self.check(lambda q, k: ops.attention(q, k, k, causal=True), q[0], keys, in_axes=(None, 0))

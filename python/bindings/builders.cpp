@@ -402,12 +402,13 @@ const std::map<std::string_view, Builder>& builders() {
          return binary_cross_entropy(logits, target, {weight, positive_weight, reduction}, where);
        })},
       {"cosine_embedding_loss", builder_of(&cosine_embedding_loss)},
-      {"cross_entropy", builder_of(+[](T logits, T labels, double smoothing, Int ignored, T weight,
-                                       Reduction reduction, const AxisRef& axis, Where where) {
+      {"cross_entropy",
+       builder_of(+[](T logits, T labels, double smoothing, Int ignored, Reduction reduction,
+                      T weight, const AxisRef& axis, Where where) {
          return cross_entropy(logits, labels, {smoothing, ignored, weight, reduction, axis}, where);
        })},
       {"ctc_loss", builder_of(+[](T log_p, T labels, T steps, T counts, Int blank,
-                                  bool zero_infinity, Reduction reduction, Where where) {
+                                  Reduction reduction, bool zero_infinity, Where where) {
          return ctc_loss(log_p, labels, steps, counts, {blank, zero_infinity, reduction}, where);
        })},
       {"focal_loss", builder_of(+[](T logits, T target, double alpha, double gamma,
@@ -418,8 +419,8 @@ const std::map<std::string_view, Builder>& builders() {
       {"hinge_embedding_loss", builder_of(&hinge_embedding_loss)},
       {"hinge_loss", builder_of(&hinge_loss)},
       {"huber_loss", builder_of(&huber_loss)},
-      {"kl_divergence", builder_of(+[](T log_p, T target, bool log_target,
-                                       std::optional<Reduction> reduction, Where where) {
+      {"kl_divergence", builder_of(+[](T log_p, T target, std::optional<Reduction> reduction,
+                                       bool log_target, Where where) {
          return kl_divergence(log_p, target, {log_target, reduction}, where);
        })},
       {"l1_loss", builder_of(&l1_loss)},
@@ -430,7 +431,7 @@ const std::map<std::string_view, Builder>& builders() {
                                            Reduction reduction, Where where) {
          return multi_margin_loss(x, labels, {p, margin, weight, reduction}, where);
        })},
-      {"nll_loss", builder_of(+[](T log_p, T labels, Int ignored, T weight, Reduction reduction,
+      {"nll_loss", builder_of(+[](T log_p, T labels, T weight, Int ignored, Reduction reduction,
                                   const AxisRef& axis, Where where) {
          return nll_loss(log_p, labels, {0, ignored, weight, reduction, axis}, where);
        })},

@@ -35,8 +35,9 @@ _optional = ["onnx", "torch"]  # modules that need packages of their own
 _elsewhere = {"export": "build", "repeat": "build", "block": "build", "while_loop": "build", "cond": "build",
               "scan": "build", "call": "build", "compile_to": "build", "object_class": "objects", "op": "own_ops",
               "grad": "gradients", "value_and_grad": "gradients", "checkpointed": "gradients",
-              "vmap": "vectorized", "jvp": "transforms", "vjp": "transforms", "jacobian": "transforms", "jacrev": "transforms",
-              "jacfwd": "transforms", "hessian": "transforms", "hvp": "transforms", "compiled": "programs", "LanguageModel": "models", "BatchedLanguageModel": "models",
+              "vmap": "vectorized", "jvp": "transforms", "vjp": "transforms", "jacobian": "transforms",
+              "jacrev": "transforms", "jacfwd": "transforms", "hessian": "transforms", "hvp": "transforms",
+              "compiled": "programs", "LanguageModel": "models", "BatchedLanguageModel": "models",
               "Draft": "models", "SentenceEncoder": "models", "VisionEncoder": "models", "Profile": "pictures"}
 _types = (
     "i8 i16 i32 i64 u8 u16 u32 u64 f16 bf16 f32 f64 f8_e4m3 f8_e5m2 c64"

@@ -132,6 +132,12 @@ def _clipped(gradients, max_norm):
     return map_arrays(lambda g: scaled(g, factor), gradients), norm
 
 
+def _averaged(average, parameters, decay):
+    share = 1.0 - scalar(decay)
+    return map_arrays(lambda a, p: a + scaled(p - a, share), average, parameters)
+
+
+_average_at_once = programs_of(_averaged)
 _norm_at_once = programs_of(_norm)
 _clip_at_once = programs_of(_clipped)
 
@@ -144,6 +150,17 @@ def global_norm(gradients):
 def clip_norm(gradients, max_norm):
     """(The gradients times min(1, max_norm / (their norm + 1e-6)), the norm before.)"""
     return _clip_at_once(gradients, max_norm)
+
+
+def clip_value(gradients, limit):
+    """The gradients within [-limit, limit]: torch's clip_grad_value_."""
+    return map_arrays(lambda g: ops.clip(g, -float(limit), float(limit)), gradients)
+
+
+def averaged(average, parameters, decay=0.999):
+    """decay average + (1 - decay) parameters: an exponential moving average of the parameters of all steps, whose
+    network is often the better one."""
+    return _average_at_once(average, parameters, decay)
 
 
 def accumulate(a, b):

@@ -7,7 +7,7 @@ from .build import _recorded
 from .importing.errors import wrong_call
 from .programs import programs_of
 from .structures import filled, form_of, leaves_like
-from .vectorized import vmap
+from .vectorized import holds_tensors, run_or_recorded, vmap
 
 _WORDS = (str, bool)
 
@@ -102,7 +102,7 @@ def vjp(function, *primals):
     """
     arrays = []
     form_of(primals, arrays, _WORDS)
-    if not any(isinstance(one, _tenon.Tensor) for one in arrays):
+    if not any(isinstance(one, _tenon.Tensor) for one in arrays) and not holds_tensors(function):
         pulled = _program_of(_vjp, function)
         value = programs_of(lambda *primals: function(*primals))(*primals)
         return value, lambda cotangents: pulled(primals, cotangents)
@@ -131,7 +131,7 @@ def _pulled_like(forms, leaves, after, outputs, cotangents):
 
 def _program_of(transform, function):
     """transform(function, ...) as a function that runs as one program."""
-    return programs_of(functools.partial(transform, function))
+    return run_or_recorded(functools.partial(transform, function), function)
 
 
 def jacrev(function, argnums=0, has_aux=False):
@@ -186,7 +186,7 @@ def _jacobian_of(function, argnums, has_aux, by_rows):
         made = filled(after, of_output)
         return (made, second) if has_aux else made
 
-    return programs_of(evaluated)
+    return run_or_recorded(evaluated, function)
 
 
 def _places(arrays):

@@ -5,7 +5,9 @@ axis, the first one, in each value that depends on an example. An op's rule says
 one runs in a loop over the examples.
 """
 
+import dataclasses
 import functools
+import types
 
 from . import _tenon, ir, ops
 from .build import Graph, _loop, _recorded, scan
@@ -31,8 +33,9 @@ def vmap(function, in_axes=0, out_axes=0):
     ops take all examples at once; ops that have no such form run in a loop over them, and the function's `looped` says
     which these were when it was recorded last. A loop that its values end runs until the last example has ended.
 
-    In a function that is itself recorded, what is computed there is given as an argument (`in_axes=None`), not taken
-    from around `function`. Sizes are known.
+    In a function that is itself recorded, `function` may use tensors from around it that are variables of that function,
+    or in dicts, lists, tuples and dataclasses there; those that it finds otherwise, such as attributes of objects, are
+    given as arguments (`in_axes=None`). Sizes are known.
     """
     if not callable(function):
         raise TypeError(f"vmap: {type(function).__name__} is no function")
@@ -51,7 +54,11 @@ def vmap(function, in_axes=0, out_axes=0):
         leaves = list(_recorded(leaves))
         size = _size_of(leaves, places)
         leaves = [one if axis is None else _moved(one, axis, 0) for one, axis in zip(leaves, places)]
-        program, after = _example(function, forms, words, leaves, places)
+        outer = []
+        with_outer = _with_outer(function, outer, {})
+        of_outer = ("sequence", tuple, tuple(("leaf", len(leaves) + i) for i in range(len(outer))))
+        leaves, places = [*leaves, *outer], [*places, *([None] * len(outer))]
+        program, after = _example(function, forms, words, leaves, places, with_outer, of_outer)
         looped.clear()
         examples = Examples(program, size, looped)
         made = examples.results([(one, axis is not None) for one, axis in zip(leaves, places)])
@@ -65,9 +72,25 @@ def vmap(function, in_axes=0, out_axes=0):
             results.append(tensor if axis is None else _moved(tensor, 0, axis))
         return filled(after, results.__getitem__)
 
-    run = programs_of(mapped)
+    run = run_or_recorded(mapped, function)
     run.looped = looped
     return run
+
+
+def run_or_recorded(applied, function):
+    """`applied`, which calls the function, as one program; in a graph, where the function holds tensors of that."""
+    program = programs_of(applied)
+
+    @functools.wraps(function)
+    def run(*arguments, **named):
+        return (applied if holds_tensors(function) else program)(*arguments, **named)
+
+    return run
+
+
+def holds_tensors(function):
+    """Whether variables of a function from around it are tensors of a graph."""
+    return _with_outer(function, [], {}) is not None
 
 
 def _one_for_each(axes, arguments):
@@ -124,17 +147,64 @@ def _moved(x, source, target):
     return x if source == target else _ops["permute"](x, order=order)
 
 
-def _example(function, forms, words, leaves, places):
+def _with_outer(value, outer, seen):
+    """A function of tensors that makes the same value with them in the place of the tensors of a graph that it holds,
+    which are appended to `outer`; None where it holds none. In functions those of their variables from around them."""
+    if id(value) in seen:
+        return seen[id(value)]
+    if isinstance(value, types.FunctionType):
+        seen[id(value)] = None  # while one refers to itself
+        cells = value.__closure__ or ()
+        makers = [_with_outer(_content(cell), outer, seen) for cell in cells]
+
+        def make_function(tensors):
+            held = tuple(types.CellType(make(tensors)) if make else cell for make, cell in zip(makers, cells))
+            made = types.FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, held)
+            made.__kwdefaults__ = value.__kwdefaults__
+            return made
+
+        seen[id(value)] = make_function if any(makers) else None
+        return seen[id(value)]
+    if isinstance(value, functools.partial):
+        parts = [value.func, *value.args, *value.keywords.values()]
+        makers = [_with_outer(one, outer, seen) for one in parts]
+
+        def make_partial(tensors):
+            first, *others = [make(tensors) if make else one for make, one in zip(makers, parts)]
+            count = len(value.args)
+            return functools.partial(first, *others[:count], **dict(zip(value.keywords, others[count:])))
+
+        return make_partial if any(makers) else None
+    if not isinstance(value, (_tenon.Tensor, dict, list, tuple)) and not dataclasses.is_dataclass(value):
+        return None
+    leaves = []
+    form, first = form_of(value, leaves, _WORDS), len(outer)
+    found = {i: first + at for at, i in enumerate(i for i, one in enumerate(leaves) if isinstance(one, _tenon.Tensor))}
+    outer += [leaves[i] for i in found]
+    return (lambda tensors: filled(form, lambda i: tensors[found[i]] if i in found else leaves[i])) if found else None
+
+
+def _content(cell):
+    try:
+        return cell.cell_contents
+    except ValueError:  # a variable that has no value yet
+        return None
+
+
+def _example(function, forms, words, leaves, places, with_outer, of_outer):
     """The program of the function of one example, and the structure of what it returns."""
     with Graph() as graph:
         names = argument_names(function, forms, words)
+        names += [""] * (len(leaves) - len(names))
         tensors = []
         for name, one, axis in zip(names, leaves, places):
             sizes = one.shape if axis is None else one.shape[1:]
             tensors.append(graph.input(name, f"{one.dtype.name}[{', '.join(map(str, sizes))}]"))
         try:
-            made = function(*[filled(form, tensors.__getitem__) for form in forms],
-                            **{word: filled(form, tensors.__getitem__) for word, form in words})
+            outer = filled(of_outer, tensors.__getitem__)
+            of_example = with_outer(outer) if with_outer else function
+            made = of_example(*[filled(form, tensors.__getitem__) for form in forms],
+                              **{word: filled(form, tensors.__getitem__) for word, form in words})
             found = []
             after = form_of(made, found, _WORDS)
             if not found:
@@ -143,8 +213,8 @@ def _example(function, forms, words, leaves, places):
         except Error as error:
             if error.code != "ContextMismatch":
                 raise
-            raise type(error)(error.code, error.number, error.where, f"{error.message}; what is recorded around a function "
-                              "given to vmap is an argument of it, with in_axes=None") from None
+            raise type(error)(error.code, error.number, error.where, f"{error.message}; a tensor that a function given to "
+                              "vmap finds elsewhere than in its variables is an argument of it, with in_axes=None") from None
         return graph.program(results), after
 
 

@@ -68,6 +68,30 @@ const std::vector<OpenCase>& cases() {
        [](auto x, auto y, auto) { return binary_cross_entropy(x, sigmoid(y)); }},
       {"kl_divergence",
        [](auto x, auto y, auto) { return kl_divergence(log_softmax(x, 2), softmax(y, 2)); }},
+      {"cross_entropy of probabilities",
+       [](auto x, auto y, auto) {
+         return cross_entropy(x, softmax(y, 2), {.label_smoothing = 0.1});
+       }},
+      {"nll_loss of weighted classes",
+       [](auto x, auto y, auto labels) {
+         return nll_loss(log_softmax(x, 2), labels, {.weight = sigmoid(mean(y, {0, 1}))});
+       }},
+      {"smooth_l1_loss", [](auto x, auto y, auto) { return smooth_l1_loss(x, y, 0.5); }},
+      {"log_cosh_loss", [](auto x, auto y, auto) { return log_cosh_loss(x, y); }},
+      {"focal_loss", [](auto x, auto y, auto) { return focal_loss(x, sigmoid(y)); }},
+      {"gaussian_nll_loss",
+       [](auto x, auto y, auto) { return gaussian_nll_loss(x, y, exp(y), true); }},
+      {"poisson_nll_loss",
+       [](auto x, auto y, auto) { return poisson_nll_loss(x, exp(y), true, true); }},
+      {"multi_margin_loss",
+       [](auto x, auto, auto labels) { return multi_margin_loss(x, labels, {.p = 2}); }},
+      {"triplet_margin_loss",
+       [](auto x, auto y, auto) { return triplet_margin_loss(x, y, flip(y, 2), {.swap = true}); }},
+      {"quantile and median",
+       [](auto x, auto y, auto) { return quantile(x, 0.3) + sum(square(median(x * y, {1, 2}))); }},
+      {"trapezoid and cdist",
+       [](auto x, auto y, auto) { return sum(trapezoid(x, {}, 0.5, 1)) + sum(cdist(x, y)); }},
+      {"correlations", [](auto x, auto, auto) { return sum(corrcoef(merge_axes(x, 0, 1)) * 0.5); }},
   };
   return all;
 }

@@ -1,5 +1,7 @@
 #include "io/temp_folder.hpp"
+#include "support/literals.hpp"
 #include "support/op_testing.hpp"
+#include "support/valued_graph.hpp"
 
 #include <tenon/tenon.hpp>
 
@@ -8,6 +10,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 namespace tenon::testing {
 namespace {
@@ -108,6 +111,14 @@ TEST_CASE("train: optimisers do what PyTorch's do") {
   check<train::RAdam>("radamw", {.optimizer = {.weight_decay = 0.1, .decoupled = true}});
   check<train::Adafactor>("adafactor", {.optimizer = {.smallest = 0x1p-23, .weight_decay = 0.1}},
                           0.1);
+}
+
+TEST_CASE("train: clipped values and averages of parameters") {
+  ValuedGraph graph;
+  const std::vector<Tensor> g{graph.input(floats({3}, {-3, 0.5, 2}))};
+  expect_equal(graph.value(train::clip_value(g, 1)[0]), {-1, 0.5, 1});
+  const std::vector<Tensor> p{graph.input(floats({3}, {1, 1, 1}))};
+  expect_equal(graph.value(train::averaged(g, p, 0.75)[0]), {-2, 0.625, 1.75});
 }
 
 TEST_CASE("train: groups of parameters") {

@@ -232,6 +232,20 @@ std::pair<Model, Tensor> clip_norm(const Model& gradients, double max_norm) {
   return {zip_fields([&](const Tensor& g) { return detail::scaled(g, factor); }, gradients), norm};
 }
 
+/// The gradients within [-limit, limit].
+template <class Model>
+Model clip_value(const Model& gradients, double limit) {
+  return zip_fields([&](const Tensor& g) { return clamp(g, -limit, limit); }, gradients);
+}
+
+/// decay average + (1 - decay) parameters: an exponential moving average of the parameters of all
+/// steps, whose network is often the better one.
+template <class Model>
+Model averaged(const Model& average, const Model& parameters, double decay = 0.999) {
+  return zip_fields([&](const Tensor& a, const Tensor& p) { return a + (1 - decay) * (p - a); },
+                    average, parameters);
+}
+
 /// a + b: gradients of several batches before one update.
 template <class Model>
 Model accumulate(const Model& a, const Model& b) {

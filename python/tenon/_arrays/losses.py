@@ -52,7 +52,7 @@ def cross_entropy(logits, labels, label_smoothing=0.0, ignore_index=-100, reduct
     each row, 0 where it does not count."""
     reduction = _checked("cross_entropy", reduction)
     return (_as_real(_like(logits)), _like(labels), float(label_smoothing),
-            _NO_LABEL if ignore_index is None else ignore_index, _beside(logits, weight), reduction, axis)
+            _NO_LABEL if ignore_index is None else ignore_index, reduction, _beside(logits, weight), axis)
 
 
 @_composed
@@ -61,7 +61,7 @@ def ctc_loss(log_p, labels, steps, counts, blank=0, reduction="mean", zero_infin
     steps and labels each sequence has (torch's input_lengths and target_lengths). The mean is of losses by the numbers
     of labels. Losses of sequences too short for their labels are infinite, or 0 with `zero_infinity`."""
     whole = [_like(one) for one in (labels, steps, counts)]
-    return _like(log_p), *whole, blank, zero_infinity, _checked("ctc_loss", reduction)
+    return _like(log_p), *whole, blank, _checked("ctc_loss", reduction), zero_infinity
 
 
 @_composed
@@ -107,7 +107,7 @@ def kl_divergence(log_p, target, reduction="batchmean", log_target=False):
     or "none"."""
     log_p, target = _pair(log_p, target)
     _checked("kl_divergence", reduction, ("batchmean",))
-    return log_p, target, log_target, None if reduction == "batchmean" else reduction
+    return log_p, target, None if reduction == "batchmean" else reduction, log_target
 
 
 @_composed
@@ -148,7 +148,7 @@ def multi_margin_loss(x, labels, p=1, margin=1.0, weight=None, reduction="mean")
 @_composed
 def nll_loss(log_p, labels, weight=None, ignore_index=-100, reduction="mean", axis=-1):
     """cross_entropy of log probabilities: -weight[label] log_p[label]. The classes are on the last axis, PyTorch's 1."""
-    return (_like(log_p), _like(labels), _NO_LABEL if ignore_index is None else ignore_index, _beside(log_p, weight),
+    return (_like(log_p), _like(labels), _beside(log_p, weight), _NO_LABEL if ignore_index is None else ignore_index,
             _checked("nll_loss", reduction), axis)
 
 

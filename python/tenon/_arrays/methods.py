@@ -77,6 +77,11 @@ _FUNCTIONS = {
     **{name: _of_numpy(name, ours) for name, ours in (
         ("concatenate", "concat"), ("expand_dims", "unsqueeze"), ("repeat", "repeat_interleave"), ("ravel", "flatten"),
         ("take_along_axis", "take_along"), ("inv", "inverse"))},
+    **{name: (lambda name: lambda *args, out=None, **words: functions[name](*args, **words))(name)
+       for name in "quantile nanquantile median nanmedian nanmean nansum histogram interp".split()},
+    "trapezoid": lambda y, x=None, dx=1.0, axis=-1: functions["trapezoid"](y, x, dx, axis),
+    "cov": lambda m, *, bias=False, ddof=None: functions["cov"](m, (0 if bias else 1) if ddof is None else ddof),
+    "corrcoef": lambda m: functions["corrcoef"](m),
     "where": _where, "dot": _dot, "norm": _norm,
     "cumsum": lambda x, axis=None: functions["cumsum"](x, axis),
     "cumprod": lambda x, axis=None: functions["cumprod"](x, axis),

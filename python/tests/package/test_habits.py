@@ -317,7 +317,7 @@ class Habits(unittest.TestCase):
                 lambda x: np.moveaxis(x, 0, -1), lambda x: np.split(x, 2, axis=2)[1]):
             [got] = tenon.Session(tenon.export(call, "f32[3, 3, 4]")).forward(a)
             self.same(got, call(a), call, 1e-5)
-        for wrong in (np.median, np.cross, lambda x: np.dot(x, x), lambda x: np.linalg.norm(x, 2, (0, 1))):
+        for wrong in (np.cross, lambda x: np.dot(x, x), lambda x: np.linalg.norm(x, 2, (0, 1))):
             with self.assertRaisesRegex(TypeError, "ops"):
                 tenon.export(lambda x: wrong(x, x) if wrong is np.cross else wrong(x), "f32[3, 3, 4]")
 

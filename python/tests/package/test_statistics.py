@@ -68,6 +68,15 @@ class Statistics(unittest.TestCase):
         with self.assertRaisesRegex(tenon.Error, "no elements"):
             ops.median(np.zeros((0, 3), "f4"), 0)
 
+    def test_numpys_functions_of_tensors(self):
+        x = self.values(3, 8)
+        for function in (lambda y: np.median(y, axis=1), lambda y: np.quantile(y, 0.3, keepdims=True), np.nanmean, np.cov,
+                         lambda y: np.cov(y, ddof=0), np.corrcoef, lambda y: np.nansum(y, 0), np.trapezoid
+                         if hasattr(np, "trapezoid") else np.nanmedian):
+            np.testing.assert_allclose(tenon.compiled(function)(x).numpy(), function(x), rtol=1e-4, atol=1e-5)
+        counts, edges = tenon.compiled(lambda y: np.histogram(y, 4))(x)
+        np.testing.assert_array_equal(counts.numpy(), np.histogram(x, 4)[0])
+
     def test_gradients(self):
         x = self.values(4, 7)
         order = np.argsort(x, -1)

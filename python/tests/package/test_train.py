@@ -109,6 +109,11 @@ class Train(unittest.TestCase):
         doubled = train.accumulate(gradients, gradients)
         np.testing.assert_allclose(doubled["up"]["bias"].numpy(), 2 * gradients["up"]["bias"].numpy())
 
+    def test_clipped_values_and_averages(self):
+        g = {"a": np.array([-3.0, 0.5, 2.0], "f4")}
+        np.testing.assert_array_equal(train.clip_value(g, 1)["a"].numpy(), [-1, 0.5, 1])
+        np.testing.assert_allclose(train.averaged(g, {"a": np.ones(3, "f4")}, 0.75)["a"].numpy(), [-2, 0.625, 1.75])
+
     def test_groups(self):
         frozen = train.Groups((lambda path, _: path.startswith("down."), train.Sgd()))
         _, gradients = tenon.value_and_grad(loss_of)(self.net, *self.batch)

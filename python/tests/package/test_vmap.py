@@ -158,8 +158,43 @@ class Vmap(unittest.TestCase):
         step = tenon.compiled(lambda w, x: tenon.vmap(tenon.grad(lambda w, x: (x @ w).sum().exp()), (None, 0))(w, x).sum(0))
         w = self.values(3)
         np.testing.assert_allclose(step(w, x).numpy(), (np.exp(x @ w)[:, None] * x).sum(0), rtol=1e-4)
+
+    def test_tensors_from_around_a_function(self):
+        x, y, w = self.values(4, 3), self.values(5, 3), self.values(3)
+        pairs = tenon.vmap(lambda a: tenon.vmap(lambda b: (a * b).sum())(y))
+        np.testing.assert_allclose(pairs(x).numpy(), x @ y.T, rtol=1e-5, atol=1e-5)
+
+        @tenon.compiled
+        def of_all(p, x):
+            scaled = p["w"] * 2.0
+
+            def net(row):
+                return (scaled * row).sum() + p["b"]
+
+            gradients = tenon.vmap(lambda row: tenon.grad(lambda r: net(r).exp())(row))(x)
+            _, pushed = tenon.jvp(net, (y[0],), (y[1],))
+            _, pull = tenon.vjp(net, y[0])
+            return tenon.vmap(net)(x), gradients, tenon.jacobian(lambda r: net(r) * r)(x[0]), pushed, pull(1.0)[0]
+
+        values, gradients, jacobian, pushed, pulled = of_all({"w": w, "b": np.float32(0.5)}, x)
+        want = x @ (2 * w) + 0.5
+        np.testing.assert_allclose(values.numpy(), want, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(gradients.numpy(), np.exp(want)[:, None] * 2 * w, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(jacobian.numpy(), want[0] * np.eye(3) + np.outer(x[0], 2 * w), rtol=1e-4, atol=1e-5)
+
+        np.testing.assert_allclose(pushed.numpy(), (2 * w * y[1]).sum(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(pulled.numpy(), 2 * w, rtol=1e-4, atol=1e-5)
+
+        class Holder:
+            pass
+
+        def hidden(w, x):
+            held = Holder()
+            held.w = w
+            return tenon.vmap(lambda row: (row * held.w).sum())(x)
+
         with self.assertRaisesRegex(tenon.Error, "in_axes=None"):
-            tenon.compiled(lambda w, x: tenon.vmap(lambda x: (x * w).sum())(x))(w, x)
+            tenon.compiled(hidden)(w, x)
 
 
 class Derivatives(unittest.TestCase):

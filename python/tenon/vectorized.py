@@ -35,7 +35,7 @@ def vmap(function, in_axes=0, out_axes=0):
 
     In a function that is itself recorded, `function` may use tensors from around it that are variables of that function,
     or in dicts, lists, tuples and dataclasses there; those that it finds otherwise, such as attributes of objects, are
-    given as arguments (`in_axes=None`). Sizes are known.
+    given as arguments (`in_axes=None`). The number of examples may be a word; the other sizes are known.
     """
     if not callable(function):
         raise TypeError(f"vmap: {type(function).__name__} is no function")
@@ -60,7 +60,9 @@ def vmap(function, in_axes=0, out_axes=0):
         leaves, places = [*leaves, *outer], [*places, *([None] * len(outer))]
         program, after = _example(function, forms, words, leaves, places, with_outer, of_outer)
         looped.clear()
-        examples = Examples(program, size, looped)
+        numbers = None if isinstance(size, int) else ops.iota(next(one for one, axis in zip(leaves, places)
+                                                                   if axis is not None), axis=0)
+        examples = Examples(program, size, numbers, looped)
         made = examples.results([(one, axis is not None) for one, axis in zip(leaves, places)])
         out = _axes_of_leaves(filled(after, lambda i: made[i][0]), out_axes, len(made))
         results = []
@@ -134,9 +136,9 @@ def _size_of(leaves, places):
         if not -one.ndim <= axis < one.ndim:
             raise wrong_call("vmap", f"axis {axis} of examples, of {one.type!r}")
         sizes.add(one.shape[axis])
-    if len(sizes) != 1 or not isinstance(next(iter(sizes)), int):
+    if len(sizes) != 1 or None in sizes:
         raise wrong_call("vmap", "no argument has examples" if not sizes else
-                         f"examples on axes of sizes {sorted(map(str, sizes))}, which are not one known size")
+                         f"examples on axes of sizes {sorted(map(str, sizes))}, which are not one")
     return sizes.pop()
 
 
@@ -219,10 +221,11 @@ def _example(function, forms, words, leaves, places, with_outer, of_outer):
 
 
 class Examples:
-    """The recording of a program for several examples. A value is (tensor, whether its first axis is the examples')."""
+    """The recording of a program for several examples. A value is (tensor, whether its first axis is the examples').
+    `size` is their number, or a word, with `numbers` then a tensor of that size."""
 
-    def __init__(self, program, size, looped):
-        self.size, self.looped = size, looped
+    def __init__(self, program, size, numbers, looped):
+        self.size, self.numbers, self.looped = size, numbers, looped
         self.program = ir.parse(str(program)).check()
         self.arrays = program.folded
         self.constants = {}
@@ -291,7 +294,15 @@ class Examples:
 
     def stretched(self, x):
         """A value that is the same for all examples, for each of them."""
-        return _ops["broadcast_to"](x, dims=[self.size, *([-1] * x.ndim)])
+        if self.numbers is None:
+            return _ops["broadcast_to"](x, dims=[self.size, *([-1] * x.ndim)])
+        return _ops["where"](_behind(self.numbers >= 0, x.ndim), x, x)
+
+    def numbered(self, step, dtype):
+        """0, step, 2 step, ... for the examples."""
+        if self.numbers is None:
+            return ops.iota(size=self.size, step=step, dtype=dtype)
+        return ops.iota(self.numbers, axis=0, step=step, dtype=dtype)
 
     # Loops
 
@@ -368,7 +379,8 @@ class Use:
 
     @property
     def size(self):
-        return self.examples.size
+        """The number of examples, -1 where it is a word."""
+        return -1 if self.examples.numbers is not None else self.examples.size
 
     def __call__(self, *operands, **changed):
         return _ops[self.name](*operands, **{**self.attributes, **changed})
@@ -432,7 +444,7 @@ def _broadcast_to(at):
         return None
     if not at.flags[0]:
         return _ops["broadcast_to"](at.operands[0], dims=list(at.result.dims)), False
-    return _ops["broadcast_to"](at.aligned(0, len(at.result.dims)), dims=[at.size, *at.result.dims])
+    return _ops["broadcast_to"](at.aligned(0, len(at.result.dims)), dims=[-1, *at.result.dims])
 
 
 def _concat(at):
@@ -463,7 +475,7 @@ def _gathered(at, x, index, axis, index_rank, flags):
     if not isinstance(size, int):
         return None
     x = _ops["merge_axes"](_moved(x, axis + 1, 1), axis=0, count=2)  # [examples * size, the other axes]
-    start = ops.iota(size=at.size, step=size, dtype=index.dtype.name)
+    start = at.examples.numbered(size, index.dtype.name)
     made = _ops["gather"](x, index + _behind(start, index_rank), axis=0)  # [examples, index, the other axes]
     order = list(range(made.ndim))
     others, placed = order[1 + index_rank:], order[1:1 + index_rank]
@@ -487,8 +499,8 @@ def _update_slice(at):
     rest = at.types[2].dims
     if not all(isinstance(size, int) for size in rest):
         return None
-    index = _behind(index, 1 + len(rest)) if at.flags[1] else index
-    index = _ops["broadcast_to"](index, dims=[at.size, 1, *rest])
+    index = _behind(at.batched(1), 1 + len(rest))
+    index = _ops["broadcast_to"](index, dims=[-1, 1, *rest])
     return _ops["scatter"](x, index, _ops["unsqueeze"](y, axis=1), axis=1)  # in place where nothing else needs x
 
 
@@ -587,7 +599,7 @@ def _convolution(at):
     if at.only_first():
         return _of_images(1)(at)
     channels = at.result.dims[1]
-    if not isinstance(channels, int):
+    if not isinstance(channels, int) or at.size < 0:
         return None
     filters = [_merged(at.batched(i)) for i in range(1, len(at.operands))]  # and the bias
     made = at(_beside_channels(at.batched(0)), *filters, groups=at.size * at.attributes["groups"])
@@ -596,7 +608,7 @@ def _convolution(at):
 
 def _filter_gradient(at):
     filters = at.result.dims[0]
-    if not isinstance(filters, int):
+    if not isinstance(filters, int) or at.size < 0:
         return None
     made = at(*(_beside_channels(at.batched(i)) for i in range(2)), groups=at.size * at.attributes["groups"])
     return _apart(at, made, filters)

@@ -94,7 +94,7 @@ class Vmap(unittest.TestCase):
         self.assertEqual(tenon.vmap(lambda x, w: w, (0, None))(x, w).shape, (4, 2, 3))
         with self.assertRaisesRegex(tenon.Error, "depends on the examples"):
             tenon.vmap(lambda x: x, 0, None)(x)
-        with self.assertRaisesRegex(tenon.Error, "not one known size"):
+        with self.assertRaisesRegex(tenon.Error, "which are not one"):
             tenon.vmap(lambda x, w: x.sum() + w.sum())(x, w)
         with self.assertRaisesRegex(tenon.Error, "no argument has examples"):
             tenon.vmap(lambda x: x, None)(x)
@@ -127,6 +127,28 @@ class Vmap(unittest.TestCase):
         self.check(ops.cross_entropy, self.values(3, 2, 4), labels)
         self.check(lambda x: ops.sort_with_indices(x), self.values(3, 7))
         self.check(lambda x: ops.quantile(x, 0.3), self.values(3, 7))
+
+    def test_an_open_number_of_examples(self):
+        w, table = self.values(2, 3), self.values(5, 3)
+
+        def f(x, i, w):
+            y = ops.linear(x, w).tanh()
+            z = tenon.scan(lambda c, row: (c + row, c * row), ops.zeros((3,)), x)[1]
+            best = tenon.while_loop(lambda a: a.sum() < 5.0, lambda a: a * 2.0 + 1.0, ops.abs(x[0]), 20)
+            return ops.cross_entropy(y, i), ops.gather(x, i[:2], axis=0), z.reshape(-1), best, x[i[0]] + ops.sort(x, -1)[0]
+
+        def mapped(x, i, w):
+            return tenon.vmap(f, (0, 0, None))(x, i, w)
+
+        session = tenon.Session(tenon.export(mapped, "f32[B, 4, 3]", "i64[B, 4]", "f32[2, 3]"))
+        for count in (1, 5):
+            x, i = self.values(count, 4, 3), self.random.integers(0, 2, (count, 4))
+            for got, want in zip(session.forward(x, i, w), tenon.vmap(f, (0, 0, None))(x, i, w)):
+                np.testing.assert_allclose(got.numpy(), want.numpy(), rtol=1e-5, atol=1e-5)
+        gradients = tenon.vmap(tenon.grad(lambda w, x: (ops.linear(x, w).exp()).sum()), (None, 0))
+        program = tenon.export(lambda w, x: gradients(w, x), "f32[2, 3]", "f32[B, 4, 3]")
+        np.testing.assert_allclose(tenon.Session(program).forward(w, x)[0].numpy(), gradients(w, x).numpy(), rtol=1e-4,
+                                   atol=1e-5)
 
     def test_loops(self):
         xs = self.values(4, 6, 3)

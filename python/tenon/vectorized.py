@@ -589,6 +589,35 @@ def _of_images(count):
     return rule
 
 
+def _of_channels(at, i):
+    """Operand i, [C], beside x [N, C, ...]."""
+    x = _ops["unsqueeze"](at.operands[i], axis=1) if at.flags[i] else at.operands[i]
+    return _behind(x, at.ranks[0] - 2)
+
+
+def _group_norm(at):
+    if at.only_first():
+        return _of_images(1)(at)
+    own = at.types[0].dims[0]
+    if at.flags[0] and not isinstance(own, int):
+        return None
+    made = _apart(at, at(_merged(at.operands[0])), own) if at.flags[0] else at(at.operands[0])
+    for i, combine in zip(range(1, len(at.operands)), ("mul", "add")):
+        made = _ops[combine](made, _of_channels(at, i))
+    return made
+
+
+def _batch_norm(at):
+    if at.only_first():
+        return _of_images(1)(at)
+    mean, variance = _of_channels(at, 1), _of_channels(at, 2)
+    scale = _ops["rsqrt"](variance + at.attributes["eps"])
+    made = (at.operands[0] - mean) * scale
+    for i, combine in zip(range(3, len(at.operands)), ("mul", "add")):
+        made = _ops[combine](made, _of_channels(at, i))
+    return made
+
+
 def _beside_channels(x):
     """[examples, n, c, ...] as [n, examples * c, ...]."""
     return _ops["merge_axes"](_moved(x, 0, 1), axis=1, count=2)
@@ -630,19 +659,54 @@ def _attention(at):
     return _apart(at, at(*(_merged(at.batched(i)) for i in range(3)), *more), own)
 
 
+def _rope(at):
+    """Positions [S], or [B, S]; those with sections of one example only where they are the same for all."""
+    x, own, more = at.batched(0), at.types[0].dims[0], list(at.operands[2:])
+    has_sections = bool(at.attributes["sections"])
+    if any(at.flags[2:]) or not isinstance(own, int) or has_sections and (at.flags[1] or at.ranks[1] != 2):
+        return None
+    positions = at.operands[1]
+    if at.flags[1] and at.ranks[1] == 1:  # [examples, S]: for each row of x
+        positions = _ops["unsqueeze"](positions, axis=1)
+        positions = _ops["broadcast_to"](positions, dims=[-1, own, -1])
+    elif not has_sections and at.ranks[1] == 2:
+        positions = at.batched(1)
+    positions = _merged(positions) if positions.ndim == 3 and not has_sections else positions
+    return _apart(at, at(_merged(x), positions, *more), own)
+
+
+def _grouped_linear(at):
+    x, w, group, *bias = at.operands
+    return None if at.flags[1] or any(at.flags[3:]) else at(at.batched(0), w, at.batched(2), *bias)
+
+
+def _recurrence(shared):
+    """More rows, of all operands but those that rows share."""
+    def rule(at):
+        own = at.result.dims[0]
+        if any(flag for i, flag in enumerate(at.flags) if i in shared) or not isinstance(own, int):
+            return None
+        return _apart(at, at(*(at.operands[i] if i in shared else _merged(at.batched(i))
+                               for i in range(len(at.operands)))), own)
+
+    return rule
+
+
 _RULES = {
     **dict.fromkeys("glu stop_gradient bitcast cholesky det slogdet eigh svd lu qr resize resize_backward".split(), _same),
     **dict.fromkeys("solve triangular_solve".split(), _stacks_of_matrices),
     **dict.fromkeys("softmax log_softmax cumsum cumprod cummax cummin topk sort argsort argmax argmin fft rfft irfft slice "
                     "split_axis merge_axes unsqueeze squeeze".split(), _axis),
     **dict.fromkeys("sum mean prod max min any all".split(), _axes),
-    **dict.fromkeys("max_pool2d avg_pool2d unfold2d fold2d group_norm batch_norm".split(),
+    **dict.fromkeys("max_pool2d avg_pool2d unfold2d fold2d".split(),
                     _of_images(1)),
     **dict.fromkeys("max_pool2d_backward avg_pool2d_backward grid_sample".split(), _of_images(2)),
     **dict.fromkeys("grid_sample_backward grid_sample_grid_backward".split(), _of_images(3)),
     **dict.fromkeys("take_along scatter".split(), _along),
     **dict.fromkeys("layer_norm rms_norm".split(), _norm),
     "conv2d": _convolution, "conv_transpose2d": _convolution, "conv2d_filter_backward": _filter_gradient,
+    "group_norm": _group_norm, "batch_norm": _batch_norm,
+    "rope": _rope, "grouped_linear": _grouped_linear, "selective_scan": _recurrence({2}), "wkv7": _recurrence(set()),
     "permute": _permute, "reshape": _reshape, "broadcast_to": _broadcast_to, "concat": _concat, "pad": _pad,
     "iota": _iota, "gather": _gather, "select": _select, "update_slice": _update_slice, "embedding": _embedding,
     "searchsorted": _searchsorted, "matmul": _matmul, "linear": _linear, "attention": _attention,

@@ -636,11 +636,31 @@ def _convolution(at):
 
 
 def _filter_gradient(at):
-    filters = at.result.dims[0]
+    """A product of windows (im2col) and gradients for each example; with groups of channels, more groups."""
+    filters, groups = at.result.dims[0], at.attributes["groups"]
     if not isinstance(filters, int) or at.size < 0:
         return None
-    made = at(*(_beside_channels(at.batched(i)) for i in range(2)), groups=at.size * at.attributes["groups"])
+    windows = {name: at.attributes[name] for name in ("kernel", "stride", "padding", "dilation")}
+    images, of_results = at.types[0].dims, at.types[1].dims
+    if groups == 1 and _known(at) and _windows(images[2:], **windows) == tuple(of_results[2:]):
+        columns = _ops["unfold2d"](_merged(at.batched(0)), **windows)  # [examples * n, C KH KW, H' W']
+        upstream = _ops["merge_axes"](_merged(at.batched(1)), axis=2, count=2)
+        made = _ops["matmul"](upstream, _moved(columns, 1, 2))  # [examples * n, O, C KH KW]
+        if images[0] != 1:
+            made = _ops["sum"](_apart(at, made, images[0]), axes=[1])
+        return _ops["reshape"](made, dims=[at.size, *at.result.dims])
+    made = at(*(_beside_channels(at.batched(i)) for i in range(2)), groups=at.size * groups)
     return _apart(at, made, filters)
+
+
+def _windows(sizes, kernel, stride, padding, dilation):
+    """How many windows there are along rows and columns; None where that is not known."""
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    stride, dilation, padding = stride or (1, 1), dilation or (1, 1), padding or (0, 0, 0, 0)
+    padding = padding if len(padding) == 4 else (padding[0], padding[0], padding[1], padding[1])
+    spans = [sizes[i] + padding[2 * i] + padding[2 * i + 1] - dilation[i] * (kernel[i] - 1) - 1 for i in range(2)]
+    return None if min(*spans, *padding) < 0 else tuple(span // step + 1 for span, step in zip(spans, stride))
 
 
 def _attention(at):

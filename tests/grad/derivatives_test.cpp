@@ -5,6 +5,7 @@
 #include <tenon/derivatives.hpp>
 #include <tenon/tenon.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
@@ -41,6 +42,22 @@ TEST_CASE("derivatives: jvp, vjp and hvp are torch.func's") {
   }
   expect_error(Errc::bad_argument, [&] { jvp({&scores, 1}, at, {&u, 1}); });
   expect_error(Errc::bad_argument, [&] { hvp(loss, at, {&u, 1}); });
+}
+
+TEST_CASE("derivatives: a power with a number takes no second power for a square") {
+  const auto powers_of = [](double exponent) {
+    Graph graph;
+    const Tensor x = graph.input("x", Shape({3}, f32));
+    const Tensor slope = grad(sum(pow(x, scalar_like(x, exponent))), x);
+    const Program program = graph.program({&slope, 1});
+    const std::vector<Instruction>& body = program.main().body;
+    return std::count_if(body.begin(), body.end(), [](const Instruction& one) {
+      return one.kind == Instruction::Kind::op && one.op.def()->name == "pow";
+    });
+  };
+  CHECK(powers_of(1) == 0);
+  CHECK(powers_of(2) == 0);
+  CHECK(powers_of(3) == 1);
 }
 
 TEST_CASE("derivatives: along a loop") {

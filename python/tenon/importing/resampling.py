@@ -14,14 +14,17 @@ class Resampling:
     """One Resize: axes, and for each its scale and its size."""
 
     def __init__(self, n, x, axes, scales, sizes, mode, places, rounding="floor", cubic=-0.75, exclude=False,
-                 antialias=False, ratio="stretch", roi=None, filler=0.0):
+                 antialias=False, ratio="stretch", roi=None, filler=0.0, multiplies=False):
+        """`multiplies`: places are multiplied by what a scale is the reciprocal of, as PyTorch does."""
+        self.multiplies = multiplies
         self.n, self.x, self.mode, self.places, self.rounding = n, x, mode, places, rounding
         self.cubic, self.exclude, self.ratio, self.roi, self.filler = cubic, exclude, ratio, roi, filler
         self.antialias = antialias and mode != "nearest"
         have = [x.shape[axis] for axis in axes]
         any_size = roi is None and ratio == "stretch"  # an axis of no elements may keep them, too
         kept = [i for i, size in enumerate(have) if (any_size or not isinstance(size, int)) and
-                (scales[i] == 1 if scales is not None else sizes[i] == size)]
+                (scales[i] == 1 or multiplies and mode == "linear" and math.floor(size * scales[i]) == size
+                 if scales is not None else sizes[i] == size)]
         axes, have, scales, sizes = ([one[i] for i in range(len(have)) if i not in kept] if one is not None else None
                                      for one in (axes, have, scales, sizes))
         self.axes, self.repeats = axes, self._whole_factors(have, scales, sizes)
@@ -31,7 +34,8 @@ class Resampling:
         if scales is not None:
             if min(scales, default=1) <= 0 or not all(map(math.isfinite, scales)):
                 raise n.malformed(f"scales {scales}")
-            sizes = [math.floor(size * scale) for size, scale in zip(have, scales)]
+            round_scale = float if self.multiplies else np.float32  # ONNX's scales are f32, and products of them, too
+            sizes = [math.floor(round_scale(size) * round_scale(scale)) for size, scale in zip(have, scales)]
         else:
             sizes, scales = self._kept_ratio(have, sizes)
         if min(sizes, default=1) < 1 or math.prod(sizes) > 2**31 or any(size < 1 for size in have):
@@ -88,7 +92,21 @@ class Resampling:
         fits = all(self.scales[i] * self.x.shape[self.axes[i]] == self.sizes[i] for i in moved) and \
             all(isinstance(size, int) for size in self.x.shape[min(axes):])  # the op names the sizes of all of these
         return (fits and self.places in plain and not self.antialias and self.x.dtype in FLOATS
-                and not (self.exclude and self.mode == "cubic") and min(axes) >= self.x.rank - 3)
+                and not (self.exclude and self.mode == "cubic") and min(axes) >= self.x.rank - 3
+                and (self.mode != "nearest" or all(map(self._is_exact, moved))))
+
+    def _is_exact(self, i):
+        """Whether rounding places to f32 changes none of the nearest elements: the op rounds nothing."""
+        outputs, inputs = self.sizes[i], self.x.shape[self.axes[i]]
+        at = self.n.arange(outputs).astype(np.float64)
+        if self.places == "align_corners":
+            return True
+        exact = at * inputs / outputs if self.places == "asymmetric" else \
+            ((2 * at + 1) * inputs - outputs) / (2 * outputs)
+        return np.array_equal(self._nearest(self._position(i, inputs), inputs), self._nearest(exact, inputs))
+
+    def _nearest(self, places, inputs):
+        return np.clip(_rounded(places.astype(np.float64), self.rounding), 0, inputs - 1).astype(np.int64)
 
     def _by_op(self, moved):
         n, x = self.n, self.x
@@ -103,6 +121,12 @@ class Resampling:
         """Where the elements of the result lie among the inputs, and which of them lie outside."""
         outputs, scale = self.sizes[i], self.scales[i]
         at = self.n.arange(outputs).astype(np.float64)
+        if self.mode == "nearest":  # rounded as ONNX Runtime and PyTorch do: it decides which of two elements is taken
+            kind = np.float64 if self.multiplies and self.x.dtype == "f64" else np.float32
+            at, scale = at.astype(kind), kind(scale)
+            if self.multiplies:
+                factor = kind(1 / self.scales[i])
+                return at * factor if self.places == "asymmetric" else (at + kind(0.5)) * factor - kind(0.5)
         if self.places == "asymmetric":
             return at / scale
         if self.places == "align_corners":
@@ -128,8 +152,7 @@ class Resampling:
         places = self._position(i, inputs)
         outside = (places < 0) | (places > inputs - 1) if self.roi else None
         if self.mode == "nearest":
-            index = np.clip(_rounded(places, self.rounding), 0, inputs - 1).astype(np.int64)
-            return self.n.b.gather(x, self.n.b.known(index), axis=axis), outside
+            return self.n.b.gather(x, self.n.b.known(self._nearest(places, inputs)), axis=axis), outside
         weights = self._weights(places, self.scales[i], inputs)
         if weights.size > 2**26:
             raise self.n.error(f"{inputs} to {len(places)} elements with these attributes", "mode")

@@ -42,10 +42,14 @@ def items(value):
 
 def wrapped(n, x, to):
     """A cast whose integers keep their lower bits, where Tenon's cast takes the nearest integer of the type."""
-    if x.dtype not in INTEGERS or to not in INTEGERS or "u64" in (x.dtype, to):
+    if x.dtype not in INTEGERS or to not in INTEGERS or x.dtype == to:
         return n.b.cast(x, to)
     if x.is_known:
         return n.known_like(x.array.astype(NUMPY[to]), x)
+    if x.dtype == "u64":
+        return wrapped(n, shaped(n.b.bitcast(x, dtype="i64"), x.shape), to)
+    if to == "u64":
+        return shaped(n.b.bitcast(n.b.cast(x, "i64"), dtype="u64"), x.shape)
     (low, high), (least, most) = limits(to), limits(x.dtype)
     if low <= least and most <= high:
         return n.b.cast(x, to)
@@ -156,10 +160,9 @@ def sliced_by_sizes(n, x, axis, begin, end, step):
     first, last = (_from_end(one, x.shape[axis]) for one in (begin, end))
     if isinstance(first, int) and isinstance(last, int):
         return sliced(n, x, axis, first, last, 1)
-    if isinstance(begin, int) and begin < 0:
-        begin = sz.add(x.shape[axis], begin)
-    if isinstance(end, int) and end < 0:
-        end = sz.add(x.shape[axis], end)
+    begin, end = (sz.add(x.shape[axis], one) if sz.order(one, 0) == -1 else one for one in (begin, end))
+    if begin == 0 and end == x.shape[axis]:
+        return x
     count = sz.sub(end, begin)
     if count == x.shape[axis]:
         return x

@@ -137,7 +137,8 @@ def resampled(n, x, size, scales, mode, aligned, antialias=False):
         scales = None
     else:
         size = None
-    return Resampling(n, x, axes, scales, size, mode, places, rounding, cubic, antialias, antialias).run()
+    return Resampling(n, x, axes, scales, size, mode, places, rounding, cubic, antialias, antialias,
+                      multiplies=True).run()
 
 
 def _follows(have, scale, want):

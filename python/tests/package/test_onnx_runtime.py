@@ -241,6 +241,52 @@ class Images(unittest.TestCase):
                         np.testing.assert_allclose(y, want, rtol=1e-3, atol=1e-4, err_msg=f"{mode} {padding} {aligned}")
 
 
+    def test_nearest_elements_of_scales_that_are_rounded(self):
+        """Sizes and places are products in f32: 5 elements by 1.4 are 7."""
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3  # its types have 6
+        for count in (5, 8, 10, 13, 24):
+            for scale in (0.3, 0.6, 0.7, 1.3, 1.4, 1.7, 2.2, 2.3, 3.3, 1 / 3):
+                for places, rounding in (("asymmetric", "floor"), ("half_pixel", "floor"), ("asymmetric", "ceil")):
+                    node = helper.make_node("Resize", ["x", "", "s"], ["y"], mode="nearest", nearest_mode=rounding,
+                                            coordinate_transformation_mode=places)
+                    graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, (1, 1, count))],
+                                              [helper.make_empty_tensor_value_info("y")],
+                                              [numpy_helper.from_array(np.array([1, 1, scale], "f4"), "s")])
+                    model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 19)])
+                    runtime = onnxruntime.InferenceSession(model.SerializeToString(), options,
+                                                           providers=["CPUExecutionProvider"])
+                    x = np.arange(count, dtype="f4").reshape(1, 1, -1)
+                    [want], [y] = runtime.run(None, {"x": x}), tenon.onnx.Model(model).run([x])
+                    np.testing.assert_array_equal(y, want, err_msg=f"{count} {scale} {places} {rounding}")
+
+
+class Casts(unittest.TestCase):
+    def test_integers_keep_their_lower_bits(self):
+        for source in ("i1", "i8", "u4", "u8"):
+            limits = np.iinfo(source)
+            x = np.array([limits.min, limits.max, limits.max // 2 + 1, limits.min // 3, 5, 0], source)
+            for target in ("i1", "i4", "i8", "u1", "u2", "u8"):
+                node = helper.make_node("Cast", ["x"], ["y"], to=kind(np.zeros(1, target)))
+                graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", kind(x), x.shape)],
+                                          [helper.make_empty_tensor_value_info("y")])
+                model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+                runtime = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+                [want], [y] = runtime.run(None, {"x": x}), tenon.onnx.Model(model).run([x])
+                np.testing.assert_array_equal(y, want, err_msg=f"{source} to {target}")
+
+    def test_known_numbers_that_are_not_finite(self):
+        """T5 takes integers of log(0) and leaves them aside."""
+        nodes = [helper.make_node("Log", ["c"], ["l"]), helper.make_node("Cast", ["l"], ["i"], to=7),
+                 helper.make_node("Where", ["x", "i", "z"], ["y"])]
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 9, [2])],
+                                  [helper.make_empty_tensor_value_info("y")],
+                                  [numpy_helper.from_array(np.array([0, 20], "f4"), "c"),
+                                   numpy_helper.from_array(np.array([7, 7]), "z")])
+        model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+        np.testing.assert_array_equal(tenon.onnx.Model(model).run([np.array([False, True])])[0], [7, 2])
+
+
 class Kept(unittest.TestCase):
     def model(self):
         node = helper.make_node("MatMul", ["x", "w"], ["y"])

@@ -454,6 +454,39 @@ class Live(unittest.TestCase):
             for one, want in zip(made, Changed(function)(*inputs)):
                 np.testing.assert_array_equal(one, want.numpy())
 
+    def test_slices_from_the_end_by_the_size_of_another_axis(self):
+        import torch
+
+        class Tail(torch.nn.Module):
+            def forward(self, x, y):
+                z = x @ y
+                return z[:, -y.shape[1]:] + z
+
+        auto = torch.export.Dim.AUTO
+        exported = torch.export.export(Tail(), (torch.randn(3, 9), torch.randn(9, 6)),
+                                       dynamic_shapes=({1: auto}, {0: auto, 1: auto}))
+        session = tenon.Session(tenon.torch.load(exported))
+        for inner, columns in ((9, 6), (3, 5)):
+            x, y = torch.randn(3, inner), torch.randn(inner, columns)
+            np.testing.assert_allclose(session.forward(x.numpy(), y.numpy())[0].numpy(), Tail()(x, y), rtol=1e-4,
+                                       atol=1e-5)
+
+    def test_images_by_scales_that_are_rounded(self):
+        import torch
+        import torch.nn.functional as F
+
+        class Scaled(torch.nn.Module):
+            def forward(self, x):
+                return [F.interpolate(x, scale_factor=scale, mode=mode, recompute_scale_factor=again)
+                        for scale in (0.6, 1.1, 1.4, 2.2, 2.3, 3.3) for mode in ("nearest", "nearest-exact", "linear")
+                        for again in (None, True)]
+
+        for count in (5, 7, 24, 40):
+            x = torch.arange(float(count)).reshape(1, 1, count)
+            model = tenon.torch.Model(torch.export.export(Scaled(), (x,)))
+            for one, want in zip(model(x.numpy()), Scaled()(x), strict=True):
+                np.testing.assert_allclose(one, want.numpy(), rtol=1e-5, atol=1e-5)
+
     def test_ops_whose_results_share_memory_are_known(self):
         import torch
         known = node.VIEWS | node.VIEWS_IF_DENSE | node.SAME_IF_EQUAL | node.COPIES_OR_VIEWS

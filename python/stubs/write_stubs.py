@@ -1,10 +1,10 @@
-"""Writes the type stubs of the built package, _tenon.pyi, ops.pyi and the marker py.typed, and _op_docs.py: what help()
-says of ops.
+"""Writes the type stubs of the built package, __init__.pyi, _tenon.pyi, ops.pyi and the marker py.typed, and
+_op_docs.py: what help() says of ops.
 
-    python3 python/stubs/write_stubs.py FOLDER
+    python3 python/stubs/write_stubs.py FOLDER [TARGET]
 
-`FOLDER` is the package's own folder, such as build/release/python/tenon. What ops do is read from include/tenon/ops and
-docs/ops.md beside this script's folder.
+`FOLDER` is the package's own folder, such as build/release/python/tenon, and TARGET another one to write to. What ops do
+is read from include/tenon/ops and docs/ops.md beside this script's folder.
 """
 
 import importlib
@@ -16,6 +16,7 @@ import sys
 import nanobind.stubgen
 
 folder = pathlib.Path(sys.argv[1]).resolve()
+target = pathlib.Path(sys.argv[2]) if len(sys.argv) > 2 else folder
 sys.path.insert(0, str(folder.parent))  # pip keeps what a build needs on PYTHONPATH
 extension = importlib.import_module("tenon._tenon")
 
@@ -54,6 +55,28 @@ def parameters(function):
     return str(inspect.Signature(known))[1:-1]
 
 
+# What a method of _Operators gives where it is not an array.
+OTHER_RESULTS = {"size": "int", "itemsize": "int", "__setitem__": "None", "__iter__": "Iterator[_Made]",
+                 "__divmod__": "tuple[_Made, _Made]", "__rdivmod__": "tuple[_Made, _Made]", "chunk": "Sequence[_Made]",
+                 "split": "Sequence[_Made]", "__contains__": "bool", "__index__": "int", "__format__": "str",
+                 "tolist": "Any", "_repr_html_": "str"}
+MADE = {"Buffer": "Buffer", "HostBuffer": "Buffer", "Tensor": "Tensor"}  # what operators of each type make
+KEPT = {"__eq__", "__ne__", "__hash__"}  # object says what these give
+
+
+def operators(text):
+    """The stub of the compiled part; what operators, nanobind's slots, give is that of their class."""
+    made, lines = None, []
+    for line in text.splitlines():
+        if line.startswith("class "):
+            made = MADE.get(re.match(r"class (\w+)", line)[1])
+        slot = re.match(r"    def (__\w+__)\(self(?:, value)?(?:, /|, mod=None, /)?\):", line)
+        if made and slot and slot[1] not in KEPT:
+            line = line.replace("):", f") -> {made}:", 1)
+        lines.append(line)
+    return "\n".join(lines)
+
+
 def extension_stub():
     """That of the compiled part; operators and methods come from a base that tenon._functions stands for."""
     stubs = nanobind.stubgen.StubGen(extension, quiet=True)
@@ -63,24 +86,71 @@ def extension_stub():
     import tenon._functions as functions
 
     functions.install()
-    base = ["class _Operators:"]
+    base = ['_Made = TypeVar("_Made")', "", "class _Operators(Generic[_Made]):"]
     for name, value in vars(extension.Buffer).items():
         if name in own[extension.Buffer] or name in ("__hash__", "__array_ufunc__"):
             continue
+        result = OTHER_RESULTS.get(name, "_Made")
         if isinstance(value, property):
-            base.append(f"    @property\n    def {name}(self): ...")
+            doc = f'\n        r"""{value.__doc__}"""' if value.__doc__ else " ..."
+            base.append(f"    @property\n    def {name}(self) -> {result}:{doc}")
         else:
-            base.append(f"    def {name}({parameters(value)}): ...")
-    for kind in ("Buffer", "HostBuffer", "Tensor"):
-        text, count = re.subn(rf"^class {kind}:", f"class {kind}(_Operators):", text, flags=re.M)
+            base += ["    " + line if line else "" for line in function_stub(name, value, result)]
+    for kind, made in MADE.items():
+        text, count = re.subn(rf"^class {kind}:", f'class {kind}(_Operators["{made}"]):', text, flags=re.M)
         assert count == 1, kind
-    return text + "\n" + "\n".join(base) + "\n"
+    text = operators(text)
+    text = re.sub(r"(def numpy\(self\)) -> object", r"\1 -> numpy.ndarray", text)
+    text = re.sub(r"(def __(float|int|complex)__\(self\)) -> object", r"\1 -> \2", text)
+    text = re.sub(r"(def dtype\(self\)) -> object", r"\1 -> DType", text)
+    text = text.replace("-> object", "-> Any")
+    text = text.replace("__hash__: None = None", "def __hash__(self) -> int: ...")  # tenon._functions sets it
+    text = re.sub(r"(def __eq__\(self, \w+): [\w| ]+, /\)", r"\1: object, /)", text)
+    head, imports = "from collections.abc", "from typing import Any, Generic, TypeVar, overload\n"
+    text = re.sub(r"^from typing import .*\n", imports, text, count=1, flags=re.M)
+    assert head in text and imports in text
+    return text.replace(imports, imports + "\nimport numpy\n", 1) + "\n" + "\n".join(base) + "\n"
+
+
+def package_stub():
+    """That of the package itself, whose names are read when they are first asked for."""
+    import tenon
+
+    def taken(module, names):
+        return [f"from {module} import {name} as {name}" for name in names]
+
+    lines = [f'"""{tenon.__doc__}"""', "", "from typing import Any", ""]
+    lines += taken("._tenon", [name for name in tenon._compiled if name != "__version__"])
+    lines += taken(".errors", [name for name in tenon.__all__ if isinstance(getattr(tenon, name), type) and
+                               issubclass(getattr(tenon, name), tenon.Error)])
+    lines += taken(".", tenon._modules + tenon._optional)
+    functions = []
+    for name, module in tenon._elsewhere.items():
+        value = getattr(tenon, name)
+        if isinstance(value, type):
+            lines += taken("." + module, [name])
+        else:
+            functions += ["", *function_stub(name, value, FUNCTION_RESULTS.get(name, "Any"))]
+    lines += ["", "__version__: str", *(f"{name}: DType" for name in tenon._types)]
+    return "\n".join(lines + ["", *function_stub("array", tenon.array, "Buffer"), *functions]) + "\n"
+
+
+# What functions of the package itself give where it is not what a function of the caller's decides.
+FUNCTION_RESULTS = {"export": "Program"}
+
+
+def function_stub(name, function, result):
+    doc = inspect.getdoc(function)
+    lines = [f"def {name}({parameters(function)}) -> {result}:" + ("" if doc else " ...")]
+    if doc:
+        lines += ["    " + line if line else "" for line in f'r"""{doc}"""'.splitlines()]
+    return lines
 
 
 def ops_stub():
     import tenon.ops as ops
 
-    types = {"tuple": "Sequence[int | str]", "DType": "DType | str", "float": "float", "int": "int", "bool": "bool",
+    types = {"tuple": "int | Sequence[int | str]", "DType": "DType | str", "float": "float", "int": "int", "bool": "bool",
              "str": "str"}
     docs = op_docs()
     lines = ['"""Every op as a function, of arrays or of tensors of a graph."""', "",
@@ -97,13 +167,14 @@ def ops_stub():
                 indented = docs[name].replace("\n", "\n    ")
                 lines[-1] = lines[-1].removesuffix(" ...") + f'\n    r"""{indented}"""\n'
         elif inspect.isfunction(function):
-            lines.append(f"def {name}({parameters(function)}) -> Any: ...")
+            lines += function_stub(name, function, "Any")
     return "\n".join(lines) + "\n"
 
 
-(folder / "_tenon.pyi").write_text(extension_stub())
-(folder / "ops.pyi").write_text(ops_stub())
-(folder / "_op_docs.py").write_text(
+(target / "_tenon.pyi").write_text(extension_stub())  # before others install methods
+(target / "__init__.pyi").write_text(package_stub())
+(target / "ops.pyi").write_text(ops_stub())
+(target / "_op_docs.py").write_text(
     '"""What ops do, by name: written by write_stubs.py."""\n\nDOCS = {\n' +
     "".join(f"    {name!r}: {text!r},\n" for name, text in op_docs().items()) + "}\n")
-(folder / "py.typed").write_text("")
+(target / "py.typed").write_text("")

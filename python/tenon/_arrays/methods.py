@@ -55,6 +55,7 @@ def _where(condition, a, b):
 
 
 def _dot(a, b):
+    """numpy.dot: the product of two vectors or matrices, or with a number."""
     a, b = _like(a), _like(b)
     if not a.ndim or not b.ndim:
         return a * b
@@ -103,6 +104,7 @@ def _no_value(what):
     instead = ": tenon.ops has functions of tensors" if what == "numpy.asarray" else ""
 
     def refuse(self, *_, **__):
+        """Refused: a tensor of a graph has no value while it is recorded."""
         raise TypeError(f"{what}: {self.type!r} of a graph has no value while it is recorded{instead}")
     return refuse
 
@@ -128,6 +130,7 @@ def _set_item(x, at, value):
 
 
 def _element_count(x):
+    """The number of elements."""
     if all(isinstance(size, int) for size in x.shape):
         return _prod(x.shape)
     raise TypeError(f"the number of elements of {x.type!r} is known in a run only")
@@ -141,8 +144,8 @@ def install():
 
     methods = (
         "reshape permute transpose flatten unsqueeze squeeze swapaxes chunk sum mean prod max min any all var std "
-        "softmax log_softmax cumsum cumprod sort argsort argmax argmin clip round variance gelu conj angle "
-        "broadcast_to split roll tile repeat_interleave masked_fill diagonal trace norm"
+        "softmax log_softmax sort argsort argmax argmin clip round variance gelu conj angle broadcast_to split roll "
+        "tile repeat_interleave masked_fill norm"
     ).split()
     plain = "abs neg sign square sqrt rsqrt exp log sin cos tanh sigmoid relu silu floor ceil".split()
     for kind in (Tensor, Buffer, HostBuffer):
@@ -159,18 +162,20 @@ def install():
         kind.__setitem__ = _set_item
         kind.__iter__ = _rows
         kind.__array_ufunc__ = _array_ufunc
-        kind.T = property(lambda self: transpose(self))
-        kind.mT = property(lambda self: swapaxes(self, -1, -2))
+        kind.T = property(lambda self: transpose(self), doc="All axes in the opposite order.")
+        kind.mT = property(lambda self: swapaxes(self, -1, -2), doc="The last two axes swapped.")
         kind.real = property(real)
         kind.imag = property(imag)
         kind.size = property(_element_count)
-        kind.itemsize = property(lambda self: self.dtype.block_bytes)
+        kind.itemsize = property(lambda self: self.dtype.block_bytes, doc="Bytes of an element, or of a block.")
         for name in methods:
             setattr(kind, name, functions[name])
         kind.clamp, kind.ravel = functions["clip"], functions["flatten"]
-        kind.matmul = lambda self, other: self @ other
+        for name, make in _AS_NUMPY.items():
+            setattr(kind, name, make(name))
+        kind.matmul = _matmul
         kind.dot, kind.conjugate = _dot, functions["conj"]
-        kind.cast = lambda self, dtype: _cast(_like(self), dtype)
+        kind.cast = _as_type
         for name in plain:
             setattr(kind, name, _method(name))
     _tenon.Op.__doc__ = property(_op_doc)
@@ -179,15 +184,63 @@ def install():
         kind.__contains__ = lambda self, value: (self == value).any().item()
         kind.__index__ = _as_index
         kind.__format__ = lambda self, spec: format(self.item() if spec or not self.ndim else str(self), spec)
-        kind.tolist = lambda self: self.numpy().tolist()
-        kind.copy = lambda self: self.astype(self.dtype)
+        kind.tolist = _to_list
+        kind.copy = _copy
         kind._repr_html_ = _array_html
     Tensor.__array_function__ = _array_function
     Tensor.astype = Tensor.cast
-    Tensor.copy = lambda self: self  # tensors do not change
+    Tensor.copy = _same
     Tensor.__len__ = _length
     for name in ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__"):
         setattr(Tensor, name, _no_value({"__array__": "numpy.asarray"}.get(name, name.strip("_"))))
+
+
+def _cumulative(name):
+    def method(x, axis=None, **words):
+        if axis is not None or not words.keys() & set(method.other_names):
+            words["axis"] = axis
+        return functions[name](x, **words)
+
+    method.__doc__ = f"numpy.{name}: along an axis, or of all elements in order (None)."
+    method.other_names = ("axes", "dim")
+    return method
+
+
+def _of_two_axes(name):
+    def method(x, offset=0, axis1=0, axis2=1):
+        return functions[name](x, offset, axis1, axis2)
+
+    method.__doc__ = f"numpy.{name}: of the first two axes by default, where tenon.ops.{name} takes the last two."
+    return method
+
+
+# Methods whose axes are numpy's by default, not those of the function.
+_AS_NUMPY = {"cumsum": _cumulative, "cumprod": _cumulative, "diagonal": _of_two_axes, "trace": _of_two_axes}
+
+
+def _matmul(self, other):
+    """self @ other"""
+    return self @ other
+
+
+def _as_type(self, dtype):
+    """The elements as another type."""
+    return _cast(_like(self), dtype)
+
+
+def _to_list(self):
+    """The values as numbers in nested lists."""
+    return self.numpy().tolist()
+
+
+def _copy(self):
+    """The same values in memory of their own."""
+    return self.astype(self.dtype)
+
+
+def _same(self):
+    """The tensor itself: tensors do not change."""
+    return self
 
 
 def _method(name):

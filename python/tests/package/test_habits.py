@@ -186,6 +186,15 @@ class Habits(unittest.TestCase):
         program = tenon.export(lambda x: x.reshape(x.shape[0], x.shape[1], 3, 4).permute(0, 2, 1, 3), "f32[B, S, 12]")
         self.assertIn("split_axis", str(program))
 
+    def test_axes_that_methods_take_by_default_are_those_of_numpy(self):
+        x = np.arange(24, dtype="f").reshape(2, 3, 4) / 8
+        for name in ("cumsum", "cumprod", "diagonal", "trace", "sort", "argsort", "argmax", "sum", "std", "squeeze", "round"):
+            want = np.sort(x) if name == "sort" else getattr(x, name)()
+            np.testing.assert_allclose(getattr(tenon.array(x), name)().numpy(), want, rtol=1e-5, err_msg=name)
+        for given in ({"axis": 1}, {"dim": 1}):
+            np.testing.assert_allclose(tenon.array(x).cumsum(**given).numpy(), x.cumsum(1))
+        np.testing.assert_array_equal(tenon.array(x).diagonal(1, 2, 1).numpy(), x.diagonal(1, 2, 1))
+
     def test_functions_of_numpy(self):
         a, b = self.array(3, 4), self.array(4)
         x, y = tenon.array(a), tenon.array(b)

@@ -441,8 +441,9 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
           const nb::gil_scoped_release no_gil;
           result =
               models::generate(self, at, parts_of(prompt), options, [&](std::string_view text) {
+                if (emit.is_none()) return;
                 const nb::gil_scoped_acquire gil;
-                if (!emit.is_none()) emit(nb::str(text.data(), text.size()));
+                emit(nb::str(text.data(), text.size()));
               });
         }
         return to_dict(result);

@@ -214,6 +214,8 @@ class LanguageModel:
         are read at a time. `conversations`: one for each prompt. `emit` is called with the number of the prompt and a
         piece of text. Where some fail, the error of the first of them is raised when all have ended.
         """
+        if isinstance(prompts, (str, bytes)):
+            raise TypeError(f"prompts is {prompts!r:.60}, not several prompts: generate() takes one")
         prompts = list(prompts)
         conversations = [None] * len(prompts) if conversations is None else list(conversations)
         if len(conversations) != len(prompts):
@@ -272,6 +274,8 @@ class LanguageModel:
 
     def _chat(self, messages, options):
         """The prompt of messages, how answers to it are written, and options for them."""
+        if not hasattr(messages, "__iter__"):
+            raise TypeError(f"messages is {messages!r:.60}, not a user's text or a list of dicts")
         stop, images = options.pop("stop", ()), options.pop("images", None)
         template, values = options.pop("chat_template", None), dict(options.pop("chat_template_kwargs", None) or {})
         tools, choice = options.pop("tools", None), options.pop("tool_choice", "auto")
@@ -344,22 +348,37 @@ class LanguageModel:
                                                             cancellation))
 
     def _run(self, *asked):
-        return Generated(**self._model._generate(*self._asked(*asked)))
+        *asked, emit, cancellation = self._asked(*asked)
+        if threading.current_thread() is not threading.main_thread():
+            return Generated(**self._model._generate(*asked, emit, cancellation))
+        # Signals, such as that of Ctrl-C, reach the main thread alone, and while it runs Python's code: another one works.
+        work = _Stream(lambda put, cancellation: Generated(**self._model._generate(
+            *asked, None if emit is None else put, cancellation)))
+        try:
+            while True:
+                text, end = work.get()
+                if text is None:
+                    return end
+                emit(text)
+        finally:
+            work.close()
 
     def _asked(self, prompt, conversation, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, draft, sampler,
                emit, cancellation):
         if isinstance(prompt, str):
             prompt = self._model.tokenizer.encode(prompt)
         elif not isinstance(prompt, ImagePrompt):
-            prompt = list(prompt)
-        if draft is not None and not isinstance(draft, Draft):
-            raise TypeError(f"draft is {type(draft).__name__}, not tenon.Draft")
+            prompt = _several("prompt", prompt, numbers.Integral, "a text, a sequence of tokens or an ImagePrompt")
+        _check("max_tokens", max_tokens, numbers.Integral, "an integer")
+        _check("logprobs", logprobs, (numbers.Integral, type(None)), "an integer or None")
+        _check("timeout", timeout, (numbers.Real, type(None)), "seconds or None")
+        _check("conversation", conversation, (Conversation, type(None)), "a conversation or None")
+        _check("draft", draft, (Draft, type(None)), "a tenon.Draft or None")
         conversation = conversation or self._model.conversation()
-        stop = [stop] if isinstance(stop, str) else list(stop)
         sampler = dict(sampler)
-        after = sampler.pop("grammar_after", ())
-        after = [after] if isinstance(after, str) else list(after)
-        preserved = list(sampler.pop("preserved_tokens", ()))
+        several = (("stop", stop), *((name, sampler.pop(name, ())) for name in ("grammar_after", "preserved_tokens")))
+        stop, after, preserved = (_several(name, [one] if isinstance(one, str) else one, str,
+                                           "a text or a sequence of texts") for name, one in several)
         return (conversation, prompt, max_tokens, stop, logprobs, timeout, sample_on_device, grammar, after, preserved,
                 draft._options() if draft else {}, sampler, emit, cancellation)
 
@@ -418,6 +437,21 @@ class BatchedLanguageModel(LanguageModel):
                     _settle(answer, batch, id)
             if is_last:
                 return
+
+
+def _check(name, value, kinds, expected):
+    if not isinstance(value, kinds):
+        raise TypeError(f"{name} is {value!r:.60}, not {expected}")
+
+
+def _several(name, values, kind, expected):
+    """A list of an argument's values, each of a kind."""
+    if isinstance(values, (str, bytes, bytearray, dict)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"{name} is {values!r:.60}, not {expected}")
+    values = list(values)
+    for i, value in enumerate(values):
+        _check(f"{name}[{i}]", value, kind, expected)
+    return values
 
 
 def _settle(answer, batch, id):

@@ -7,6 +7,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import threading
@@ -650,6 +651,32 @@ class Batches(unittest.TestCase):
         got = self.model.generate_each(["abc"] * 2, conversations=[prefix.fork(), prefix.fork()], max_tokens=9,
                                        temperature=0)
         self.assertEqual([one.tokens for one in got], [with_prefix.tokens] * 2)
+
+    def test_ctrl_c_ends_an_answer(self):
+        model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=30000, threads=1)
+        for emit in (None, lambda text: None):
+            conversation = model.conversation()
+            timer = threading.Timer(0.1, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                model.generate("abc", conversation=conversation, max_tokens=29000, emit=emit,
+                               temperature=0, grammar="root ::= [a-z] root")
+            timer.join()
+            self.assertLess(conversation.position, 25000)
+
+    def test_arguments_of_other_types_are_named(self):
+        for name, value in (("max_tokens", "5"), ("max_tokens", None), ("stop", 5), ("stop", [5]), ("timeout", "1"),
+                            ("logprobs", "a"), ("conversation", 5), ("draft", 5), ("grammar_after", 3)):
+            with self.assertRaisesRegex(TypeError, rf"^{name}.* is "):
+                self.model.generate("abc", **{name: value})
+        for prompt in (None, 5, b"abc", ["a"], {"a": 1}):
+            with self.assertRaisesRegex(TypeError, "^prompt.* is .*not a text, a sequence of tokens"):
+                self.model.generate(prompt)
+        with self.assertRaisesRegex(TypeError, "several prompts"):
+            self.model.generate_each("abc")
+        for messages in (None, 5):
+            with self.assertRaisesRegex(TypeError, "^messages is"):
+                self.model.chat(messages)
 
     def test_errors_of_some(self):
         for what, options in (("no option", dict(warmth=1)), ("max_tokens", dict(max_tokens=-1))):

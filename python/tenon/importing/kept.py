@@ -2,9 +2,32 @@
 
 import collections
 
+from .. import _tenon
+
 MOST_PROGRAMS = 64
 MOST_BYTES = 2**30  # of weights, which each program has for itself
 LEAST_PROGRAMS = 2  # that are kept whatever their weights take
+
+
+_IDENTITY = """# tenon 1.0
+from __future__ import annotations
+from tenon.ir import *
+module("identity", opset=1)
+
+def forward(x: f32[1]):
+    return x
+"""
+
+
+def check_options(options):
+    """Refuses what is no option of a session before a model is read and run."""
+    if options:
+        _tenon.Session(_tenon.parse(_IDENTITY), **options)
+
+
+def types_text(named):
+    """Names and types of inputs or results for a repr()."""
+    return ", ".join(f"{name}: {type}" for name, type in named)
 
 
 class Programs:

@@ -11,7 +11,7 @@ from google.protobuf.message import DecodeError
 from .. import _tenon
 from . import families  # noqa: F401: fills the table of handlers
 from ..importing.errors import NotKnown, malformed, wrong_call
-from ..importing.kept import Programs
+from ..importing.kept import Programs, check_options, types_text
 from ..importing.types import as_array
 from .importer import Importer
 from .types import NAMES
@@ -111,6 +111,7 @@ class Model:
     """
 
     def __init__(self, model, folder=None, packed=None, **options):
+        check_options(options)
         self.proto, self.folder = read(model, folder)
         self.packed, self.options = packed, options
         held = {one.name for one in self.proto.graph.initializer}
@@ -122,6 +123,11 @@ class Model:
         self.outputs = [one.name for one in self.proto.graph.output]
         self.fixed = set()     # names of inputs whose values are part of the programs
         self._programs = Programs()
+
+    def __repr__(self):
+        inputs = types_text((name, f"{self.types[name]}[{', '.join(map(str, self.declared.get(name, ['...'])))}]")
+                            for name in self.inputs)
+        return f"Model {self.proto.graph.name!r}: ({inputs}) -> {', '.join(self.outputs)}"
 
     def run(self, inputs):
         """The results, as numpy arrays, for inputs by name, in order, or for the only one."""

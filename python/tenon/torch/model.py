@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _tenon, errors
 from ..importing.errors import NotKnown, malformed, unsupported, wrong_call
-from ..importing.kept import Programs
+from ..importing.kept import Programs, check_options, types_text
 from ..importing.types import as_array
 from . import expressions, families  # noqa: F401: fills the table of handlers
 from .archive import Archive
@@ -60,6 +60,7 @@ class Model:
     """
 
     def __init__(self, source, shapes=None, values=None, **options):
+        check_options(options)
         self._archive = Archive(source)
         self._shapes, self._values, self._options = dict(shapes or {}), dict(values or {}), options
         importer = Importer(self._archive, shapes, values)
@@ -78,6 +79,16 @@ class Model:
         self._in, self._out = (_Tree.read(signature[name], name) for name in ("in_spec", "out_spec"))
         self._first = {name: self._archive.weight(name) for name in self._states_in}
         self.state = dict(self._first)
+
+    def __repr__(self):
+        def size(entry):
+            text = entry.get("as_expr", {}).get("expr_str", "")
+            return str(entry["as_int"]) if "as_int" in entry else "".join(expressions.symbols_of(text)) \
+                if is_symbol(text) else "?"
+
+        inputs = types_text((one.name, f"{one.dtype}[{', '.join(map(size, one.sizes))}]")
+                            for one in self._users if one.kind == "user")
+        return f"Model ({inputs})"
 
     def reset(self):
         """Gives the state its first values again."""

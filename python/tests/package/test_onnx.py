@@ -249,6 +249,12 @@ class Calls(unittest.TestCase):
                 np.testing.assert_allclose(y.numpy(), tenon.onnx.Model(model).run([x])[0], rtol=1e-5, atol=1e-6)
                 self.assertEqual(y.shape, (2, 2, 3 * scales[2], 5))
 
+    def test_models_say_what_they_take(self):
+        model = graph_model([helper.make_node("Relu", ["x"], ["y"])], [info("x", ["N", 2])], [info("y", None)], [])
+        self.assertEqual(repr(tenon.onnx.Model(model)), f"Model {model.graph.name!r}: (x: f32[N, 2]) -> y")
+        with self.assertRaisesRegex(TypeError, "treads"):
+            tenon.onnx.Model(model, treads=1)
+
     def test_quotients_of_sizes_are_cut_off(self):
         nodes = [helper.make_node("Shape", ["x"], ["sizes"]),
                  helper.make_node("Concat", ["sizes", "rest"], ["all"], axis=0),

@@ -241,6 +241,12 @@ class Refused(unittest.TestCase):
             with self.assertRaisesRegex(tenon.ArgumentError, "where the module has x, y"):
                 model(*args, **words)
 
+    def test_models_say_what_they_take(self):
+        self.assertRegex(repr(tenon.torch.Model(FOLDER / "mixed.pt2")),
+                         r"^Model \(x: f32\[s\d+, 4\], options_counts: i32\[4\], scale: f32\[\]\)$")
+        with self.assertRaisesRegex(TypeError, "treads"):
+            tenon.torch.Model(FOLDER / "mixed.pt2", treads=1)
+
     def test_wrong_arguments_of_load(self):
         path = FOLDER / "convolutions.pt2"
         for options, word in (({"shapes": {"picture": 1}}, "picture"), ({"values": {"picture": 1}}, "picture"),

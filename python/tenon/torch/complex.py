@@ -175,6 +175,25 @@ def transform(n, self, n_=None, dim=-1, norm=None):
     return _transform(n, self, [n.axis(dim, self.rank, "dim")], [n_], norm)
 
 
+@op("fft_hfft.default")
+def hermitian(n, self, n_=None, dim=-1, norm=None):
+    """Of half of a Hermitian signal: real, as the inverse of its conjugate is, but for the factor."""
+    n.words(norm, "norm", _NORMS)
+    axis = n.axis(dim, self.rank, "dim")
+    size = 2 * (n.known_size(self, axis) - 1) if n_ is None else n.integer(n_, "n")
+    half = n.cast(self, "c64")
+    return _of_half(n, shaped(n.b.conj(half), half.shape), [axis], size, _NORMS[norm][False])
+
+
+@op("fft_ihfft.default")
+def to_hermitian(n, self, n_=None, dim=-1, norm=None):
+    n.words(norm, "norm", _NORMS)
+    axis = n.axis(dim, self.rank, "dim")
+    x = self if n_ is None else fitted(n, self, axis, n.integer(n_, "n"))
+    made = _half(n, x, [axis], _NORMS[norm][True])
+    return shaped(n.b.conj(made), made.shape)
+
+
 @op("fft_fft2.default", "fft_ifft2.default", "fft_rfft2.default", "fft_irfft2.default")
 def transform_2(n, self, s=None, dim=(-2, -1), norm=None):
     return _transform(n, self, n.axes(list(dim), self.rank), s, norm)

@@ -71,6 +71,18 @@ def triangular(n, self, diagonal=0):
     return triangle(n, self, n.integer(diagonal, "diagonal"), "triu" in n.op)
 
 
+@op("fill_diagonal.default")
+def fill_diagonal(n, self, fill_value, wrap=False):
+    sizes = [n.known_size(self, axis) for axis in range(self.rank)]
+    if self.rank < 2 or wrap and sizes[0] > sizes[1] or self.rank > 2 and len(set(sizes)) > 1:
+        raise n.error(f"{self!r}", "wrap" if wrap else "self")
+    rows = [n.arange(size).reshape([-1 if i == axis else 1 for i in range(self.rank)]) for axis, size in enumerate(sizes)]
+    mask = np.ones((1,) * self.rank, bool)
+    for one in rows[1:]:
+        mask = mask & (one == rows[0])
+    return shaped(n.b.where(n.b.known(mask), n.value(fill_value, self.dtype), self), self.shape)
+
+
 @op("eye.default", "eye.m")
 def eye(n, n_, m=None, dtype=None, layout=None, device=None, pin_memory=None):
     columns = n_ if m is None else m

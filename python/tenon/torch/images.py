@@ -89,7 +89,7 @@ def adaptive_pool(n, self, output_size):
     sizes = _listed(output_size, rank, 1)
     is_max = "max" in n.op
     if is_max and n.wants(1):
-        raise n.error("its second result, the places of maxima")
+        return _adapted_with_places(n, self, sizes)
     x = self
     for i, size in enumerate(sizes):
         x = _adapted(n, x, x.rank - rank + i, size, is_max)
@@ -112,6 +112,51 @@ def _adapted(n, x, axis, size, is_max):
     parts = [reduce(sliced(n, x, axis, i * have // size, -(-(i + 1) * have // size), 1), axis=[axis], keep_dims=True)
              for i in n.arange(size).tolist()]
     return shaped(n.b.concat(parts, axis), sizes)
+
+
+def _adapted_with_places(n, x, sizes):
+    """Maxima of parts of the last axes, and the number of each first one within its plane."""
+    rank = len(sizes)
+    axes = range(x.rank - rank, x.rank)
+    have = [n.known_size(x, axis) for axis in axes]
+    sizes = [n.integer(one, "output_size") for one in (h if size is None else size for h, size in zip(have, sizes))]
+    lead, firsts, widths, made = x.shape[:x.rank - rank], [], [], x
+    for i in reversed(range(rank)):  # an axis becomes its parts and their elements, the last one repeated
+        at = n.arange(sizes[i])
+        first, end = at * have[i] // sizes[i], -(-(at + 1) * have[i] // sizes[i])
+        width = int((end - first).max()) if sizes[i] else 1
+        check_computed(n.where, [sizes[i], width])
+        index = np.minimum(first[:, None] + np.arange(width), end[:, None] - 1)
+        made = n.b.gather(made, n.b.known(index.astype(np.int64)), axis=len(lead) + i)
+        firsts.insert(0, first)
+        widths.insert(0, width)
+    shaped(made, (*lead, *(size for pair in zip(sizes, widths) for size in pair)))
+    order = [*range(len(lead)), *(len(lead) + 2 * i for i in range(rank)), *(len(lead) + 2 * i + 1 for i in range(rank))]
+    made = n.b.reshape_to(shaped(n.b.permute(made, order), (*lead, *sizes, *widths)),
+                          (*lead, *sizes, math.prod(widths)))
+    best = shaped(n.b.max(made, axis=[made.rank - 1], keep_dims=False), (*lead, *sizes))
+    rest = n.cast(n.b.argmax(made, axis=made.rank - 1, keep_dims=False), "i64")
+    shaped(rest, best.shape)
+    total = 0
+    for i in reversed(range(rank)):
+        form = [1] * best.rank
+        form[len(lead) + i] = sizes[i]
+        place = n.b.remainder(rest, widths[i]) + n.b.known(firsts[i].astype(np.int64).reshape(form))
+        rest = n.b.div(rest, widths[i])
+        total = place * math.prod(have[i + 1:]) + total
+    return best, shaped(total, best.shape)
+
+
+@op("max_unpool2d.default", "max_unpool3d.default")
+def max_unpool(n, self, indices, output_size, stride=None, padding=None):
+    sizes = [n.integer(one, "output_size") for one in output_size]
+    lead = self.shape[:self.rank - len(sizes)]
+    check_computed(n.where, sizes)
+    flat = [n.b.reshape_to(one, (*lead, math.prod(n.known_size(one, axis) for axis in range(len(lead), one.rank))))
+            for one in (indices, self)]
+    zeros = n.b.full((*lead, math.prod(sizes)), 0, self.dtype)
+    made = n.b.scatter(zeros, *flat, axis=len(lead), mode="set")
+    return n.b.reshape_to(shaped(made, zeros.shape), (*lead, *sizes))
 
 
 # Resampling

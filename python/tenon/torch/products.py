@@ -283,6 +283,30 @@ def kron(n, self, other):
     return n.b.reshape_to(made, tuple(sz.mul(one, two) for one, two in zip(first, second)))
 
 
+@op("linalg_matrix_exp.default", "matrix_exp.default")
+def matrix_exp(n, self):
+    """exp(A) = (exp(A / 2^s))^(2^s), of which the inner one is a Taylor polynomial: |A / 2^s| is at most 1/2.
+
+    s differs from matrix to matrix and is limited to 24: beyond it, the result is infinite anyway.
+    """
+    size = n.known_size(self, self.rank - 1)
+    dtype, wide = self.dtype, self if self.dtype in ("f32", "f64") else n.cast(self, "f32")
+    n.arange(size, size)
+    identity = n.b.broadcast(n.cast(n.b.known(np.eye(size, dtype=np.float32)), wide.dtype), wide.shape)
+    rows = (*wide.shape[:-1], 1)
+    norm = shaped(n.b.sum(n.b.abs(wide), axis=[wide.rank - 1], keep_dims=True), rows)
+    norm = shaped(n.b.max(norm, axis=[wide.rank - 2], keep_dims=True), (*wide.shape[:-2], 1, 1))
+    halvings = n.b.clamp(n.b.ceil(n.b.log2(n.b.maximum(norm, n.b.number(1e-30, wide.dtype)))) + 1, min=0.0, max=24.0)
+    small = shaped(wide * n.b.exp2(n.b.neg(halvings)), wide.shape)
+    made = identity
+    for k in range(18 if wide.dtype == "f64" else 10, 0, -1):  # Horner's scheme
+        made = shaped(identity + multiplied(n, small, made) * (1 / k), wide.shape)
+    for k in range(24):
+        squared = multiplied(n, made, made)
+        made = shaped(n.b.where(n.b.gt(halvings, n.b.number(float(k), wide.dtype)), squared, made), wide.shape)
+    return n.cast(made, dtype)
+
+
 @op("linalg_matrix_power.default", "matrix_power.default")
 def matrix_power(n, self, n_):
     power = n.integer(n_, "n")

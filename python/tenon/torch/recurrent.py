@@ -20,10 +20,10 @@ def _state(n, value, place):
 def _direction(n, x, weights, states, step, backwards):
     """(outputs of all steps, last states) of one direction of a layer; `step` makes states of products and states."""
     x = sliced(n, x, 0, -1, None, -1) if backwards else x
-    w, r, bias, recurrent_bias = weights
+    w, r, bias, recurrent_bias, projection = weights
     options = {} if bias is None else {"bias": bias}
     products = shaped(n.b.linear(x, w, **options), (*x.shape[:2], w.shape[0]))
-    recurrent = (r, recurrent_bias)
+    recurrent = (r, recurrent_bias, projection)
     steps = n.known_size(x, 0)
     if steps <= _UNROLLED:
         made = []
@@ -47,7 +47,7 @@ def _parts(n, value, count):
 
 def _product(n, h, recurrent, added=None):
     """The state's product, with its bias and what else is added."""
-    w, bias = recurrent
+    w, bias, *_ = recurrent
     options = {name: one for name, one in (("bias", bias), ("residual", added)) if one is not None}
     return n.b.linear(h, w, **options)
 
@@ -57,7 +57,9 @@ def _lstm_step(n, product, states, recurrent):
     gates = shaped(_product(n, h, recurrent, product), product.shape)
     i, f, g, o = _parts(n, gates, 4)
     c = shaped(n.b.sigmoid(f) * c + n.b.sigmoid(i) * n.b.tanh(g), c.shape)
-    return [shaped(n.b.sigmoid(o) * n.b.tanh(c), h.shape), c]
+    made = shaped(n.b.sigmoid(o) * n.b.tanh(c), c.shape)
+    projection = recurrent[2]
+    return [made if projection is None else shaped(n.b.linear(made, projection), h.shape), c]
 
 
 def _gru_step(n, product, states, recurrent):
@@ -79,17 +81,18 @@ def _layers(n, x, states, params, has_biases, num_layers, bidirectional, batch_f
     """Outputs of the last layer, and the last states of every layer and direction, stacked."""
     x = _outer(n, x, batch_first)
     directions = 2 if bidirectional else 1
-    each = 4 if has_biases else 2
-    if len(params) != each * directions * num_layers:
-        raise n.error(f"{len(params)} weights for {num_layers} layers (projections are not supported; "
-                      "run_decompositions() writes them in other ops)", "params")
+    plain, count = 4 if has_biases else 2, directions * num_layers
+    each = plain + (step is _lstm_step and len(params) == (plain + 1) * count)  # with a projection of the state
+    if len(params) != each * count:
+        raise n.malformed(f"argument 'params': {len(params)} weights for {num_layers} layers")
     lasts = []
     for layer in range(num_layers):
         outputs = []
         for direction in range(directions):
             place = layer * directions + direction
-            w, r, *biases = params[place * each:(place + 1) * each]
-            weights = (w, r, *(biases or (None, None)))
+            w, r, *others = params[place * each:(place + 1) * each]
+            biases = others[:2] if has_biases else (None, None)
+            weights = (w, r, *biases, others[-1] if each > plain else None)
             first = [_state(n, one, place) for one in states]
             made, last = _direction(n, x, weights, first, lambda *given: step(n, *given), direction == 1)
             outputs.append(made)
@@ -123,11 +126,11 @@ def gru(n, input, hx, params, has_biases, num_layers, dropout, train, bidirectio
 @op("lstm_cell.default")
 def lstm_cell(n, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     product = n.b.linear(input, w_ih) if b_ih is None else n.b.linear(input, w_ih, bias=b_ih)
-    return _lstm_step(n, shaped(product, (input.shape[0], w_ih.shape[0])), hx, (w_hh, b_hh))
+    return _lstm_step(n, shaped(product, (input.shape[0], w_ih.shape[0])), hx, (w_hh, b_hh, None))
 
 
 @op("gru_cell.default", "rnn_tanh_cell.default", "rnn_relu_cell.default")
 def gru_cell(n, input, hx, w_ih, w_hh, b_ih=None, b_hh=None):
     product = n.b.linear(input, w_ih) if b_ih is None else n.b.linear(input, w_ih, bias=b_ih)
     step = _gru_step if ".gru" in n.op else _plain_step("tanh" if "tanh" in n.op else "relu")
-    return step(n, shaped(product, (input.shape[0], w_ih.shape[0])), [hx], (w_hh, b_hh))[0]
+    return step(n, shaped(product, (input.shape[0], w_ih.shape[0])), [hx], (w_hh, b_hh, None))[0]

@@ -493,6 +493,31 @@ class Live(unittest.TestCase):
             for one, want in zip(model(x.numpy()), Scaled()(x), strict=True):
                 np.testing.assert_allclose(one, want.numpy(), rtol=1e-5, atol=1e-5)
 
+    def test_layers_with_projections_places_and_reflections(self):
+        import torch
+        from torch import nn
+
+        class Unpooled(nn.Module):
+            def forward(self, x):
+                best, places = nn.functional.max_pool2d(x, 2, return_indices=True)
+                return nn.functional.max_unpool2d(best, places, 2, output_size=x.shape[2:])
+
+        class Matrices(nn.Module):
+            def forward(self, x):
+                return torch.matrix_exp(5 * (x - x.mT)), x.clone().fill_diagonal_(7), torch.fft.hfft(x + 0j, 9, norm="ortho")
+
+        torch.manual_seed(1)
+        for module, x in ((nn.LSTM(5, 8, 2, bidirectional=True, proj_size=3), torch.randn(6, 2, 5)),
+                          (nn.LSTM(5, 8, bias=False, proj_size=3, batch_first=True), torch.randn(2, 3, 5)),
+                          (nn.AdaptiveMaxPool2d((3, 2), return_indices=True), torch.randn(2, 3, 7, 9)),
+                          (nn.AdaptiveMaxPool1d(5, return_indices=True), torch.randn(2, 12).round()),
+                          (Unpooled(), torch.randn(2, 3, 9, 10)), (Matrices(), torch.randn(6, 6))):
+            want = torch.utils._pytree.tree_leaves(module(x))
+            got = torch.utils._pytree.tree_leaves(tenon.torch.Model(torch.export.export(module.eval(), (x,)))(x.numpy()))
+            for one, other in zip(got, want, strict=True):
+                self.assertEqual((one.dtype, one.shape), (other.detach().numpy().dtype, tuple(other.shape)))
+                np.testing.assert_allclose(one, other.detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=repr(module))
+
     def test_ops_whose_results_share_memory_are_known(self):
         import torch
         known = node.VIEWS | node.VIEWS_IF_DENSE | node.SAME_IF_EQUAL | node.COPIES_OR_VIEWS

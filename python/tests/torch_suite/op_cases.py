@@ -103,6 +103,10 @@ for _name in "fft ifft rfft fft2 ifft2 rfft2 fftn".split():
         case(f"fft_{_name}_{_norm}", lambda x, f=getattr(torch.fft, _name), norm=_norm: f(x, norm=norm), T("B 4 6"))
 for _norm in ("backward", "ortho", "forward"):
     case(f"fft_irfft_{_norm}", lambda z, norm=_norm: torch.fft.irfft(z, norm=norm), T("B 4 6", "c64"))
+    case(f"fft_hfft_{_norm}", lambda z, norm=_norm: (torch.fft.hfft(z, norm=norm), torch.fft.hfft(z, 9, -1, norm)),
+         T("B 4 6", "c64"))
+    case(f"fft_ihfft_{_norm}", lambda x, norm=_norm: (torch.fft.ihfft(x, norm=norm), torch.fft.ihfft(x, 7, 1, norm)),
+         T("B 4 6"))
     case(f"fft_irfft2_{_norm}", lambda z, norm=_norm: torch.fft.irfft2(z, norm=norm), T("B 4 6", "c64"))
 case("fft_sizes", lambda z: (torch.fft.fft(z, 9), torch.fft.ifft(z, 3, 1), torch.fft.irfft(z, 7)), T("B 4 6", "c64"))
 case("fft_shift", lambda z: (torch.fft.fftshift(z), torch.fft.ifftshift(z, 1)), T("3 4 5", "c64"))
@@ -345,6 +349,10 @@ for _rank, _sizes in ((1, "9"), (2, "8 9"), (3, "5 6 7")):
          T(f"2 3 {_sizes}"))
     _adapt, _peak = getattr(F, f"adaptive_avg_pool{_rank}d"), getattr(F, f"adaptive_max_pool{_rank}d")
     case(f"adaptive{_rank}d", lambda x, p=_adapt, q=_peak: (p(x, 1), p(x, 3), q(x, 1)), T(f"B 3 {_sizes}"))
+    case(f"adaptive_max_pool{_rank}d_places", lambda x, q=_peak: (*q(x, 3, True), *q(x, 2, True)), T(f"B 3 {_sizes}"))
+    _peak, _back = getattr(F, f"max_pool{_rank}d"), getattr(F, f"max_unpool{_rank}d")
+    case(f"max_unpool{_rank}d", lambda x, p=_peak, u=_back: u(*p(x, 2, return_indices=True), 2, output_size=x.shape),
+         T(f"B 3 {_sizes}"))
 case("avg_pool2d_divisor", lambda x: F.avg_pool2d(x, 3, 2, 1, divisor_override=4), T("B 3 8 9"))
 for _mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "trilinear", "area"):
     _sizes = {"linear": "9", "trilinear": "4 5 6"}.get(_mode, "5 6")
@@ -520,6 +528,9 @@ for _kind in ("LSTM", "GRU", "RNN"):
         _layer = getattr(nn, _kind)(4, 5, 2, batch_first=True, bidirectional=True)
         case(f"{_kind.lower()}_{_length}", _layer, T(f"B {_length} 4"), empty=False)
     case(f"{_kind.lower()}_plain", getattr(nn, _kind)(4, 5, 1, bias=False), T("6 2 4"))
+    if _kind == "LSTM":
+        case("lstm_projected", nn.LSTM(4, 5, 2, bidirectional=True, proj_size=3), T("6 2 4"))
+        case("lstm_projected_plain", nn.LSTM(4, 5, 1, bias=False, proj_size=3, batch_first=True), T("B 3 4"), empty=False)
     case(f"{_kind.lower()}_cell", getattr(nn, f"{_kind}Cell")(4, 5), T("B 4"))
 
 # Branches and loops
@@ -792,6 +803,9 @@ case("more_products", lambda x, y, z: (torch.inner(x, y), torch.inner(x, y[0]), 
                                        torch.addr(z, x[:, 0], y[:, 0], beta=0.5, alpha=2),
                                        torch.linalg.multi_dot([x, y.T, x]), torch.linalg.matrix_power(z, 5),
                                        torch.linalg.matrix_power(z, 0)), T("3 4"), T("3 4"), T("3 3"))
+case("matrix_exp", lambda x, y: (torch.linalg.matrix_exp(x), torch.matrix_exp(5 * (x - x.mT)), torch.matrix_exp(x * 1e-4),
+                                 torch.matrix_exp(y)), T("B 4 4"), T("3 3", "f64"))
+case("fill_diagonal", lambda x, y: (x.clone().fill_diagonal_(7), y.clone().fill_diagonal_(-2.5)), T("4 6"), T("3 3 3"))
 case("addbmm", lambda x, a, b: (torch.addbmm(x, a, b), torch.addbmm(x, a, b, beta=0.5, alpha=2)), T("3 5"), T("2 3 4"),
      T("2 4 5"))
 

@@ -7,6 +7,7 @@ _op_docs.py: what help() says of ops.
 is read from include/tenon/ops and docs/ops.md beside this script's folder.
 """
 
+import ast
 import importlib
 import inspect
 import pathlib
@@ -114,23 +115,25 @@ def extension_stub():
 
 def package_stub():
     """That of the package itself, whose names are read when they are first asked for."""
-    import tenon
+    import tenon  # not those of its modules that need numpy, which a wheel is built without
+
+    def has_class(module, name):
+        tree = ast.parse((folder / f"{module}.py").read_text("utf-8"))
+        return any(isinstance(one, ast.ClassDef) and one.name == name for one in tree.body)
 
     def taken(module, names):
         return [f"from {module} import {name} as {name}" for name in names]
 
     lines = [f'"""{tenon.__doc__}"""', "", "from typing import Any", ""]
     lines += taken("._tenon", [name for name in tenon._compiled if name != "__version__"])
-    lines += taken(".errors", [name for name in tenon.__all__ if isinstance(getattr(tenon, name), type) and
-                               issubclass(getattr(tenon, name), tenon.Error)])
+    lines += taken(".errors", [name for name in tenon.__all__ if hasattr(tenon.errors, name)])
     lines += taken(".", tenon._modules + tenon._optional)
     functions = []
     for name, module in tenon._elsewhere.items():
-        value = getattr(tenon, name)
-        if isinstance(value, type):
+        if has_class(module, name):
             lines += taken("." + module, [name])
         else:
-            functions += ["", *function_stub(name, value, FUNCTION_RESULTS.get(name, "Any"))]
+            functions += ["", *function_stub(name, getattr(tenon, name), FUNCTION_RESULTS.get(name, "Any"))]
     lines += ["", "__version__: str", *(f"{name}: DType" for name in tenon._types)]
     return "\n".join(lines + ["", *function_stub("array", tenon.array, "Buffer"), *functions]) + "\n"
 

@@ -9,6 +9,7 @@ import onnx
 from google.protobuf.message import DecodeError
 
 from .. import _tenon
+from ..errors import ArgumentError, InputError, UnsupportedError
 from . import families  # noqa: F401: fills the table of handlers
 from ..importing.errors import NotKnown, malformed, wrong_call
 from ..importing.kept import Programs, check_options, types_text
@@ -18,6 +19,7 @@ from .types import NAMES
 
 MIN_OPSET, MAX_OPSET = 7, onnx.defs.onnx_opset_version()
 _MOST_FIXED = 1024         # elements of an input whose values a Model fixes
+_READ_BEFORE_OPEN = 3      # sets of sizes that have a program each, before one with open sizes is tried
 
 
 def load(model, shapes=None, values=None, folder=None, optimize=True, packed=None):
@@ -103,8 +105,9 @@ def _check_version(proto):
 
 
 class Model:
-    """A model that is read once for each set of its inputs' sizes, so that nothing in it is open.
+    """A model that is read once for each of the first three sets of its inputs' sizes, so that nothing in it is open.
 
+    Other sizes are run by one program with open sizes, where the model has one; otherwise it is read for each of them.
     Where its nodes need values of an input while they are read, such as the sizes that a Reshape is given, the program
     is one for these values, too; that is limited to inputs of 1024 elements. `packed` is load's; `options` are those of
     tenon.Session.
@@ -123,6 +126,8 @@ class Model:
         self.outputs = [one.name for one in self.proto.graph.output]
         self.fixed = set()     # names of inputs whose values are part of the programs
         self._programs = Programs()
+        self._read = 0         # programs that were read
+        self._open = None      # a session for all sizes and the inputs' names, or False where there is none
 
     def __repr__(self):
         inputs = types_text((name, f"{self.types[name]}[{', '.join(map(str, self.declared.get(name, ['...'])))}]")
@@ -132,8 +137,15 @@ class Model:
     def run(self, inputs):
         """The results, as numpy arrays, for inputs by name, in order, or for the only one."""
         arrays = self._arrays(inputs)
-        session, names = self.session(arrays)
-        return [np.asarray(one.numpy()) for one in session.forward(*(arrays[name] for name in names))]
+        session, names = chosen = self.session(arrays)
+        try:
+            results = session.forward(*(arrays[name] for name in names))
+        except (ArgumentError, InputError, UnsupportedError):
+            if chosen is not self._open:
+                raise  # else: what only a program of these sizes can do
+            session, names = self._session_of(arrays)
+            results = session.forward(*(arrays[name] for name in names))
+        return [np.asarray(one.numpy()) for one in results]
 
     def __call__(self, *arrays, **named):
         """As run(), for arrays in order, or by name."""
@@ -163,9 +175,27 @@ class Model:
 
     def session(self, arrays):
         """(The session for these inputs, the names of what its forward takes.)"""
+        return self._programs.get(self._key(arrays)) or self._open_session() or self._session_of(arrays)
+
+    def _open_session(self):
+        if self.fixed or self._read < _READ_BEFORE_OPEN:
+            return None
+        if self._open is None:
+            try:
+                program = load_program(self.proto, self.folder, packed=self.packed)
+                self._open = _tenon.Session(program, **self.options), self.inputs
+            except (ArgumentError, InputError, UnsupportedError):  # numbers are needed somewhere
+                self._open = False
+        return self._open or None
+
+    def _key(self, arrays):
+        return tuple((name, arrays[name].shape, arrays[name].tobytes() if name in self.fixed else b"")
+                     for name in self.inputs)
+
+    def _session_of(self, arrays):
+        """That of a program for these sizes alone."""
         while True:
-            key = tuple((name, arrays[name].shape, arrays[name].tobytes() if name in self.fixed else b"")
-                        for name in self.inputs)
+            key = self._key(arrays)
             if (held := self._programs.get(key)) is not None:
                 return held
             try:
@@ -178,6 +208,7 @@ class Model:
                 continue
             made = _tenon.Session(program, **self.options), names
             self._programs.put(key, made, program)
+            self._read += 1
             return made
 
     def _made(self, arrays):

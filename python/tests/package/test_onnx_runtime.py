@@ -13,6 +13,7 @@ try:
     import tenon.onnx
     from tenon import ops
     from tenon.importing import kept
+    from tenon.onnx import model as module
 except ImportError as error:
     raise unittest.SkipTest(str(error)) from None
 
@@ -295,6 +296,30 @@ class Kept(unittest.TestCase):
                                   [numpy_helper.from_array(real(8, 8), "w")])
         return tenon.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
 
+    def test_many_sizes_are_run_by_one_program(self):
+        model = self.model()
+        for rows in (1, 2, 3, 4, 9, 2, 30):
+            x = real(rows, 8)
+            np.testing.assert_allclose(model.run([x])[0], x @ numpy_helper.to_array(model.proto.graph.initializer[0]),
+                                       rtol=1e-4, atol=1e-5)
+        self.assertEqual(len(model._programs), 3)
+        self.assertIs(model.session({"x": real(5, 8)})[0], model.session({"x": real(6, 8)})[0])
+
+    def test_sizes_that_only_a_program_of_their_own_can_run(self):
+        nodes = [helper.make_node("Reshape", ["x", "s"], ["y"]), helper.make_node("Softmax", ["y"], ["z"], axis=-1)]
+        for sizes in ([-1, 3], [2, -1]):  # whether 3 divides n is not known; 2 divides none of the last sizes
+            graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x", 1, ["n"])],
+                                      [helper.make_empty_tensor_value_info("z")],
+                                      [numpy_helper.from_array(np.array(sizes), "s")])
+            model = tenon.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+            for count in (6, 12, 18, 24, 30, 36):
+                x = real(count)
+                wide = np.exp(x.reshape(sizes))
+                np.testing.assert_allclose(model.run([x])[0], wide / wide.sum(-1, keepdims=True), rtol=1e-4)
+            with self.assertRaises(tenon.Error):
+                model.run([real(7)])
+
+    @unittest.mock.patch.object(module, "_READ_BEFORE_OPEN", 100)
     def test_programs_are_limited_in_number_and_in_the_bytes_of_their_weights(self):
         for name, limit, left in (("MOST_PROGRAMS", 5, 5), ("MOST_BYTES", 3 * 256, 3), ("MOST_BYTES", 0, 2)):
             with unittest.mock.patch.object(kept, name, limit):

@@ -358,11 +358,14 @@ nb::bytes dumped(const Buffer& self, const std::string& format) {
   return nb::bytes(bytes.data(), bytes.size());
 }
 
-nb::object to_number(const HostBuffer& number) {
+/// `where`: what the caller asked for, "bool" or "item".
+nb::object to_number(const HostBuffer& number, const char* where = "item") {
   const DType dtype = number.shape().dtype();
   if (number.shape().elements() != 1 || is_block(dtype)) {
-    throw Error(Errc::bad_shape, "item",
-                fmt::format("{} is not one number", to_string(number.shape())));
+    const bool is_truth = std::string_view(where) == "bool" && number.shape().elements() > 1;
+    throw Error(Errc::bad_shape, where,
+                fmt::format("{} is not one number{}", to_string(number.shape()),
+                            is_truth ? ": .any() or .all() says which of them are meant" : ""));
   }
   const HostBuffer dense = number.is_contiguous() ? number : number.contiguous();
   if (dtype == DType::boolean) return nb::bool_(load_as_int64(dtype, dense.bytes()) != 0);
@@ -382,8 +385,8 @@ nb::object to_number(const HostBuffer& number) {
 
 /// Of an array of one number, as the kind that Python asks for: float(x), int(x). Complex numbers are refused.
 template <class Kind>
-nb::object as_python(const HostBuffer& array) {
-  const nb::object number = to_number(array);
+nb::object as_python(const HostBuffer& array, const char* where) {
+  const nb::object number = to_number(array, where);
   if (PyComplex_Check(number.ptr()) != 0) {
     throw nb::type_error(
         fmt::format("{} is complex: complex(x), or x.real", to_string(array.shape())).c_str());
@@ -397,12 +400,14 @@ void bind_numbers(nb::class_<Array>& type, Host host) {
   type.def(
       "item", [host](const Array& self) { return to_number(host(self)); },
       "The number of an array of one element");
-  type.def("__bool__",
-           [host](const Array& self) { return nb::cast<bool>(nb::bool_(to_number(host(self)))); });
-  type.def("__float__", [host](const Array& self) { return as_python<nb::float_>(host(self)); });
-  type.def("__int__", [host](const Array& self) { return as_python<nb::int_>(host(self)); });
+  type.def("__bool__", [host](const Array& self) {
+    return nb::cast<bool>(nb::bool_(to_number(host(self), "bool")));
+  });
+  type.def("__float__",
+           [host](const Array& self) { return as_python<nb::float_>(host(self), "float"); });
+  type.def("__int__", [host](const Array& self) { return as_python<nb::int_>(host(self), "int"); });
   type.def("__complex__", [host](const Array& self) {
-    nb::object number = to_number(host(self));
+    nb::object number = to_number(host(self), "complex");
     if (PyComplex_Check(number.ptr()) != 0) return number;
     return nb::steal(PyComplex_FromDoubles(nb::cast<double>(nb::float_(number)), 0));
   });

@@ -106,8 +106,8 @@ Buffer to_operand(nb::handle object, std::optional<DType> type) {
 namespace {
 
 /// An axis that counts from the end, as Python's axes may, as one that ops know; one that is out of range stays, so that
-/// the op names it as it was given.
-void count_from_front(AttributeValue& value, std::string_view field, std::int64_t rank) {
+/// the op names it as it was given. False: an axis is a word, as sizes may be.
+bool count_from_front(AttributeValue& value, std::string_view field, std::int64_t rank) {
   const auto from_front = [rank](std::int64_t axis) {
     return axis < 0 && axis >= -rank ? axis + rank : axis;
   };
@@ -115,9 +115,13 @@ void count_from_front(AttributeValue& value, std::string_view field, std::int64_
     if (auto* axis = std::get_if<std::int64_t>(&value); axis != nullptr) *axis = from_front(*axis);
   } else if (field == "axes" || field == "order") {
     if (auto* axes = std::get_if<IntList>(&value)) {
-      for (std::size_t i = 0; i < axes->size(); ++i) (*axes)[i] = from_front((*axes)[i]);
+      for (std::size_t i = 0; i < axes->size(); ++i) {
+        if (is_symbol((*axes)[i])) return false;
+        (*axes)[i] = from_front((*axes)[i]);
+      }
     }
   }
+  return true;
 }
 
 /// One op as a function.
@@ -205,8 +209,9 @@ struct OpFunction {
       }
       refuse(field, given);
     }
-    count_from_front(value, field.name, rank);
-    if (!field.set(op.attributes(), value)) refuse(field, given);
+    if (!count_from_front(value, field.name, rank) || !field.set(op.attributes(), value)) {
+      refuse(field, given);
+    }
   }
 
   bool is_of_images() const { return def->name.find("2d") != std::string_view::npos; }

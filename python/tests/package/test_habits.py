@@ -195,6 +195,16 @@ class Habits(unittest.TestCase):
             np.testing.assert_allclose(tenon.array(x).cumsum(**given).numpy(), x.cumsum(1))
         np.testing.assert_array_equal(tenon.array(x).diagonal(1, 2, 1).numpy(), x.diagonal(1, 2, 1))
 
+    def test_truth_and_axes_that_are_none(self):
+        x = tenon.array(np.ones((2, 3), "f"))
+        with self.assertRaisesRegex(ValueError, r"bool: bool\[2, 3\] is not one number: .any\(\) or .all\(\)"):
+            bool(x == x)
+        with self.assertRaisesRegex(ValueError, r"float: f32\[2, 3\] is not one number$"):
+            float(x)
+        for call in (lambda: x.mean(("a",)), lambda: x.sum([0, "b"]), lambda: x.permute("a", "b"), lambda: x.std("a")):
+            with self.assertRaisesRegex(tenon.ArgumentError, r"'(axes|order)' cannot be .*'[ab]'"):
+                call()
+
     def test_functions_of_numpy(self):
         a, b = self.array(3, 4), self.array(4)
         x, y = tenon.array(a), tenon.array(b)

@@ -66,11 +66,15 @@ class Draft:
 
 
 class _Stream:
-    """Pieces of text that a thread makes, and what it returns in the end. May be closed while another thread waits."""
+    """Pieces of text that a thread makes, and what it returns in the end. May be closed while another thread waits.
 
-    def __init__(self, generate):
+    The thread is at most `ahead` pieces ahead of the reader, 0: any number. `notify` is called when there is one more.
+    """
+
+    def __init__(self, generate, ahead=16, notify=None):
         self._generate = generate  # of a function that takes text, and of a cancellation
-        self._pieces = queue.Queue(maxsize=16)
+        self._pieces = queue.Queue(maxsize=ahead)
+        self._notify = notify
         self._cancellation = _tenon._Cancellation()
         self._closed = threading.Event()
         self._worker = threading.Thread(target=self._work, name="tenon-stream", daemon=True)
@@ -78,10 +82,20 @@ class _Stream:
 
     def get(self):
         """(text, None), or (None, the result) in the end, and after close(); raises what the thread raised."""
-        text, end = self._pieces.get()
-        if isinstance(end, BaseException):
-            raise end
-        return text, end
+        return self._raised(self._pieces.get())
+
+    def poll(self):
+        """As get(), or None where there is nothing yet."""
+        try:
+            return self._raised(self._pieces.get_nowait())
+        except queue.Empty:
+            return None
+
+    @staticmethod
+    def _raised(piece):
+        if isinstance(piece[1], BaseException):
+            raise piece[1]
+        return piece
 
     def close(self):
         self._closed.set()
@@ -101,7 +115,8 @@ class _Stream:
     def _put(self, item):
         while not self._closed.is_set():
             try:
-                return self._pieces.put(item, timeout=0.1)
+                self._pieces.put(item, timeout=0.1)
+                return self._notify() if self._notify else None
             except queue.Full:
                 pass
 
@@ -319,11 +334,25 @@ class LanguageModel:
         """As stream(), for `async for`. Ends the generation when the task is cancelled, too."""
         import asyncio
 
+        loop, ready = asyncio.get_running_loop(), asyncio.Event()
+
+        def notify():  # on the thread that works; a thread that waits would be one of asyncio's few
+            try:
+                loop.call_soon_threadsafe(ready.set)
+            except RuntimeError:  # the loop is closed
+                pass
+
         work = self._started(prompt, conversation, max_tokens, stop, timeout, sample_on_device,
-                             _grammar_of(grammar, json_schema), draft, sampler)
+                             _grammar_of(grammar, json_schema), draft, sampler, notify)
         try:
-            while (piece := (await asyncio.to_thread(work.get))[0]) is not None:
-                yield piece
+            while True:
+                ready.clear()
+                if (piece := work.poll()) is None:
+                    await ready.wait()
+                elif piece[0] is None:
+                    return
+                else:
+                    yield piece[0]
         finally:
             await asyncio.to_thread(work.close)
 
@@ -342,10 +371,13 @@ class LanguageModel:
         prompt, _, options = self._chat(messages, options)
         return self.astream(prompt, **options)
 
-    def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, grammar, draft, sampler):
+    _ahead = 16  # pieces that a stream may be ahead of its reader
+
+    def _started(self, prompt, conversation, max_tokens, stop, timeout, sample_on_device, grammar, draft, sampler,
+                 notify=None):
         return _Stream(lambda emit, cancellation: self._run(prompt, conversation, max_tokens, stop, None, timeout,
                                                             sample_on_device, grammar, draft, sampler, emit,
-                                                            cancellation))
+                                                            cancellation), self._ahead, notify)
 
     def _run(self, *asked):
         *asked, emit, cancellation = self._asked(*asked)
@@ -389,8 +421,10 @@ class BatchedLanguageModel(LanguageModel):
     Its methods are those of LanguageModel. Calls on different threads, and streams, share the model's steps, in which
     each reads one token ("continuous batching"), so that together they take little longer than the longest of them. At
     most `at_once` are answered at a time, others wait. On the CPU answers are those that the model gives alone. Drafts
-    and `sample_on_device` are refused.
+    and `sample_on_device` are refused. Streams hold what their readers have not taken: a slow one holds up no other.
     """
+
+    _ahead = 0  # the thread that steps must not wait for a reader
 
     def __init__(self, model, at_once=64):
         self._model, self.vision, self._at_once = model._model, model.vision, at_once

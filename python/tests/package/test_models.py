@@ -1,6 +1,7 @@
 """Language models, tokenizers and encoders, on real files where there are some."""
 
 import asyncio
+import concurrent.futures
 import importlib
 import json
 import os
@@ -738,6 +739,25 @@ class Batches(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "hung up"):
             served.generate("abc", emit=lambda text: {}["hung up"], temperature=0)
         self.assertEqual(served.generate("abc", **options).tokens, want[0].tokens)
+
+    def test_streams_of_many_tasks_and_of_slow_readers(self):
+        served = self.model.batched(at_once=2)
+        options = dict(max_tokens=60, temperature=0, grammar="root ::= [a-z] root")
+        want = self.model.generate("abc", **options).text
+
+        async def pieces():
+            return "".join([piece async for piece in served.astream("abc", **options)])
+
+        async def every():
+            asyncio.get_running_loop().set_default_executor(concurrent.futures.ThreadPoolExecutor(2))
+            return await asyncio.wait_for(asyncio.gather(*(pieces() for _ in range(12))), 60)
+
+        self.assertEqual(asyncio.run(every()), [want] * 12)  # more than asyncio has threads
+        slow = served.stream("abc", **options)
+        next(slow)
+        other = concurrent.futures.ThreadPoolExecutor(1).submit(served.generate, "abc", **options)
+        self.assertEqual(other.result(timeout=60).text, want)
+        self.assertEqual(len("".join(slow)), len(want) - 1)
 
     def test_images_among_others(self):
         picture = (TINY / "vision/picture.ppm").read_bytes()

@@ -12,7 +12,7 @@ from .. import _tenon
 from ..errors import ArgumentError, InputError, UnsupportedError
 from . import families  # noqa: F401: fills the table of handlers
 from ..importing.errors import NotKnown, malformed, wrong_call
-from ..importing.kept import Programs, check_options, types_text
+from ..importing.kept import Programs, check_options, forward, types_text
 from ..importing.types import as_array
 from .importer import Importer
 from .types import NAMES
@@ -108,6 +108,8 @@ class Model:
     """A model that is read once for each of the first three sets of its inputs' sizes, so that nothing in it is open.
 
     Other sizes are run by one program with open sizes, where the model has one; otherwise it is read for each of them.
+    Threads may call it at the same time: each runs the one program with memory of its own.
+
     Where its nodes need values of an input while they are read, such as the sizes that a Reshape is given, the program
     is one for these values, too; that is limited to inputs of 1024 elements. `packed` is load's; `options` are those of
     tenon.Session.
@@ -139,13 +141,12 @@ class Model:
         arrays = self._arrays(inputs)
         session, names = chosen = self.session(arrays)
         try:
-            results = session.forward(*(arrays[name] for name in names))
+            return forward(session, *(arrays[name] for name in names))
         except (ArgumentError, InputError, UnsupportedError):
             if chosen is not self._open:
                 raise  # else: what only a program of these sizes can do
-            session, names = self._session_of(arrays)
-            results = session.forward(*(arrays[name] for name in names))
-        return [np.asarray(one.numpy()) for one in results]
+        session, names = self._session_of(arrays)
+        return forward(session, *(arrays[name] for name in names))
 
     def __call__(self, *arrays, **named):
         """As run(), for arrays in order, or by name."""

@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import _tenon, errors
 from ..importing.errors import NotKnown, malformed, unsupported, wrong_call
-from ..importing.kept import Programs, check_options, types_text
+from ..importing.kept import Programs, check_options, forward, types_text
 from ..importing.types import as_array
 from . import expressions, families  # noqa: F401: fills the table of handlers
 from .archive import Archive
@@ -122,7 +122,7 @@ class Model:
 
     @staticmethod
     def _forward(read, given):
-        return [np.asarray(one.numpy()) for one in read.session.forward(**given)]
+        return forward(read.session, **given)
 
     def _use(self, read):
         self.program, self.session = read.program, read.session

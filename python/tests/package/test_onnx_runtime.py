@@ -1,5 +1,6 @@
 """tenon.onnx: ops of the domain com.microsoft, samples of images and open sizes, against ONNX Runtime."""
 
+import concurrent.futures
 import unittest
 import unittest.mock
 
@@ -295,6 +296,18 @@ class Kept(unittest.TestCase):
                                   [helper.make_empty_tensor_value_info("y")],
                                   [numpy_helper.from_array(real(8, 8), "w")])
         return tenon.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+    def test_several_threads(self):
+        nodes = [helper.make_node("MatMul", [f"x{i}", "w"], [f"x{i + 1}"]) for i in range(20)]
+        weight = real(128, 128) / 12
+        graph = helper.make_graph(nodes, "g", [helper.make_tensor_value_info("x0", 1, ["n", 128])],
+                                  [helper.make_empty_tensor_value_info("x20")], [numpy_helper.from_array(weight, "w")])
+        model = tenon.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), threads=1)
+        x = real(200, 128)
+        want = {rows: model.run([x[:rows]])[0] for rows in (200, 150, 100, 60)}
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for rows, got in [(rows, pool.submit(model.run, [x[:rows]])) for rows in (200, 60, 100, 150, 200, 60) * 4]:
+                np.testing.assert_array_equal(got.result()[0], want[rows])
 
     def test_many_sizes_are_run_by_one_program(self):
         model = self.model()

@@ -558,6 +558,15 @@ class _Encoder:
     def __repr__(self):
         return repr(self._encoder)
 
+    def _call(self, name, *given):
+        """A method of the extension's object, or where another thread uses that, of a fork of it."""
+        try:
+            return getattr(self._encoder, name)(*given)
+        except ArgumentError as error:
+            if error.code != "Busy":
+                raise
+        return getattr(self._encoder.fork(), name)(*given)
+
     def fork(self):
         """Another encoder for another thread, which shares the weights."""
         made = type(self).__new__(type(self))
@@ -568,6 +577,8 @@ class _Encoder:
 def _strings(texts, what):
     if isinstance(texts, str):
         raise TypeError(f"one {what} where several are expected: put it into a list")
+    if not hasattr(texts, "__iter__"):
+        raise TypeError(f"{what}s are {type(texts).__name__}, not a sequence of str")
     texts = list(texts)
     for at, text in enumerate(texts):
         if not isinstance(text, str):
@@ -596,7 +607,8 @@ class SentenceEncoder(_Encoder):
 
     Keyword arguments: pooling ("none", "mean", "cls", "last" or "rank"; None: as the file says), normalize ("euclidean",
     "none", "taxicab" or "max_int16"), device ("npu://sim"), cpu_fallback, threads, exact, weights (a block type, such as
-    "q8_0", to which the layers are quantised). One thread at a time; each further thread takes a fork().
+    "q8_0", to which the layers are quantised). Several threads may call embed(), score() and rerank() at the same time;
+    with a fork() of its own each keeps its memory from call to call.
     """
 
     _class = _tenon.SentenceEncoder
@@ -609,12 +621,12 @@ class SentenceEncoder(_Encoder):
         one that is a str."""
         if isinstance(texts, str):
             from . import ops
-            return ops.squeeze(self._encoder.embed([texts]), axis=0)
-        return self._encoder.embed(_strings(texts, "text"))
+            return ops.squeeze(self._call("embed", [texts]), axis=0)
+        return self._call("embed", _strings(texts, "text"))
 
     def score(self, query, documents):
         """Of a reranker: how well each document answers the query, f32 [documents], the larger the better."""
-        return self._encoder.score(query, _strings(documents, "document"))
+        return self._call("score", query, _strings(documents, "document"))
 
     def rerank(self, query, documents, top=None):
         """The documents by their scores, the best first, and `top` of them at most: a list of Ranked."""

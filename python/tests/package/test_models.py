@@ -908,6 +908,17 @@ class GgufEncoder(unittest.TestCase):
     def loaded(self, name, **options):
         return tenon.SentenceEncoder(self.folder / f"{name}.gguf", threads=1, exact=True, **options)
 
+    def test_several_threads(self):
+        encoder = self.loaded("nomic-bert")
+        texts = ["a cat", "dogs " * 20, "a tree and a house " * 9]
+        want = [encoder.embed(text).numpy() for text in texts]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            for i, got in [(i % 3, pool.submit(encoder.embed, texts[i % 3])) for i in range(120)]:
+                np.testing.assert_array_equal(got.result().numpy(), want[i])
+        for wrong in (None, 5):
+            with self.assertRaisesRegex(TypeError, "texts are .*, not a sequence of str"):
+                encoder.embed(wrong)
+
     def test_embeddings_are_llama_cpps(self):
         for name in ("nomic-bert", "gemma-embedding", "qwen3_embedding"):
             record = self.records[name]

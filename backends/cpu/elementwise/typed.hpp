@@ -29,9 +29,20 @@ void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept;
 void narrow_sums(DType to, const std::int64_t* x, void* y, std::int64_t count) noexcept;
 void narrow_sums(DType to, const double* x, void* y, std::int64_t count) noexcept;
 
-/// Whole numbers wrap around; a NaN makes minimum and maximum NaN. Not for f32, see
-/// elementwise.hpp; division only for f64.
-enum class Arithmetic : std::uint8_t { add, sub, mul, div, minimum, maximum };
+/// Whole numbers wrap around, and are divided as Div, Remainder and Fmod have it; a NaN makes minimum and maximum NaN. Not for
+/// f32, see elementwise.hpp; what follows maximum only for whole numbers.
+enum class Arithmetic : std::uint8_t {
+  add,
+  sub,
+  mul,
+  div,
+  minimum,
+  maximum,
+  remainder,
+  fmod,
+  shift_left,
+  shift_right
+};
 /// y[i] = f(a[i * a_step], b[i * b_step]), steps 0 or 1, all of type `type`; y may be a or b.
 void arithmetic(Compute type, Arithmetic op, const void* a, std::int64_t a_step, const void* b,
                 std::int64_t b_step, void* y, std::int64_t count) noexcept;

@@ -57,6 +57,59 @@ constexpr bool is_number<float> = true;
 template <>
 constexpr bool is_number<double> = true;
 
+/// p / q towards 0; p / 0 is 0. Of i32 by way of f64, whose quotients are exact enough and which there are vectors of. The most
+/// negative number by -1 wraps.
+template <class T>
+[[gnu::always_inline]] inline T quotient(T p, T q) {
+  using U = typename WrappingType<T>::Type;
+  if constexpr (sizeof(T) == 4) {
+    const T divisor = (q == 0) | (q == -1) ? 1 : q;
+    const auto result = static_cast<T>(static_cast<double>(p) / static_cast<double>(divisor));
+    const auto negated = static_cast<T>(U{0} - static_cast<U>(p));
+    return q == 0 ? 0 : q == -1 ? negated : result;
+  } else {
+    if (q == 0) return 0;
+    return q == -1 ? static_cast<T>(U{0} - static_cast<U>(p)) : p / q;
+  }
+}
+/// p - quotient q, and 0 for q = 0.
+template <class T>
+[[gnu::always_inline]] inline T rest_of(T p, T q) {
+  using U = typename WrappingType<T>::Type;
+  const U rest = static_cast<U>(p) - static_cast<U>(quotient(p, q)) * static_cast<U>(q);
+  return q == 0 ? 0 : static_cast<T>(rest);
+}
+
+template <class T>
+void whole_arithmetic_of(Arithmetic op, const void* a, std::int64_t a_step, const void* b,
+                         std::int64_t b_step, void* y, std::int64_t count) {
+  using U = typename WrappingType<T>::Type;
+  constexpr U most = 8 * sizeof(T) - 1;
+  const auto run = [=](auto f) { zip<T, T>(a, a_step, b, b_step, y, count, f); };
+  switch (op) {
+    case Arithmetic::remainder:
+      return run([](T p, T q) {
+        const T rest = rest_of(p, q);
+        return (rest != 0) & ((rest < 0) != (q < 0)) ? static_cast<T>(rest + q) : rest;
+      });
+    case Arithmetic::fmod:
+      return run([](T p, T q) { return rest_of(p, q); });
+    case Arithmetic::shift_left:  // negative counts are large
+      return run([](T p, T q) {
+        const auto by = static_cast<U>(q);
+        const U shifted = static_cast<U>(p) << (by & most);
+        return by > most ? T{0} : static_cast<T>(shifted);
+      });
+    case Arithmetic::shift_right:
+      return run([](T p, T q) {
+        const auto by = static_cast<U>(q);
+        return static_cast<T>(p >> (by > most ? most : by));
+      });
+    default:
+      return run([](T p, T q) { return quotient(p, q); });
+  }
+}
+
 template <class T>
 void arithmetic_of(Arithmetic op, const void* a, std::int64_t a_step, const void* b,
                    std::int64_t b_step, void* y, std::int64_t count) {
@@ -69,13 +122,16 @@ void arithmetic_of(Arithmetic op, const void* a, std::int64_t a_step, const void
       return run([](T p, T q) { return static_cast<T>(static_cast<U>(p) - static_cast<U>(q)); });
     case Arithmetic::mul:
       return run([](T p, T q) { return static_cast<T>(static_cast<U>(p) * static_cast<U>(q)); });
-    case Arithmetic::div:
-      if constexpr (static_cast<T>(0.5) != 0) return run([](T p, T q) { return p / q; });
-      return;
     case Arithmetic::minimum:
       return run([](T p, T q) { return p < q || p != p ? p : q; });
     case Arithmetic::maximum:
       return run([](T p, T q) { return p > q || p != p ? p : q; });
+    default:
+      if constexpr (static_cast<T>(0.5) != 0) {
+        return run([](T p, T q) { return p / q; });
+      } else {
+        return whole_arithmetic_of<T>(op, a, a_step, b, b_step, y, count);
+      }
   }
 }
 

@@ -132,13 +132,11 @@ void native(const PointCall& call, const OpInstance&) noexcept {
   arithmetic(type, op, call.x[0], call.step[0], call.x[1], call.step[1], call.y, call.count);
 }
 
-/// An op with vector code for floats; whole numbers have it too unless `Op` divides.
-template <class Op, Binary op, Arithmetic typed>
+/// An op with vector code for all types.
+template <Binary op, Arithmetic typed>
 PointStep vector_point(const Step& step) {
-  constexpr bool divides = typed == Arithmetic::div;
-  return point_step(step, {floats<op>, native<typed, Compute::f64>,
-                           divides ? defined<Op, std::int32_t> : native<typed, Compute::i32>,
-                           divides ? defined<Op, std::int64_t> : native<typed, Compute::i64>});
+  return point_step(step, {floats<op>, native<typed, Compute::f64>, native<typed, Compute::i32>,
+                           native<typed, Compute::i64>});
 }
 
 template <PointStep (*point)(const Step&)>
@@ -147,12 +145,30 @@ std::unique_ptr<Task> make_vector(const Step& step, Compiler& compiler) {
   return std::make_unique<PointTask>(point(step), compiler);
 }
 
-/// An op with vector code for f32 alone.
-template <class Op, Binary op>
-PointStep float_point(const Step& step) {
-  return point_step(step, {floats<op>, defined<Op, double>, defined<Op, std::int32_t>,
-                           defined<Op, std::int64_t>});
+/// Moduli have vector code for all types but f64.
+template <class Op, Binary op, Arithmetic typed>
+PointStep modulo_point(const Step& step) {
+  return point_step(step, {floats<op>, defined<Op, double>, native<typed, Compute::i32>,
+                           native<typed, Compute::i64>});
 }
+/// Squares and cubes are products, as those of f32 are.
+void powers(const PointCall& call, const OpInstance& op) noexcept {
+  const double power = *static_cast<const double*>(call.x[1]);
+  if (call.step[1] != 0 || call.step[0] == 0 || (power != 2 && power != 3)) {
+    return defined<Pow, double>(call, op);
+  }
+  const auto* x = static_cast<const double*>(call.x[0]);
+  auto* y = static_cast<double*>(call.y);
+  for (std::int64_t i = 0; i < call.count; ++i) {
+    const double square = x[i] * x[i];
+    y[i] = power == 2 ? square : square * x[i];
+  }
+}
+PointStep pow_point(const Step& step) {
+  return point_step(
+      step, {floats<Binary::pow>, powers, defined<Pow, std::int32_t>, defined<Pow, std::int64_t>});
+}
+/// An op with vector code for f32 alone.
 template <class Op, Binary op>
 PointStep real_point(const Step& step) {
   return point_step(step, {floats<op>, defined<Op, double>, nullptr, nullptr});
@@ -168,10 +184,11 @@ constexpr Kernel vector_kernel() {
 #define TENON_VECTOR_BINARY(id, Struct) \
   extern const Kernel id##_kernel;      \
   constinit const Kernel id##_kernel =  \
-      vector_kernel<Struct, vector_point<Struct, Binary::id, Arithmetic::id>>()
-#define TENON_FLOAT_BINARY(id, Struct) \
-  extern const Kernel id##_kernel;     \
-  constinit const Kernel id##_kernel = vector_kernel<Struct, float_point<Struct, Binary::id>>()
+      vector_kernel<Struct, vector_point<Binary::id, Arithmetic::id>>()
+#define TENON_MODULO_BINARY(id, Struct) \
+  extern const Kernel id##_kernel;      \
+  constinit const Kernel id##_kernel =  \
+      vector_kernel<Struct, modulo_point<Struct, Binary::id, Arithmetic::id>>()
 #define TENON_REAL_BINARY(id, Struct) \
   extern const Kernel id##_kernel;    \
   constinit const Kernel id##_kernel = vector_kernel<Struct, real_point<Struct, Binary::id>>()
@@ -182,14 +199,16 @@ TENON_VECTOR_BINARY(mul, Mul);
 TENON_VECTOR_BINARY(div, Div);
 TENON_VECTOR_BINARY(minimum, Minimum);
 TENON_VECTOR_BINARY(maximum, Maximum);
-TENON_FLOAT_BINARY(pow, Pow);
-TENON_FLOAT_BINARY(remainder, Remainder);
-TENON_FLOAT_BINARY(fmod, Fmod);
+TENON_MODULO_BINARY(remainder, Remainder);
+TENON_MODULO_BINARY(fmod, Fmod);
 TENON_REAL_BINARY(atan2, Atan2);
 TENON_REAL_BINARY(hypot, Hypot);
 
+extern const Kernel pow_kernel;
+constinit const Kernel pow_kernel = vector_kernel<Pow, pow_point>();
+
 #undef TENON_VECTOR_BINARY
-#undef TENON_FLOAT_BINARY
+#undef TENON_MODULO_BINARY
 #undef TENON_REAL_BINARY
 
 }  // namespace tenon::cpu

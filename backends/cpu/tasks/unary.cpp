@@ -1,7 +1,9 @@
 // Functions of one operand.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/half_unary.hpp"
+#include "../elementwise/independent.hpp"
 #include "../elementwise/log_gamma.hpp"
+#include "../elementwise/typed_unary.hpp"
 #include "../elementwise/unary_of.hpp"
 #include "point_task.hpp"
 
@@ -12,6 +14,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <type_traits>
 
@@ -31,6 +34,18 @@ void halves(const PointCall& call, const OpInstance&) noexcept {
   const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
   auto* y = static_cast<std::uint16_t*>(call.y);
   half_unary_kernel(function)(static_cast<const std::uint16_t*>(call.x[0]), y, count);
+  std::fill(y + count, y + call.count, *y);
+}
+
+/// Of f16 and bf16 by their sign's bit.
+template <Unary function>
+void signs(const PointCall& call, const OpInstance&) noexcept {
+  const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
+  const auto* x = static_cast<const std::uint16_t*>(call.x[0]);
+  auto* y = static_cast<std::uint16_t*>(call.y);
+  TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
+    y[i] = static_cast<std::uint16_t>(function == Unary::neg ? x[i] ^ 0x8000 : x[i] & 0x7FFF);
+  }
   std::fill(y + count, y + call.count, *y);
 }
 
@@ -67,21 +82,55 @@ void defined(const PointCall& call, const OpInstance& instance) noexcept {
   }
 }
 
-void exponentials(const PointCall& call, const OpInstance&) noexcept {
+/// The attributes as kernels of whole numbers and of f64 take them.
+template <class Op>
+Limits limits_of(const Op& op) {
+  if constexpr (std::is_same_v<Op, Clamp>) {
+    return {op.min, op.max, whole(std::ceil(op.min)), whole(std::floor(op.max))};
+  } else if constexpr (requires { op.alpha; }) {
+    return {op.alpha, 0, 0, 0};
+  } else {
+    return {};
+  }
+}
+
+template <class Op, Unary function, Compute type>
+void typed(const PointCall& call, const OpInstance& op) noexcept {
   const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
-  auto* y = static_cast<double*>(call.y);
-  exp_f64(static_cast<const double*>(call.x[0]), 0, y, count);
-  std::fill(y + count, y + call.count, *y);
+  auto* const y = static_cast<std::byte*>(call.y);
+  typed_unary_kernel(type, function)(call.x[0], y, count, limits_of(*op.as<Op>()));
+  constexpr std::int64_t unit = compute_bytes(type);
+  for (std::int64_t i = count; i < call.count; ++i) std::memcpy(y + i * unit, y, unit);
+}
+
+/// Vector code where there is some and the limits are numbers of the type; else the op's own definition.
+template <class Op, Unary function, Compute type, class T>
+PointFunction typed_or_defined(const OpInstance& op) {
+  if (typed_unary_kernel(type, function) == nullptr) return defined<Op, T>;
+  if constexpr (std::is_same_v<Op, Clamp> && std::is_same_v<T, std::int32_t>) {
+    const Limits limits = limits_of(*op.as<Op>());
+    if (limits.whole_low > std::numeric_limits<T>::max() ||
+        limits.whole_high < std::numeric_limits<T>::min()) {
+      return defined<Op, T>;
+    }
+  }
+  return typed<Op, function, type>;
 }
 
 template <class Op, Unary function>
 PointStep unary_point(const Step& step) {
-  if (step.output.shape.dtype() == DType::f16 && half_unary_kernel(function) != nullptr) {
+  const DType dtype = step.output.shape.dtype();
+  constexpr bool is_of_signs = function == Unary::neg || function == Unary::abs;
+  if (is_of_signs && (dtype == DType::f16 || dtype == DType::bf16)) {
+    return {step, signs<function>, Reader::As::raw, Reader::As::raw};
+  }
+  if (dtype == DType::f16 && half_unary_kernel(function) != nullptr) {
     return {step, halves<function>, Reader::As::raw, Reader::As::raw};
   }
-  constexpr PointFunction doubles = std::is_same_v<Op, Exp> ? exponentials : defined<Op, double>;
   return point_step(
-      step, {floats<Op, function>, doubles, defined<Op, std::int32_t>, defined<Op, std::int64_t>});
+      step, {floats<Op, function>, typed_or_defined<Op, function, Compute::f64, double>(step.op),
+             typed_or_defined<Op, function, Compute::i32, std::int32_t>(step.op),
+             typed_or_defined<Op, function, Compute::i64, std::int64_t>(step.op)});
 }
 
 /// Without vector code: in f64, so that f32 results are rounded once.

@@ -1,0 +1,14 @@
+#include "typed_unary.hpp"
+
+#include "../built_kernels.hpp"
+#include "../cpu_features.hpp"
+
+namespace tenon::cpu {
+
+TypedUnary typed_unary_kernel(Compute type, Unary op) noexcept {
+  const Isa isa = active_isa();
+  if (isa >= Isa::avx512) return built::avx512::typed_unary(type, op);
+  return isa >= Isa::avx2 ? avx2::typed_unary(type, op) : portable::typed_unary(type, op);
+}
+
+}  // namespace tenon::cpu

@@ -1,0 +1,11 @@
+// The vectors first: the body is written in terms of them.
+// clang-format off
+#include "../simd/avx512.hpp"
+#include "typed_unary_body.hpp"
+// clang-format on
+
+namespace tenon::cpu::avx512 {
+
+constinit const FindTypedUnary typed_unary = find_typed_unary;
+
+}  // namespace tenon::cpu::avx512

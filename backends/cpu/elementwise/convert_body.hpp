@@ -73,6 +73,9 @@ void run_round_to_odd(const double* x, float* y, std::int64_t count) noexcept {
 
 void run_f16_to_f32(const std::uint16_t* x, float* y, std::int64_t count) noexcept {
   std::int64_t i = 0;
+  for (; i + Simd::lanes <= count; i += Simd::lanes) {
+    Simd::store_float(y + i, Simd::load_f16(x + i));
+  }
   for (; i + 8 <= count; i += 8) {
     _mm256_storeu_ps(y + i,
                      _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(x + i))));
@@ -83,6 +86,12 @@ void run_f16_to_f32(const std::uint16_t* x, float* y, std::int64_t count) noexce
 void run_f32_to_f16(const float* x, std::uint16_t* y, std::int64_t count) noexcept {
   constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   std::int64_t i = 0;
+#if defined(__AVX512F__)
+  for (; i + 16 <= count; i += 16) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(y + i),
+                        _mm512_cvtps_ph(_mm512_loadu_ps(x + i), nearest));
+  }
+#endif
   for (; i + 8 <= count; i += 8) {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(y + i),
                      _mm256_cvtps_ph(_mm256_loadu_ps(x + i), nearest));

@@ -1,5 +1,6 @@
 #include "typed.hpp"
 
+#include "conversion_kernels.hpp"
 #include "elementwise.hpp"
 #include "elementwise_kernels.hpp"
 
@@ -11,20 +12,6 @@
 
 namespace tenon::cpu {
 namespace {
-
-template <class From, class To>
-void convert(const void* x, void* y, std::int64_t count) {
-  const auto* from = static_cast<const From*>(x);
-  auto* to = static_cast<To*>(y);
-  for (std::int64_t i = 0; i < count; ++i) to[i] = static_cast<To>(from[i]);
-}
-
-template <class From, class To>
-void truth(const void* x, void* y, std::int64_t count) {
-  const auto* from = static_cast<const From*>(x);
-  auto* to = static_cast<To*>(y);
-  for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] != 0;
-}
 
 /// By a table of all codes.
 template <class Code>
@@ -88,18 +75,6 @@ bool is_computed_as_stored(DType dtype) noexcept {
 
 void widen(DType from, const void* x, void* y, std::int64_t count) noexcept {
   switch (from) {
-    case DType::boolean:
-      return truth<std::uint8_t, std::int32_t>(x, y, count);
-    case DType::i8:
-      return convert<std::int8_t, std::int32_t>(x, y, count);
-    case DType::i16:
-      return convert<std::int16_t, std::int32_t>(x, y, count);
-    case DType::u8:
-      return convert<std::uint8_t, std::int32_t>(x, y, count);
-    case DType::u16:
-      return convert<std::uint16_t, std::int32_t>(x, y, count);
-    case DType::u32:
-      return convert<std::uint32_t, std::int64_t>(x, y, count);
     case DType::f16:
       return f16_to_f32(static_cast<const std::uint16_t*>(x), static_cast<float*>(y), count);
     case DType::bf16:
@@ -109,24 +84,13 @@ void widen(DType from, const void* x, void* y, std::int64_t count) noexcept {
     case DType::f8_e5m2:
       return widen_8<float8_e5m2>(x, y, count);
     default:
+      if (const auto convert = conversion_kernels().widening(from)) return convert(x, y, count);
       std::memcpy(y, x, static_cast<std::size_t>(count * block_bytes(from)));
   }
 }
 
 void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept {
   switch (to) {
-    case DType::boolean:
-      return truth<std::int32_t, std::uint8_t>(x, y, count);
-    case DType::i8:
-      return convert<std::int32_t, std::int8_t>(x, y, count);
-    case DType::i16:
-      return convert<std::int32_t, std::int16_t>(x, y, count);
-    case DType::u8:
-      return convert<std::int32_t, std::uint8_t>(x, y, count);
-    case DType::u16:
-      return convert<std::int32_t, std::uint16_t>(x, y, count);
-    case DType::u32:
-      return convert<std::int64_t, std::uint32_t>(x, y, count);
     case DType::f16:
       return f32_to_f16(static_cast<const float*>(x), static_cast<std::uint16_t*>(y), count);
     case DType::bf16:
@@ -136,6 +100,7 @@ void narrow(DType to, const void* x, void* y, std::int64_t count) noexcept {
     case DType::f8_e5m2:
       return narrow_8<to_float8_e5m2>(x, y, count);
     default:
+      if (const auto convert = conversion_kernels().narrowing(to)) return convert(x, y, count);
       std::memcpy(y, x, static_cast<std::size_t>(count * block_bytes(to)));
   }
 }
@@ -148,9 +113,7 @@ void narrow_sums(DType to, const std::int64_t* x, void* y, std::int64_t count) n
       return;
     case DType::i32:
     case DType::u32:
-      return convert<std::int64_t, std::uint32_t>(x, y, count);
-    case DType::boolean:
-      return truth<std::int64_t, std::uint8_t>(x, y, count);
+      return conversion_kernels().narrowing(DType::u32)(x, y, count);
     default:
       for (std::int64_t i = 0; i < count; ++i) {
         store_int64(to, static_cast<std::byte*>(y) + i * block_bytes(to), x[i]);
@@ -164,7 +127,7 @@ void narrow_sums(DType to, const double* x, void* y, std::int64_t count) noexcep
       std::memcpy(y, x, static_cast<std::size_t>(count) * sizeof *x);
       return;
     case DType::f32:
-      return convert<double, float>(x, y, count);
+      return conversion_kernels().saturation(Compute::f64, DType::f32)(x, y, count);
     case DType::f16:
     case DType::bf16:
       return narrow_halves(to, x, static_cast<std::uint16_t*>(y), count);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 namespace tenon {
 namespace {
@@ -83,6 +84,56 @@ void copy_row(const std::byte* from, std::int64_t from_step, std::byte* to, std:
   }
 }
 
+/// `bytes` of at most 64, inline: a call of memcpy takes longer. Moves may overlap in `to`.
+[[gnu::always_inline]] inline void copy_short(const std::byte* from, std::byte* to,
+                                              std::int64_t bytes) noexcept {
+  const auto move = [&]<std::size_t size>(std::integral_constant<std::size_t, size>) {
+    std::byte first[size], last[size];
+    const std::int64_t end = bytes - static_cast<std::int64_t>(size);
+    std::memcpy(first, from, size);
+    std::memcpy(last, from + end, size);
+    std::memcpy(to, first, size);
+    std::memcpy(to + end, last, size);
+  };
+  if (bytes > 32) {
+    for (std::int64_t i = 0; i < 32; i += 16) std::memcpy(to + i, from + i, 16);
+    from += 32;
+    to += 32;
+    bytes -= 32;
+    if (bytes < 16) {  // over what has been copied
+      std::memcpy(to + bytes - 16, from + bytes - 16, 16);
+      return;
+    }
+  }
+  if (bytes >= 16) return move(std::integral_constant<std::size_t, 16>{});
+  if (bytes >= 8) return move(std::integral_constant<std::size_t, 8>{});
+  if (bytes >= 4) return move(std::integral_constant<std::size_t, 4>{});
+  for (std::int64_t i = 0; i < bytes; ++i) to[i] = from[i];
+}
+
+/// Rows of a plan's last two axes.
+void copy_rows(const CopyPlan& plan, const std::byte* from, std::byte* to,
+               std::int64_t unit) noexcept {
+  constexpr std::int64_t short_row = 64;
+  const auto inner = static_cast<std::size_t>(plan.rank - 1);
+  const std::size_t outer = inner - 1;
+  const std::int64_t rows = plan.dims[outer], count = plan.dims[inner], bytes = count * unit;
+  const std::int64_t from_step = plan.from[inner], to_step = plan.to[inner];
+  const std::int64_t from_row = plan.from[outer], to_row = plan.to[outer];
+  if (to_step == unit && from_step == -unit && is_small(unit)) {
+    return copy_reversed_rows(from, from_row, to, to_row, rows, count, unit);
+  }
+  if (to_step == unit && from_step == unit && bytes <= short_row) {
+    for (std::int64_t r = 0; r < rows; ++r) {
+      copy_short(from + r * from_row, to + r * to_row, bytes);
+    }
+    return;
+  }
+  for (std::int64_t r = 0; r < rows; ++r) {
+    copy_row(from + r * from_row, from_step, to + r * to_row, to_step, count, unit);
+  }
+}
+
 /// Rows of `to` are columns of `from`: copies in square tiles, so that the cache lines of both stay
 /// in cache.
 void copy_crossed(const CopyPlan& plan, const std::byte* from, std::byte* to,
@@ -133,7 +184,9 @@ void copy_axes(const CopyPlan& plan, bool crossed, int axis, const std::byte* fr
   if (axis == plan.rank - 1) {
     return copy_row(from, plan.from[i], to, plan.to[i], plan.dims[i], unit);
   }
-  if (crossed && axis == plan.rank - 2) return copy_crossed(plan, from, to, unit);
+  if (axis == plan.rank - 2) {
+    return crossed ? copy_crossed(plan, from, to, unit) : copy_rows(plan, from, to, unit);
+  }
   for (std::int64_t n = 0; n < plan.dims[i]; ++n) {
     copy_axes(plan, crossed, axis + 1, from + n * plan.from[i], to + n * plan.to[i], unit);
   }

@@ -11,4 +11,9 @@ namespace tenon {
 void copy_reversed(const std::byte* from, std::byte* to, std::int64_t count,
                    std::int64_t unit) noexcept;
 
+/// The same of `rows` rows, `from_step` and `to_step` bytes apart.
+void copy_reversed_rows(const std::byte* from, std::int64_t from_step, std::byte* to,
+                        std::int64_t to_step, std::int64_t rows, std::int64_t count,
+                        std::int64_t unit) noexcept;
+
 }  // namespace tenon

@@ -253,6 +253,36 @@ TEST_CASE("copy_elements: transposed matrices, every element size") {
   }
 }
 
+TEST_CASE("copy_elements: rows of every length, forwards and backwards, and nothing around them") {
+  for (const DType dtype : {u8, i16, f32, f64}) {
+    const std::int64_t unit = block_bytes(dtype);
+    for (const std::int64_t rows : {1, 2, 67}) {
+      for (std::int64_t count = 1; count <= 70; ++count) {
+        for (const std::int64_t step : {unit, -unit, std::int64_t{0}, 2 * unit}) {
+          INFO(unit << " bytes, " << rows << " rows of " << count << ", step " << step);
+          const std::int64_t from_row = (2 * count + 3) * unit, to_row = (count + 1) * unit;
+          std::vector<std::uint8_t> from(static_cast<std::size_t>(rows * from_row));
+          std::iota(from.begin(), from.end(), std::uint8_t{0});
+          std::vector<std::uint8_t> to(static_cast<std::size_t>(rows * to_row), 0xA5), want(to);
+          HostView x(reinterpret_cast<std::byte*>(from.data()), Shape({rows, count}, dtype));
+          x.strides = {from_row, step};
+          if (step < 0) x.data += (count - 1) * unit;
+          HostView y(reinterpret_cast<std::byte*>(to.data()), x.shape);
+          y.strides = {to_row, unit};
+          for (std::int64_t r = 0; r < rows; ++r) {
+            for (std::int64_t i = 0; i < count; ++i) {
+              std::memcpy(want.data() + r * to_row + i * unit, x.data + r * from_row + i * step,
+                          static_cast<std::size_t>(unit));
+            }
+          }
+          copy_elements(x, y);
+          REQUIRE(to == want);
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("copy_elements: scalars, nothing, and blocks") {
   float from = 3, to = 0;
   copy_elements(HostView(&from, Shape()), HostView(&to, Shape()));

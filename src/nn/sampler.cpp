@@ -1,3 +1,4 @@
+#include "descending_order.hpp"
 #include "dry.hpp"
 
 #include <tenon/error.hpp>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <functional>
 #include <limits>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -77,6 +79,21 @@ double sum(std::span<const float> values) {
     total += part;
   }
   return total;
+}
+
+/// The sum of the values that reach a bound.
+double sum_from(std::span<const float> values, float bound) {
+  constexpr std::size_t lanes = 16;
+  double parts[lanes] = {};
+  std::size_t i = 0;
+  const auto counted = [bound](float value) {
+    return static_cast<double>(value >= bound ? value : 0.0f);
+  };
+  for (; i + lanes <= values.size(); i += lanes) {
+    for (std::size_t j = 0; j < lanes; ++j) parts[j] += counted(values[i + j]);
+  }
+  for (; i < values.size(); ++i) parts[0] += counted(values[i]);
+  return std::accumulate(std::begin(parts), std::end(parts), 0.0);
 }
 
 /// A number that at least `count` of the values reach, and not many more: of the largest values of
@@ -335,10 +352,14 @@ Sampler::Kept Sampler::keep(std::span<const float> logits, float peak, bool excl
       const float top = options_.typical_p < 1 ? largest(weights_) : 1;
       const float least = std::max(static_cast<float>(options_.min_p) * top, least_weight);
       for (float bound = 1e-2f * top;; bound = bound > 1e-9f * top ? bound * 1e-2f : 0) {
+        const bool is_last_bound = bound <= least;
+        // Sums in another order differ by less than this.
+        const double wanted = options_.top_p * total * (1 - 1e-6);
+        if (!is_last_bound && sum_from(weights_, std::max(bound, least)) < wanted) continue;
         collect(weights_, std::max(bound, least));
         double kept = 0;
         for (const auto& [weight, id] : candidates_) kept += static_cast<double>(weight);
-        if (kept >= options_.top_p * total || bound <= least) break;
+        if (kept >= options_.top_p * total || is_last_bound) break;
       }
       total = bounded(total);
     }
@@ -514,9 +535,7 @@ void Sampler::collect(std::span<const float> values, float bound) {
       if (some[j] >= bound) candidates_.emplace_back(some[j], static_cast<std::int32_t>(i + j));
     }
   }
-  std::ranges::sort(candidates_, [](const auto& a, const auto& b) {
-    return a.first != b.first ? a.first > b.first : a.second < b.second;
-  });
+  sort_descending(candidates_);
 }
 
 void Sampler::collect_largest(std::span<const float> logits, std::size_t count) {

@@ -80,7 +80,7 @@ TENON_INLINE void for_each_group(const float* x, std::int64_t step, std::int64_t
 
 template <class Pick>
 void pick_rows(const float* x, std::int64_t step, std::int64_t rows, std::int64_t count,
-               double* results) {
+               float* results) {
   for_each_group<static_cast<std::size_t>(lanes)>(
       x, step, rows, [=](const float* const* at, std::int64_t i) {
         Float best[lanes];
@@ -94,7 +94,7 @@ void pick_rows(const float* x, std::int64_t step, std::int64_t rows, std::int64_
         float values[lanes];
         Simd::store_float(values, best[0]);
         for (int r = 0; r < lanes && i + r < rows; ++r) {
-          results[i + r] = is_bad[r] ? __builtin_nan("") : static_cast<double>(values[r]);
+          results[i + r] = is_bad[r] ? __builtin_nanf("") : values[r];
         }
       });
 }
@@ -110,13 +110,12 @@ void sum_rows(const float* x, std::int64_t step, std::int64_t rows, std::int64_t
   });
 }
 
-/// Rows of less than 16 elements are folded in order.
-template <class T, class Sum, class F>
+/// Element i belongs to result i mod `few`; rows of less elements are folded in order.
+template <int few, class T, class Sum, class F>
 void fold_typed_rows_of(const void* x, std::int64_t step, std::int64_t rows, std::int64_t count,
                         Sum* sums, F f) {
   using Sums = typename SumsOf<Sum>::Type;
-  using Addends = typename AddendsOf<T>::Type;
-  constexpr std::int64_t few = 16;
+  constexpr int each = static_cast<int>(sizeof(Sums) / sizeof(Sum)), vectors = few / each;
   const auto* from = static_cast<const char*>(x);
   for (std::int64_t r = 0; r < rows; ++r, from += step) {
     const auto* const row = reinterpret_cast<const T*>(from);
@@ -126,63 +125,72 @@ void fold_typed_rows_of(const void* x, std::int64_t step, std::int64_t rows, std
       sums[r] = sum;
       continue;
     }
-    const auto at = [=](std::int64_t i) {
-      Addends some;
-      __builtin_memcpy(&some, row + i, sizeof some);
-      return __builtin_convertvector(some, Sums);
-    };
-    Sums part[row_vectors];
-    for (int v = 0; v < row_vectors; ++v) part[v] = at(v * wide_lanes);
+    Sums part[static_cast<unsigned>(vectors)];
+    for (int v = 0; v < vectors; ++v) part[v] = load_as_sums<T, Sum>(row + v * each);
     std::int64_t i = few;
     for (; i + few <= count; i += few) {
-      for (int v = 0; v < row_vectors; ++v) part[v] = f(part[v], at(i + v * wide_lanes));
+      for (int v = 0; v < vectors; ++v) {
+        part[v] = f(part[v], load_as_sums<T, Sum>(row + i + v * each));
+      }
     }
-    Sum sum[few];
+    Sum sum[static_cast<unsigned>(few)];
     if (i < count) {
       __builtin_memcpy(sum, part, sizeof sum);
       for (std::int64_t j = 0; i < count; ++i, ++j) sum[j] = f(sum[j], static_cast<Sum>(row[i]));
       __builtin_memcpy(part, sum, sizeof sum);
     }
-    for (int half = row_vectors / 2; half > 0; half /= 2) {
+    for (int half = vectors / 2; half > 0; half /= 2) {
       for (int v = 0; v < half; ++v) part[v] = f(part[v], part[v + half]);
     }
     __builtin_memcpy(sum, part, sizeof part[0]);
-    for (int half = wide_lanes / 2; half > 0; half /= 2) {
+    for (int half = each / 2; half > 0; half /= 2) {
       for (int j = 0; j < half; ++j) sum[j] = f(sum[j], sum[j + half]);
     }
     sums[r] = sum[0];
   }
 }
 
-template <class T, class Sum>
+/// Extremes are the same in any order, so that of long rows more are kept, which do not wait for each other.
+template <class T>
 void fold_typed_rows_by(Gathering op, const void* x, std::int64_t step, std::int64_t rows,
                         std::int64_t count, void* sums) {
-  with_gathering(
-      op, [=](auto f) { fold_typed_rows_of<T>(x, step, rows, count, static_cast<Sum*>(sums), f); });
+  constexpr int few = 16, more = 32;
+  const bool is_extreme = op == Gathering::max || op == Gathering::min;
+  if (is_extreme && count >= more) {
+    auto* const to = static_cast<T*>(sums);
+    if (op == Gathering::max) {
+      return fold_typed_rows_of<more, T>(x, step, rows, count, to, LargerSum{});
+    }
+    return fold_typed_rows_of<more, T>(x, step, rows, count, to, SmallerSum{});
+  }
+  with_gathering<T>(op, [=]<class Sum>(auto f, Kept<Sum>) {
+    fold_typed_rows_of<few, T>(x, step, rows, count, static_cast<Sum*>(sums), f);
+  });
 }
 
 void fold_typed_rows(Compute type, Gathering op, const void* x, std::int64_t step,
                      std::int64_t rows, std::int64_t count, void* sums) {
   switch (type) {
     case Compute::i32:
-      return fold_typed_rows_by<std::int32_t, std::int64_t>(op, x, step, rows, count, sums);
+      return fold_typed_rows_by<std::int32_t>(op, x, step, rows, count, sums);
     case Compute::i64:
-      return fold_typed_rows_by<std::int64_t, std::int64_t>(op, x, step, rows, count, sums);
+      return fold_typed_rows_by<std::int64_t>(op, x, step, rows, count, sums);
     case Compute::f32:
-      return fold_typed_rows_by<float, double>(op, x, step, rows, count, sums);
+      return fold_typed_rows_of<16, float>(x, step, rows, count, static_cast<double*>(sums),
+                                           MultiplySums{});
     case Compute::f64:
-      return fold_typed_rows_by<double, double>(op, x, step, rows, count, sums);
+      return fold_typed_rows_by<double>(op, x, step, rows, count, sums);
   }
 }
 
 /// Groups of rows whose last one would be folded again and again, one by one.
-template <class F>
-TENON_INLINE bool are_few(const float* x, std::int64_t step, std::int64_t rows, double* results,
+template <class Result, class F>
+TENON_INLINE bool are_few(const float* x, std::int64_t step, std::int64_t rows, Result* results,
                           F fold) {
   if (2 * rows > lanes / 2) return false;
   const auto* const bytes = reinterpret_cast<const char*>(x);
   for (std::int64_t r = 0; r < rows; ++r) {
-    results[r] = static_cast<double>(fold(reinterpret_cast<const float*>(bytes + r * step)));
+    results[r] = fold(reinterpret_cast<const float*>(bytes + r * step));
   }
   return true;
 }
@@ -193,18 +201,19 @@ void run_fold_rows(Compute type, Gathering op, const void* from, std::int64_t st
     return fold_typed_rows(type, op, from, step, rows, count, sums);
   }
   const auto* const x = static_cast<const float*>(from);
+  auto* const extremes = static_cast<float*>(sums);
   auto* const results = static_cast<double*>(sums);
   switch (op) {
     case Gathering::max:
-      if (are_few(x, step, rows, results,
+      if (are_few(x, step, rows, extremes,
                   [=](const float* row) { return run_max_row(row, count); }))
         return;
-      return pick_rows<Largest>(x, step, rows, count, results);
+      return pick_rows<Largest>(x, step, rows, count, extremes);
     case Gathering::min:
-      if (are_few(x, step, rows, results,
+      if (are_few(x, step, rows, extremes,
                   [=](const float* row) { return run_min_row(row, count); }))
         return;
-      return pick_rows<Smallest>(x, step, rows, count, results);
+      return pick_rows<Smallest>(x, step, rows, count, extremes);
     default:
       if (are_few(x, step, rows, results,
                   [=](const float* row) { return run_sum_row(row, count); }))

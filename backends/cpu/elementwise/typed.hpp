@@ -75,8 +75,8 @@ struct DequantizeCall {
 void dequantize_codes(const DequantizeCall& call, float* y, std::int64_t count) noexcept;
 
 enum class Gathering : std::uint8_t { sum, product, max, min };
-/// sums[i % width] = f(sums[i % width], x[i]), in order; `sums` are i64 for whole numbers and f64
-/// for others. A NaN makes max and min NaN. `count` is a multiple of width, or less than it.
+/// sums[i % width] = f(sums[i % width], x[i]), in order. Sums and products are i64 for whole numbers and f64 for others,
+/// extremes of the type itself. A NaN makes max and min NaN. `count` is a multiple of width, or less than it.
 void accumulate(Compute type, Gathering op, const void* x, std::int64_t count, void* sums,
                 std::int64_t width) noexcept;
 /// The same with width 16 of `rows` rows of `count` elements, `step` bytes apart, one behind the
@@ -88,7 +88,7 @@ void accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t cou
 void accumulate_columns(Compute type, Gathering op, const void* x, std::int64_t columns,
                         std::int64_t rows, std::int64_t step, void* sums) noexcept;
 /// sums[r] = what the `count` elements of row r fold to, from 1 on. Element i belongs to sum i mod 16, and the 16 are folded
-/// by halves; less than 16 in order. Rows are `step` bytes apart. Of f32, but for products, what sum_row, max_row and
+/// by halves; less than 16 in order; extremes in any order. Rows are `step` bytes apart. Of f32, but for products, what sum_row, max_row and
 /// min_row of elementwise.hpp give.
 void fold_rows(Compute type, Gathering op, const void* x, std::int64_t step, std::int64_t rows,
                std::int64_t count, void* sums) noexcept;

@@ -306,58 +306,86 @@ struct MultiplySums {
     }
   }
 };
+/// p > q ? p : q, of which GCC 12 makes a comparison and a choice where there is one instruction.
+template <class V>
+TENON_INLINE V larger_of(V p, V q) {
+  return p > q ? p : q;
+}
+template <class V>
+TENON_INLINE V smaller_of(V p, V q) {
+  return p < q ? p : q;
+}
+#if defined(__AVX512F__)
+TENON_INLINE Doubles larger_of(Doubles p, Doubles q) { return _mm512_max_pd(p, q); }
+TENON_INLINE Doubles smaller_of(Doubles p, Doubles q) { return _mm512_min_pd(p, q); }
+TENON_INLINE Float larger_of(Float p, Float q) { return _mm512_max_ps(p, q); }
+TENON_INLINE Float smaller_of(Float p, Float q) { return _mm512_min_ps(p, q); }
+#elif defined(__AVX2__)
+TENON_INLINE Doubles larger_of(Doubles p, Doubles q) { return _mm256_max_pd(p, q); }
+TENON_INLINE Doubles smaller_of(Doubles p, Doubles q) { return _mm256_min_pd(p, q); }
+TENON_INLINE Float larger_of(Float p, Float q) { return _mm256_max_ps(p, q); }
+TENON_INLINE Float smaller_of(Float p, Float q) { return _mm256_min_ps(p, q); }
+#endif
 struct LargerSum {
   template <class Sum>
   [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
-    return ((p > q) | (p != p)) ? p : q;  // | : vectors
+    const Sum larger = larger_of(p, q);
+    return p != p ? p : larger;
   }
 };
 struct SmallerSum {
   template <class Sum>
   [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
-    return ((p < q) | (p != p)) ? p : q;
+    const Sum smaller = smaller_of(p, q);
+    return p != p ? p : smaller;
   }
 };
 
-/// run(f) with the function of two sums.
-template <class Run>
+/// What sums of T are kept in.
+template <class T>
+struct KeptIn {
+  using Type = T;
+};
+template <>
+struct KeptIn<std::int32_t> {
+  using Type = std::int64_t;
+};
+template <>
+struct KeptIn<float> {
+  using Type = double;
+};
+template <class T>
+struct Kept {
+  using Type = T;
+};
+
+/// run(f, Kept<Sum>) with the function of two sums; extremes are kept in T itself.
+template <class T, class Run>
 [[gnu::always_inline]] inline void with_gathering(Gathering op, const Run& run) {
+  using Sum = typename KeptIn<T>::Type;
   switch (op) {
     case Gathering::sum:
-      return run(AddSums{});
+      return run(AddSums{}, Kept<Sum>{});
     case Gathering::product:
-      return run(MultiplySums{});
+      return run(MultiplySums{}, Kept<Sum>{});
     case Gathering::max:
-      return run(LargerSum{});
+      return run(LargerSum{}, Kept<T>{});
     case Gathering::min:
-      return run(SmallerSum{});
+      return run(SmallerSum{}, Kept<T>{});
   }
 }
 
-/// What sums are kept in while they are in registers: extremes of f32 in f32, which has their first values, too.
-template <class T, class Sum, class F>
-struct HeldIn {
-  using Type = Sum;
-};
-template <>
-struct HeldIn<float, double, LargerSum> {
-  using Type = float;
-};
-template <>
-struct HeldIn<float, double, SmallerSum> {
-  using Type = float;
-};
-
-template <class T, class Sum>
+template <class T>
 void accumulate_by(Gathering op, const void* x, std::int64_t count, void* sums,
                    std::int64_t width) {
-  with_gathering(op, [=](auto f) { accumulate_of<T, Sum>(x, count, sums, width, f); });
+  with_gathering<T>(
+      op, [=]<class Sum>(auto f, Kept<Sum>) { accumulate_of<T, Sum>(x, count, sums, width, f); });
 }
 
-template <class T, class Sum>
+template <class T>
 void accumulate_rows_by(Gathering op, const void* x, std::int64_t count, std::int64_t rows,
                         std::int64_t step, void* sums) {
-  with_gathering(op, [=](auto f) {
+  with_gathering<T>(op, [=]<class Sum>(auto f, Kept<Sum>) {
     switch (count) {
       case 1:
         return accumulate_rows_of<1, T, Sum>(x, count, rows, step, sums, f);
@@ -384,23 +412,34 @@ template <>
 struct SumsOf<double> {
   using Type = Doubles;
 };
-template <class T>
+template <>
+struct SumsOf<std::int32_t> {
+  using Type = std::int32_t __attribute__((vector_size(4 * Simd::lanes)));
+};
+template <>
+struct SumsOf<float> {
+  using Type = Float;
+};
+/// As many elements of T as a vector has sums.
+template <class T, class Sum>
 struct AddendsOf : SumsOf<T> {};
 template <>
-struct AddendsOf<float> {
+struct AddendsOf<float, double> {
   using Type = FewFloats;
 };
 template <>
-struct AddendsOf<std::int32_t> {
+struct AddendsOf<std::int32_t, std::int64_t> {
   using Type = std::int32_t __attribute__((vector_size(2 * Simd::lanes)));
 };
 
 /// As many elements as a vector has sums, as these, with fewer instructions than compilers convert a loop's with.
 template <class T, class Sum>
 TENON_INLINE typename SumsOf<Sum>::Type load_as_sums(const T* x) {
-  typename AddendsOf<T>::Type some;
+  typename AddendsOf<T, Sum>::Type some;
   __builtin_memcpy(&some, x, sizeof some);
-  if constexpr (static_cast<T>(0.5) != 0) {
+  if constexpr (sizeof(T) == sizeof(Sum)) {
+    return some;
+  } else if constexpr (static_cast<T>(0.5) != 0) {
     return widened(some);
   } else {
     return __builtin_convertvector(some, typename SumsOf<Sum>::Type);
@@ -414,9 +453,8 @@ struct Width {};
 template <int width, class T, class Sum, class F>
 [[gnu::always_inline]] inline void accumulate_block(const char* x, std::int64_t rows,
                                                     std::int64_t step, Sum* sums, F f) {
-  using Held = typename HeldIn<T, Sum, F>::Type;
   constexpr int each = static_cast<int>(sizeof(Doubles) / sizeof(Sum)), vectors = width / each;
-  if constexpr (sizeof(T) < sizeof(Held) && vectors > 0) {
+  if constexpr (vectors > 0) {
     typename SumsOf<Sum>::Type part[static_cast<unsigned>(vectors)];
     __builtin_memcpy(part, sums, sizeof part);
     for (std::int64_t r = 0; r < rows; ++r, x += step) {
@@ -426,13 +464,13 @@ template <int width, class T, class Sum, class F>
     __builtin_memcpy(sums, part, sizeof part);
     return;
   }
-  Held part[static_cast<unsigned>(width)];
-  for (int i = 0; i < width; ++i) part[i] = static_cast<Held>(sums[i]);
+  Sum part[static_cast<unsigned>(width)];
+  for (int i = 0; i < width; ++i) part[i] = sums[i];
   for (std::int64_t r = 0; r < rows; ++r, x += step) {
     const auto* row = reinterpret_cast<const T*>(x);
-    for (int i = 0; i < width; ++i) part[i] = f(part[i], static_cast<Held>(row[i]));
+    for (int i = 0; i < width; ++i) part[i] = f(part[i], static_cast<Sum>(row[i]));
   }
-  for (int i = 0; i < width; ++i) sums[i] = static_cast<Sum>(part[i]);
+  for (int i = 0; i < width; ++i) sums[i] = part[i];
 }
 
 template <class T, class Sum, class F>
@@ -459,10 +497,10 @@ template <class T, class Sum, class F>
   }
 }
 
-template <class T, class Sum>
+template <class T>
 void accumulate_columns_by(Gathering op, const void* x, std::int64_t columns, std::int64_t rows,
                            std::int64_t step, void* sums) {
-  with_gathering(op, [=](auto f) {
+  with_gathering<T>(op, [=]<class Sum>(auto f, Kept<Sum>) {
     accumulate_columns_of<T>(x, columns, rows, step, static_cast<Sum*>(sums), f);
   });
 }
@@ -471,13 +509,13 @@ void run_accumulate_columns(Compute type, Gathering op, const void* x, std::int6
                             std::int64_t rows, std::int64_t step, void* sums) noexcept {
   switch (type) {
     case Compute::i32:
-      return accumulate_columns_by<std::int32_t, std::int64_t>(op, x, columns, rows, step, sums);
+      return accumulate_columns_by<std::int32_t>(op, x, columns, rows, step, sums);
     case Compute::i64:
-      return accumulate_columns_by<std::int64_t, std::int64_t>(op, x, columns, rows, step, sums);
+      return accumulate_columns_by<std::int64_t>(op, x, columns, rows, step, sums);
     case Compute::f32:
-      return accumulate_columns_by<float, double>(op, x, columns, rows, step, sums);
+      return accumulate_columns_by<float>(op, x, columns, rows, step, sums);
     case Compute::f64:
-      return accumulate_columns_by<double, double>(op, x, columns, rows, step, sums);
+      return accumulate_columns_by<double>(op, x, columns, rows, step, sums);
   }
 }
 
@@ -485,13 +523,13 @@ void run_accumulate_rows(Compute type, Gathering op, const void* x, std::int64_t
                          std::int64_t rows, std::int64_t step, void* sums) noexcept {
   switch (type) {
     case Compute::i32:
-      return accumulate_rows_by<std::int32_t, std::int64_t>(op, x, count, rows, step, sums);
+      return accumulate_rows_by<std::int32_t>(op, x, count, rows, step, sums);
     case Compute::i64:
-      return accumulate_rows_by<std::int64_t, std::int64_t>(op, x, count, rows, step, sums);
+      return accumulate_rows_by<std::int64_t>(op, x, count, rows, step, sums);
     case Compute::f32:
-      return accumulate_rows_by<float, double>(op, x, count, rows, step, sums);
+      return accumulate_rows_by<float>(op, x, count, rows, step, sums);
     case Compute::f64:
-      return accumulate_rows_by<double, double>(op, x, count, rows, step, sums);
+      return accumulate_rows_by<double>(op, x, count, rows, step, sums);
   }
 }
 
@@ -499,13 +537,13 @@ void run_accumulate(Compute type, Gathering op, const void* x, std::int64_t coun
                     std::int64_t width) noexcept {
   switch (type) {
     case Compute::i32:
-      return accumulate_by<std::int32_t, std::int64_t>(op, x, count, sums, width);
+      return accumulate_by<std::int32_t>(op, x, count, sums, width);
     case Compute::i64:
-      return accumulate_by<std::int64_t, std::int64_t>(op, x, count, sums, width);
+      return accumulate_by<std::int64_t>(op, x, count, sums, width);
     case Compute::f32:
-      return accumulate_by<float, double>(op, x, count, sums, width);
+      return accumulate_by<float>(op, x, count, sums, width);
     case Compute::f64:
-      return accumulate_by<double, double>(op, x, count, sums, width);
+      return accumulate_by<double>(op, x, count, sums, width);
   }
 }
 

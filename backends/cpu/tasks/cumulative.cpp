@@ -34,8 +34,10 @@ constexpr Gathering gathering_of = std::same_as<Op, Cumsum>    ? Gathering::sum
 template <class Op, class T>
 class CumulativeTask final : public PartwiseTask {
   using Value = Running<Op, T>;
-  /// What narrow_sums() and accumulate_columns() take.
-  using Wide = std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+  /// What accumulate_columns() takes, and narrow() of extremes or narrow_sums().
+  using Wide =
+      std::conditional_t<is_extreme<Op>, T,
+                         std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>>;
 
  public:
   explicit CumulativeTask(const Step& step)
@@ -87,7 +89,11 @@ class CumulativeTask final : public PartwiseTask {
         row = wide.bytes;
       }
       accumulate_columns(compute_type(from), gathering_of<Op>, row, count, 1, 0, values.data());
-      narrow_sums(to, values.data(), y, count);
+      if constexpr (is_extreme<Op>) {
+        narrow(to, values.data(), y, count);
+      } else {
+        narrow_sums(to, values.data(), y, count);
+      }
       x += x_.strides[axis_];
       y += y_.strides[axis_];
     }

@@ -57,10 +57,12 @@ class ReduceTask final : public PartwiseTask {
     find_axes(axes);
     type_ = compute_type(x_.shape.dtype());
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
+    sum_type_ = is_extreme() ? type_ : is_whole_ ? Compute::i64 : Compute::f64;
+    sum_bytes_ = compute_bytes(sum_type_);
     find_way();
     parts_ = ceil_div(elements_, part_elements);
     if (parts_ > 1 && outputs_ * parts_ <= max_partial_sums) {
-      partial_sums_ = compiler.scratch(outputs_ * parts_ * sum_bytes);
+      partial_sums_ = compiler.scratch(outputs_ * parts_ * sum_bytes_);
       finished_ = compiler.zeroed_scratch(sizeof(std::int32_t));
       may_share_ = true;
     }
@@ -95,9 +97,9 @@ class ReduceTask final : public PartwiseTask {
   static constexpr std::int64_t part_elements = 32768;
   static_assert(part_elements % block_elements == 0);
   static constexpr std::int64_t max_partial_sums = 65536;
-  static constexpr std::int64_t sum_bytes = 8;
+  static constexpr std::int64_t most_sum_bytes = 8;
   struct Sums {
-    alignas(64) std::byte bytes[block_elements * sum_bytes];
+    alignas(64) std::byte bytes[block_elements * most_sum_bytes];
   };
   /// Elements of a narrow type as kernels compute with them.
   struct Widened {
@@ -198,15 +200,15 @@ class ReduceTask final : public PartwiseTask {
       for (std::int64_t i = first; i < last; i += count) {
         count = together(i, last);
         fold(context, i, count, part_at(p), sums);
-        std::memcpy(partial + (p * outputs_ + i) * sum_bytes, sums.bytes,
-                    static_cast<std::size_t>(count * sum_bytes));
+        std::memcpy(partial + (p * outputs_ + i) * sum_bytes_, sums.bytes,
+                    static_cast<std::size_t>(count * sum_bytes_));
       }
     }
     const std::atomic_ref finished(*reinterpret_cast<std::int32_t*>(context.zeroed(finished_)));
     if (finished.fetch_add(1, std::memory_order_acq_rel) + 1 < context.worker.threads) return;
     finished.store(0, std::memory_order_relaxed);  // for the next run in a loop
     for (std::int64_t p = 1; p < parts_; ++p) {
-      add(partial + p * outputs_ * sum_bytes, outputs_, partial);
+      add(partial + p * outputs_ * sum_bytes_, outputs_, partial);
     }
     finish(context, partial, 0, outputs_);
   }
@@ -270,12 +272,13 @@ class ReduceTask final : public PartwiseTask {
     const std::int64_t room = std::max<std::int64_t>(widened_at_once() / length, 1);
     for (std::int64_t r = 0; r < count; r += room, x += room * column_step_) {
       const std::int64_t rows = std::min(room, count - r);
-      std::byte* const to = sums.bytes + r * sum_bytes;
+      std::byte* const to = sums.bytes + r * sum_bytes_;
       const std::int64_t piece = std::min(length, widened_at_once());
       for (std::int64_t i = 0; i < length; i += piece) {
         const std::int64_t some = std::min(piece, length - i);
         widen_rows(x + i * unit, column_step_, rows, some, wide);
-        std::byte part[sum_bytes];  // of a row that is longer than what is widened at once
+        alignas(most_sum_bytes)
+            std::byte part[most_sum_bytes];  // of a row that is longer than what is widened at once
         cpu::fold_rows(type_, meaning_.gathering, wide.bytes, some * compute_bytes(type_), rows,
                        some, i == 0 ? to : part);
         if (i > 0) add(part, 1, to);
@@ -335,7 +338,7 @@ class ReduceTask final : public PartwiseTask {
     accumulate_columns(type_, meaning_.gathering, x + done * step, count, rows - done, step,
                        wide.bytes);
     for (std::int64_t j = 0; j < joined; ++j) {
-      add(wide.bytes + j * count * sum_bytes, count, sums);
+      add(wide.bytes + j * count * sum_bytes_, count, sums);
     }
   }
 
@@ -362,7 +365,7 @@ class ReduceTask final : public PartwiseTask {
     for (std::int64_t i = 0; i < count; i += room) {
       const std::int64_t some = std::min(room, count - i);
       transpose(x + i * column_step_, column_step_, columns, some * unit, elements_, some, unit);
-      add_rows(columns, some, elements_, some * unit, sums.bytes + i * sum_bytes);
+      add_rows(columns, some, elements_, some * unit, sums.bytes + i * sum_bytes_);
     }
   }
 
@@ -371,7 +374,7 @@ class ReduceTask final : public PartwiseTask {
     start(sums, lanes);
     way_ == Way::runs ? fold_runs(row, elements, sums) : fold_blocks(row, elements, sums);
     for (std::int64_t half = lanes / 2; half > 0; half /= 2) {
-      add(sums.bytes + half * sum_bytes, half, sums.bytes);
+      add(sums.bytes + half * sum_bytes_, half, sums.bytes);
     }
   }
 
@@ -393,6 +396,12 @@ class ReduceTask final : public PartwiseTask {
         widen(dtype, values, wide.bytes, count);
         values = wide.bytes;
         value_bytes = compute_bytes(type_);
+      }
+      if (is_extreme()) {  // the same in any order
+        alignas(most_sum_bytes) std::byte one[most_sum_bytes];
+        cpu::fold_rows(type_, meaning_.gathering, values, 0, 1, count, one);
+        add(one, 1, sums.bytes);
+        continue;
       }
       accumulate(type_, meaning_.gathering, values, whole, sums.bytes, lanes);
       accumulate(type_, meaning_.gathering, values + whole * value_bytes, count - whole, sums.bytes,
@@ -431,22 +440,34 @@ class ReduceTask final : public PartwiseTask {
       cpu::fold_rows(type_, meaning_.gathering, x + r * run_step_, run_step_, some, run_,
                      picked.bytes);
       for (std::int64_t i = 0; i < some; i += lanes) {
-        add(picked.bytes + i * sum_bytes, std::min(lanes, some - i), sums.bytes);
+        add(picked.bytes + i * sum_bytes_, std::min(lanes, some - i), sums.bytes);
       }
     }
   }
 
   void add(const std::byte* part, std::int64_t count, std::byte* sums) const noexcept {
-    accumulate(is_whole_ ? Compute::i64 : Compute::f64, meaning_.gathering, part, count, sums,
-               count);
+    accumulate(sum_type_, meaning_.gathering, part, count, sums, count);
   }
 
   void start(Sums& sums, std::int64_t count) const noexcept {
-    if (is_whole_) {
-      std::fill_n(reinterpret_cast<std::int64_t*>(sums.bytes), count, meaning_.integer_start);
-    } else {
-      std::fill_n(reinterpret_cast<double*>(sums.bytes), count, meaning_.start);
+    switch (sum_type_) {
+      case Compute::i32: {
+        using Limits = std::numeric_limits<std::int32_t>;
+        const std::int64_t first =
+            std::clamp<std::int64_t>(meaning_.integer_start, Limits::min(), Limits::max());
+        return fill(sums, count, static_cast<std::int32_t>(first));
+      }
+      case Compute::i64:
+        return fill(sums, count, meaning_.integer_start);
+      case Compute::f32:
+        return fill(sums, count, static_cast<float>(meaning_.start));
+      case Compute::f64:
+        return fill(sums, count, meaning_.start);
     }
+  }
+  template <class T>
+  static void fill(Sums& sums, std::int64_t count, T value) noexcept {
+    std::fill_n(reinterpret_cast<T*>(sums.bytes), count, value);
   }
 
   /// Stores results [output, output + count), which lie as y has them unless x is a permuted view.
@@ -458,13 +479,14 @@ class ReduceTask final : public PartwiseTask {
     BlockBuffer results;
     for (std::int64_t i = 0; i < count; i += block_elements) {
       const std::int64_t some = std::min(block_elements, count - i);
-      narrow_results(sums + i * sum_bytes, some, results.bytes);
+      narrow_results(sums + i * sum_bytes_, some, results.bytes);
       results_.scatter(results.bytes, unit, output + i, some, y);
     }
   }
 
   void narrow_results(const std::byte* sums, std::int64_t count, std::byte* y) const noexcept {
     const DType dtype = y_.shape.dtype();
+    if (is_extreme()) return narrow(dtype, sums, y, count);
     if (is_whole_) {
       return narrow_sums(dtype, reinterpret_cast<const std::int64_t*>(sums), y, count);
     }
@@ -486,6 +508,8 @@ class ReduceTask final : public PartwiseTask {
   Loops kept_, folded_;  ///< of x, in the order of its memory
   Loops results_;        ///< of y: the axes of kept_
   Compute type_ = Compute::f32;
+  Compute sum_type_ = Compute::f64;  ///< of what is kept of elements: see Gathering
+  std::int64_t sum_bytes_ = most_sum_bytes;
   std::int64_t outputs_, elements_ = 1, parts_ = 1;
   std::int64_t row_length_ = 1, column_step_ = 0;  ///< of the last kept axis
   Way way_ = Way::elements;

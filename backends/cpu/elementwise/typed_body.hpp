@@ -63,7 +63,7 @@ template <class T>
 [[gnu::always_inline]] inline T quotient(T p, T q) {
   using U = typename WrappingType<T>::Type;
   if constexpr (sizeof(T) == 4) {
-    const T divisor = (q == 0) | (q == -1) ? 1 : q;
+    const T divisor = ((q == 0) | (q == -1)) ? 1 : q;
     const auto result = static_cast<T>(static_cast<double>(p) / static_cast<double>(divisor));
     const auto negated = static_cast<T>(U{0} - static_cast<U>(p));
     return q == 0 ? 0 : q == -1 ? negated : result;
@@ -90,7 +90,7 @@ void whole_arithmetic_of(Arithmetic op, const void* a, std::int64_t a_step, cons
     case Arithmetic::remainder:
       return run([](T p, T q) {
         const T rest = rest_of(p, q);
-        return (rest != 0) & ((rest < 0) != (q < 0)) ? static_cast<T>(rest + q) : rest;
+        return ((rest != 0) & ((rest < 0) != (q < 0))) ? static_cast<T>(rest + q) : rest;
       });
     case Arithmetic::fmod:
       return run([](T p, T q) { return rest_of(p, q); });

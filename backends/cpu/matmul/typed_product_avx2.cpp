@@ -2,10 +2,12 @@
 // clang-format off
 #include "../simd/avx2.hpp"
 #include "typed_product_body.hpp"
+#include "vector_product_body.hpp"
 // clang-format on
 
 namespace tenon::cpu::avx2 {
 
 constinit const ProductTiles product_tiles = all_product_tiles;
+constinit const VectorProducts vector_products = all_vector_products;
 
 }  // namespace tenon::cpu::avx2

@@ -94,13 +94,16 @@ class MatmulTask final : public Task {
 
 std::optional<std::string> refuses_matmul(const Step& step) {
   const DType dtype = step.output.shape.dtype();
-  if (dtype == DType::f16 || dtype == DType::bf16) return needs_f32(step);
-  if (step.inputs[0].shape.rank() < 2 || step.inputs[1].shape.rank() < 2)
-    return "an operand is a vector";
+  const bool is_vector = step.inputs[0].shape.rank() < 2 || step.inputs[1].shape.rank() < 2;
+  if (dtype == DType::f16 || dtype == DType::bf16) {
+    return !is_vector && is_vector_product(step) ? std::nullopt : needs_f32(step);
+  }
+  if (is_vector) return "an operand is a vector";
   return std::nullopt;
 }
 
 std::unique_ptr<Task> make_matmul(const Step& step, Compiler& compiler) {
+  if (is_vector_product(step)) return make_vector_product(step, compiler);
   if (step.output.shape.dtype() == DType::f32) {
     return std::make_unique<MatmulTask>(step, compiler);
   }

@@ -3,6 +3,8 @@
 #include "../elementwise/typed.hpp"
 #include "../integer_math.hpp"
 #include "../matmul/typed_product.hpp"
+#include "../matmul/vector_product.hpp"
+#include "reader.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -187,7 +189,113 @@ class TypedMatmulTask final : public PartwiseTask {
   bool is_direct_ = false;
 };
 
+/// A product with a vector, of whose matrix every element is read once: where it lies, without packing. Either factor may be the
+/// vector; the matrix' lines are then along k or along the results.
+class VectorProductTask final : public PartwiseTask {
+ public:
+  VectorProductTask(const Step& step, Compiler& compiler)
+      : y_(step.output), a_(step.inputs[0], y_.shape), b_(step.inputs[1], y_.shape) {
+    const int rank = y_.shape.rank();
+    const std::int64_t m = y_.shape[rank - 2], n = y_.shape[rank - 1];
+    k_ = a_.operand.shape[a_.operand.shape.rank() - 1];
+    is_column_ = n == 1;
+    results_ = is_column_ ? m : n;
+    result_step_ = is_column_ ? a_.row : b_.column;
+    k_step_ = is_column_ ? a_.column : b_.row;
+    const Operand& matrix = (is_column_ ? a_ : b_).operand;
+    dtype_ = matrix.shape.dtype();
+    has_dots_ = k_step_ == block_bytes(dtype_);
+    // Lines along the results are read in long pieces, as far as there are as many as threads.
+    const std::int64_t share = round_up(ceil_div(results_, compiler.threads()), few);
+    at_once_ = has_dots_ ? few : std::clamp(share, few, many);
+    number_bytes_ = compute_bytes(compute_type(dtype_));
+    vector_bytes_ = round_up(std::max<std::int64_t>(k_, 1) * number_bytes_, line);
+    compiler.working_memory(vector_bytes_);
+  }
+
+  /// Whether it computes this step.
+  static bool suits(const Step& step) {
+    const Shape& output = step.output.shape;
+    const DType dtype = output.dtype();
+    if (!is_computed_as_stored(dtype) && dtype != DType::f16 && dtype != DType::bf16) return false;
+    const int rank = output.rank();
+    const bool is_column = output[rank - 1] == 1;
+    if (!is_column && output[rank - 2] != 1) return false;
+    const Operand& matrix = step.inputs[is_column ? 0 : 1];
+    const auto last = static_cast<std::size_t>(matrix.shape.rank() - 1);
+    const std::int64_t unit = block_bytes(dtype);
+    const bool has_dots = matrix.strides[is_column ? last : last - 1] == unit;
+    // f32 rows by matrices are few_rows_body.hpp's.
+    if (compute_type(dtype) == Compute::f32) return is_column && has_dots;
+    return has_dots || matrix.strides[is_column ? last - 1 : last] == unit;
+  }
+
+  void run(const TaskContext& context) const noexcept override {
+    const std::int64_t across = ceil_div(results_, at_once_);
+    const auto batches = static_cast<std::int64_t>(a_.offsets.size());
+    const Range parts = context.share(batches * across);
+    std::int64_t batch = -1;
+    for (std::int64_t p = parts.begin; p < parts.end && !context.worker.is_interrupted(); ++p) {
+      if (p / across != batch) load_vector(context, batch = p / across);
+      compute(context, batch, p % across * at_once_);
+    }
+  }
+
+ private:
+  static constexpr std::int64_t line = 64, few = 128, many = 1024;
+
+  const std::byte* start(const TaskContext& context, const Matrices& x,
+                         std::int64_t batch) const noexcept {
+    return context.pointer<const std::byte>(x.operand) + x.offsets[static_cast<std::size_t>(batch)];
+  }
+
+  /// Dense, in the type that is computed in.
+  void load_vector(const TaskContext& context, std::int64_t batch) const noexcept {
+    const Matrices& vector = is_column_ ? b_ : a_;
+    const std::int64_t step = is_column_ ? vector.row : vector.column, unit = block_bytes(dtype_);
+    const std::byte* from = start(context, vector, batch);
+    std::byte* const to = context.working_memory();
+    for (std::int64_t i = 0; i < k_; i += block_elements) {
+      const std::int64_t some = std::min(block_elements, k_ - i);
+      BlockBuffer stored;
+      cpu::copy_run(from + i * step, step, unit, some, stored.bytes);
+      widen(dtype_, stored.bytes, to + i * number_bytes_, some);
+    }
+  }
+
+  void compute(const TaskContext& context, std::int64_t batch, std::int64_t first) const noexcept {
+    const std::int64_t count = std::min(at_once_, results_ - first);
+    const std::byte* const matrix =
+        start(context, is_column_ ? a_ : b_, batch) + first * result_step_;
+    std::byte* const y =
+        context.pointer<std::byte>(y_) + (batch * results_ + first) * block_bytes(dtype_);
+    alignas(line) std::byte numbers[few * 8];
+    const bool narrows = !is_computed_as_stored(dtype_);
+    void* const to = narrows ? numbers : y;
+    const std::byte* const v = context.working_memory();
+    if (has_dots_) {
+      vector_products().dots(dtype_, matrix, result_step_, count, v, k_, to);
+    } else {
+      vector_products().combine(dtype_, matrix, k_step_, count, v, k_, to);
+    }
+    if (narrows) narrow(dtype_, numbers, y, count);
+  }
+
+  Operand y_;
+  Matrices a_, b_;
+  DType dtype_ = DType::f64;
+  std::int64_t results_ = 0, k_ = 0, result_step_ = 0, k_step_ = 0;
+  std::int64_t number_bytes_ = 8, vector_bytes_ = 0, at_once_ = few;
+  bool is_column_ = false, has_dots_ = false;
+};
+
 }  // namespace
+
+bool is_vector_product(const Step& step) { return VectorProductTask::suits(step); }
+
+std::unique_ptr<Task> make_vector_product(const Step& step, Compiler& compiler) {
+  return std::make_unique<VectorProductTask>(step, compiler);
+}
 
 std::unique_ptr<Task> make_typed_matmul(const Step& step, Compiler& compiler) {
   switch (compute_type(step.output.shape.dtype())) {

@@ -11,6 +11,10 @@ namespace tenon::cpu {
 /// Of a step whose operands are matrices and batches of them.
 std::unique_ptr<Task> make_typed_matmul(const Step& step, Compiler& compiler);
 
+/// The same of a matrix and a vector, also of f32 and halves: of those that this suits.
+bool is_vector_product(const Step& step);
+std::unique_ptr<Task> make_vector_product(const Step& step, Compiler& compiler);
+
 /// c = a b in f64 on the thread that calls. Steps are in elements; rows of c are dense.
 struct ProductF64 {
   std::int64_t m, n, k;

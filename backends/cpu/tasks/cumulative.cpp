@@ -64,15 +64,22 @@ class CumulativeTask final : public PartwiseTask {
         run_columns(x, count, y);
       } else if (count > 1 && lie_close_) {
         run_short_lanes(x, count, y);
+      } else if (range.end - lane >= lanes_at_once) {
+        count = lanes_at_once;
+        run_lanes<at_once_lanes>(context, lane);
       } else {
         count = 1;
-        run_lane(x, y);
+        run_lanes<1>(context, lane);
       }
     }
   }
 
  private:
   static constexpr std::int64_t one = 1;
+  /// Integers are added in one cycle, which nothing has to hide.
+  static constexpr std::size_t at_once_lanes =
+      std::is_integral_v<T> && std::same_as<Op, Cumsum> ? 1 : 4;
+  static constexpr auto lanes_at_once = static_cast<std::int64_t>(at_once_lanes);
   /// Of less, a call for each row takes longer than lane by lane.
   static constexpr std::int64_t min_columns = 16, min_widened_columns = 32;
 
@@ -119,37 +126,71 @@ class CumulativeTask final : public PartwiseTask {
       x = wide.bytes;
     }
     std::array<Value, block_elements> results;
-    for (std::int64_t i = 0; i < count; ++i) {
-      Value sofar{};
-      scan(reinterpret_cast<const T*>(x) + i * lanes_.size(), lanes_.size(), true, sofar,
-           results.data() + i * lanes_.size());
+    const auto scan_some = [&]<std::size_t lanes>(std::integral_constant<std::size_t, lanes>,
+                                                  std::int64_t first) {
+      std::array<const T*, lanes> from;
+      std::array<Value*, lanes> to;
+      std::array<Value, lanes> sofar{};
+      for (std::size_t l = 0; l < lanes; ++l) {
+        const std::int64_t start = (first + static_cast<std::int64_t>(l)) * lanes_.size();
+        from[l] = reinterpret_cast<const T*>(x) + start;
+        to[l] = results.data() + start;
+      }
+      scan<lanes>(from, lanes_.size(), true, sofar, to);
+    };
+    std::int64_t i = 0;
+    for (; i + lanes_at_once <= count; i += lanes_at_once) {
+      scan_some(std::integral_constant<std::size_t, at_once_lanes>{}, i);
     }
+    for (; i < count; ++i) scan_some(std::integral_constant<std::size_t, 1>{}, i);
     store(results.data(), count * lanes_.size(), y);
   }
 
-  void run_lane(const std::byte* x, std::byte* y) const noexcept {
+  /// Several lanes, element by element of each in turn: one does not wait for the other's sum.
+  template <std::size_t lanes>
+  void run_lanes(const TaskContext& context, std::int64_t first) const noexcept {
+    constexpr std::int64_t piece = block_elements / static_cast<std::int64_t>(lanes);
     const std::int64_t step = y_.strides[axis_], unit = block_bytes(y_.shape.dtype());
-    Value sofar{};
-    for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
-      const std::int64_t count = std::min(block_elements, lanes_.size() - i);
-      BlockBuffer buffer, narrowed;
-      std::array<Value, block_elements> results;
-      scan(static_cast<const T*>(lanes_.read(x, i, count, buffer)), count, i == 0, sofar,
-           results.data());
-      std::byte* const stored = step == unit ? y : narrowed.bytes;
-      store(results.data(), count, stored);
-      if (step != unit) spread_run(stored, unit, count, y, step);
-      y += count * step;
+    std::array<const std::byte*, lanes> x;
+    std::array<std::byte*, lanes> y;
+    for (std::size_t l = 0; l < lanes; ++l) {
+      const std::int64_t lane = first + static_cast<std::int64_t>(l);
+      x[l] = context.pointer<const std::byte>(x_) + lanes_.offset(lane);
+      y[l] = context.pointer<std::byte>(y_) + results_.offset(lane);
+    }
+    std::array<Value, lanes> sofar{};
+    std::array<BlockBuffer, lanes> buffers;
+    std::array<Value, block_elements> results;
+    std::array<const T*, lanes> from;
+    std::array<Value*, lanes> to;
+    for (std::int64_t i = 0; i < lanes_.size(); i += piece) {
+      const std::int64_t count = std::min(piece, lanes_.size() - i);
+      for (std::size_t l = 0; l < lanes; ++l) {
+        from[l] = static_cast<const T*>(lanes_.read(x[l], i, count, buffers[l]));
+        to[l] = results.data() + static_cast<std::int64_t>(l) * piece;
+      }
+      scan<lanes>(from, count, i == 0, sofar, to);
+      for (std::size_t l = 0; l < lanes; ++l) {
+        BlockBuffer narrowed;
+        std::byte* const stored = step == unit ? y[l] : narrowed.bytes;
+        store(to[l], count, stored);
+        if (step != unit) spread_run(stored, unit, count, y[l], step);
+        y[l] += count * step;
+      }
     }
   }
 
-  static void scan(const T* x, std::int64_t count, bool is_first, Value& sofar,
-                   Value* results) noexcept {
-    Value value = sofar;
+  template <std::size_t lanes>
+  static void scan(const std::array<const T*, lanes>& x, std::int64_t count, bool is_first,
+                   std::array<Value, lanes>& sofar,
+                   const std::array<Value*, lanes>& results) noexcept {
+    std::array<Value, lanes> value = sofar;
     for (std::int64_t j = 0; j < count; ++j) {
-      const auto next = static_cast<Value>(x[j]);
-      value = is_first && j == 0 ? next : take(value, next);
-      results[j] = value;
+      for (std::size_t l = 0; l < lanes; ++l) {
+        const auto next = static_cast<Value>(x[l][j]);
+        value[l] = is_first && j == 0 ? next : take(value[l], next);
+        results[l][j] = value[l];
+      }
     }
     sofar = value;
   }

@@ -36,7 +36,8 @@ auto ordered(T value) noexcept {
   if constexpr (std::is_floating_point_v<T>) {
     if (value != value) return static_cast<U>(~U{0});
     const U bits = std::bit_cast<U>(value + T{0});
-    return (bits & sign) != 0 ? static_cast<U>(~bits) : static_cast<U>(bits | sign);
+    const U is_negative = bits >> (8 * sizeof(T) - 1);  // no branch: signs are hard to predict
+    return static_cast<U>(bits ^ ((U{0} - is_negative) | sign));
   } else {
     return static_cast<U>(static_cast<U>(value) ^ sign);
   }

@@ -1,6 +1,7 @@
 // Where along an axis the extreme elements stand.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/top_row.hpp"
+#include "../elementwise/typed.hpp"
 #include "../integer_math.hpp"
 #include "extreme.hpp"
 #include "lanes.hpp"
@@ -72,30 +73,35 @@ class Candidates {
   Candidates(Entry* room, std::int64_t k, std::int64_t size)
       : room_(room), k_(k), capacity_(capacity(k, size)) {}
 
-  /// Scans a whole lane beforehand, if its elements are adjacent and few enough to stay in cache:
-  /// where the maxima of k runs reach a number, so do the k best, and smaller elements need not be
-  /// kept. For unordered elements that leaves few more than k.
-  void look_ahead(const T* x, std::int64_t size) noexcept {
-    if constexpr (std::is_same_v<T, float>) {
-      constexpr std::int64_t run = 32, most = 512;
-      const std::int64_t runs = size / run;
-      if (runs < 2 * k_ || runs > most) return;
-      std::array<decltype(ordered(T{})), most> reached;
-      for (std::int64_t i = 0; i < runs; ++i) {
-        reached[static_cast<std::size_t>(i)] = ordered(max_row(x + i * run, run));
-      }
-      const auto begin = reached.begin();
-      std::nth_element(begin, begin + (k_ - 1), begin + runs, std::greater<>());
-      const T bar = value_of<T>(reached[static_cast<std::size_t>(k_ - 1)]);
-      constexpr T lowest = -std::numeric_limits<T>::infinity();
-      if (!(bar > lowest)) return;  // or it is NaN
+  /// Scans elements beforehand, if they are few enough to stay in cache, in runs of `run`: where the maxima of k runs reach a
+  /// number, so do the k best, and smaller elements need not be kept. For unordered elements that leaves few more than k.
+  void look_ahead(const T* x, std::int64_t size, std::int64_t run) noexcept {
+    constexpr std::int64_t most = 512, unit = sizeof(T);
+    const std::int64_t runs = size / run;
+    if (runs < 2 * k_ || runs > most) return;
+    alignas(64) std::array<T, most> maxima;
+    fold_rows(type, Gathering::max, x, run * unit, runs, run, maxima.data());
+    std::array<Key, most> reached;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(runs); ++i)
+      reached[i] = ordered(maxima[i]);
+    const auto begin = reached.begin();
+    std::nth_element(begin, begin + (k_ - 1), begin + runs, std::greater<>());
+    const T bar = value_of<T>(reached[static_cast<std::size_t>(k_ - 1)]);
+    constexpr T lowest = std::is_floating_point_v<T> ? -std::numeric_limits<T>::infinity()
+                                                     : std::numeric_limits<T>::lowest();
+    if (!(bar > lowest)) return;  // or it is NaN
+    if constexpr (std::is_floating_point_v<T>) {
       worst_ = std::nextafter(bar, lowest);
-      has_worst_ = true;
+    } else {
+      worst_ = bar - 1;
     }
+    has_worst_ = true;
   }
 
   /// The next elements, `first` being the place of the first of them; count <= block_elements.
   void add(const T* x, std::int64_t first, std::int64_t count) noexcept {
+    if (!has_worst_ && size_ > k_) keep_best();
+    if (!has_worst_) look_ahead(x, count, 16);
     if (has_worst_ && !may_hold_better(x, count)) return;
     if (size_ + count > capacity_) keep_best();
     for (std::int64_t i = 0; i < count; ++i) {
@@ -104,12 +110,11 @@ class Candidates {
       // An equal one loses to those before it; a NaN is no less than anything.
       size_ += !(has_worst_ & (x[i] <= worst_));
     }
-    if (!has_worst_ && size_ >= k_) keep_best();
   }
 
   /// The k best, best first, once k or more elements were added.
   const Entry* sorted() noexcept {
-    keep_best();
+    if (size_ > k_) keep_best();
     Entry* const best = sort_entries<S>(room_, room_ + capacity_ + 1, k_);
     for (Entry *run = best, *end = run; run != best + k_;
          run = end) {  // of equal keys, in any order
@@ -120,12 +125,15 @@ class Candidates {
   }
 
  private:
+  static constexpr Compute type = std::is_same_v<T, float>          ? Compute::f32
+                                  : std::is_same_v<T, double>       ? Compute::f64
+                                  : std::is_same_v<T, std::int32_t> ? Compute::i32
+                                                                    : Compute::i64;
+
   bool may_hold_better(const T* x, std::int64_t count) const noexcept {
-    if constexpr (std::is_same_v<T, float>) {
-      return !(max_row(x, count) <= worst_);
-    } else {
-      return true;
-    }
+    T most{};
+    fold_rows(type, Gathering::max, x, 0, 1, count, &most);
+    return !(most <= worst_);
   }
 
   static std::int64_t capacity(std::int64_t k, std::int64_t size) noexcept {
@@ -227,7 +235,7 @@ class TopkTask final : public PartwiseTask {
   const Entry* search(const std::byte* start, Entry* room) const noexcept {
     Candidates<T> candidates(room, count_, lanes_.size());
     if (lanes_.is_direct()) {
-      candidates.look_ahead(reinterpret_cast<const T*>(start), lanes_.size());
+      candidates.look_ahead(reinterpret_cast<const T*>(start), lanes_.size(), 32);
     }
     BlockBuffer buffer;
     for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {

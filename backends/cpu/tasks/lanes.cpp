@@ -51,6 +51,7 @@ const void* Lanes::read(const std::byte* lane, std::int64_t first, std::int64_t 
 }
 
 void Lanes::read_all(const std::byte* lane, std::byte* to) const noexcept {
+  if (step_ == unit_) return widen(dtype_, lane, to, size_);
   for (std::int64_t i = 0; i < size_; i += block_elements) {
     const std::int64_t count = std::min(block_elements, size_ - i);
     BlockBuffer buffer;
@@ -67,6 +68,14 @@ void Lanes::write_all(const std::byte* from, std::byte* lane) const noexcept {
     narrow(dtype_, from + i * computed_unit_, buffer.bytes, count);
     spread_run(buffer.bytes, unit_, count, lane + i * step_, step_);
   }
+}
+
+void Lanes::read_close(const std::byte* lane, std::int64_t count, std::byte* to) const noexcept {
+  widen(dtype_, lane, to, count * size_);
+}
+
+void Lanes::write_close(const std::byte* from, std::int64_t count, std::byte* lane) const noexcept {
+  narrow(dtype_, from, lane, count * size_);
 }
 
 void Lanes::read_adjacent(const std::byte* lane, std::int64_t count, std::byte* to,

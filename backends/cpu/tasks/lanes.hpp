@@ -34,6 +34,9 @@ class Lanes {
   void read_all(const std::byte* lane, std::byte* to) const noexcept;
   /// A whole lane from its compute type.
   void write_all(const std::byte* from, std::byte* lane) const noexcept;
+  /// The same of `count` lanes that lie_close().
+  void read_close(const std::byte* lane, std::int64_t count, std::byte* to) const noexcept;
+  void write_close(const std::byte* from, std::int64_t count, std::byte* lane) const noexcept;
   /// The same of `count` adjacent lanes, from and to rows that are `step` bytes apart: faster than lane by lane, whose elements
   /// may be a cache line each.
   void read_adjacent(const std::byte* lane, std::int64_t count, std::byte* to,

@@ -46,7 +46,9 @@ class RowTask final : public PartwiseTask {
     }
     if (is_tiled(y_)) compiler.working_memory(x_lanes_.size() * 4);
     if (direct) return;
-    row_bytes_ = round_up(x_lanes_.size() * static_cast<std::int64_t>(sizeof(T)), 64);
+    lie_close_ = x_lanes_.lie_close() && y_lanes_.lie_close() && !is_direct();
+    row_bytes_ = x_lanes_.size() * static_cast<std::int64_t>(sizeof(T));
+    if (!lie_close_) row_bytes_ = round_up(row_bytes_, 64);
     together_ = rows_together();
     scratch_ = compiler.scratch(compiler.threads() * scratch_bytes());
   }
@@ -77,7 +79,10 @@ class RowTask final : public PartwiseTask {
       const std::int64_t of_line = line / block_bytes(operand.shape.dtype());
       return lanes.is_direct() ? std::int64_t{1} : std::min(lanes.adjacent(), of_line);
     };
-    const std::int64_t rows = std::max(wanted(x_, x_lanes_), wanted(y_, y_lanes_));
+    std::int64_t rows = std::max(wanted(x_, x_lanes_), wanted(y_, y_lanes_));
+    // Short rows of a narrow type are converted several at a time.
+    if (lie_close_)
+      rows = std::max(rows, block_elements / std::max<std::int64_t>(x_lanes_.size(), 1));
     return std::clamp<std::int64_t>(most_bytes / std::max<std::int64_t>(row_bytes_, 1), 1, rows);
   }
 
@@ -125,17 +130,22 @@ class RowTask final : public PartwiseTask {
       if (y_is_turned) count = std::min(count, y_lanes_.adjacent_from(i));
       std::byte* const from = own;
       std::byte* const to = own + count * row_bytes_;
-      if (x_is_turned) {
+      if (lie_close_) {
+        x_lanes_.read_close(x + x_lanes_.offset(i), count, from);
+      } else if (x_is_turned) {
         x_lanes_.read_adjacent(x + x_lanes_.offset(i), count, from, row_bytes_);
       }
       for (std::int64_t r = 0; r < count; ++r) {
         std::byte* const row = from + r * row_bytes_;
-        if (!x_is_turned) x_lanes_.read_all(x + x_lanes_.offset(i + r), row);
+        if (!x_is_turned && !lie_close_) x_lanes_.read_all(x + x_lanes_.offset(i + r), row);
         body_({reinterpret_cast<const T*>(row), weights, reinterpret_cast<T*>(to + r * row_bytes_),
                x_lanes_.size()});
-        if (!y_is_turned) y_lanes_.write_all(to + r * row_bytes_, y + y_lanes_.offset(i + r));
+        if (!y_is_turned && !lie_close_)
+          y_lanes_.write_all(to + r * row_bytes_, y + y_lanes_.offset(i + r));
       }
-      if (y_is_turned) {
+      if (lie_close_) {
+        y_lanes_.write_close(to, count, y + y_lanes_.offset(i));
+      } else if (y_is_turned) {
         y_lanes_.write_adjacent(to, row_bytes_, count, y + y_lanes_.offset(i));
       }
     }
@@ -147,6 +157,7 @@ class RowTask final : public PartwiseTask {
   std::vector<Lanes> weight_lanes_;
   Body body_;
   std::int64_t row_bytes_ = 0, together_ = 1, scratch_ = 0;
+  bool lie_close_ = false;  ///< rows of x and of y, one behind the other
 };
 
 template <class T, class Body>

@@ -22,18 +22,6 @@ constexpr std::string_view unary_names[]{
 constexpr std::array<std::string_view, 11> binary_names{
     "add", "sub", "mul", "div", "minimum", "maximum", "pow", "remainder", "fmod", "atan2", "hypot"};
 
-/// y may be x.
-void cubes(const float* x, float* y, std::int64_t count) {
-  constexpr std::int64_t block = 256;
-  float squares[block];
-  for (std::int64_t i = 0; i < count; i += block) {
-    const std::int64_t some = std::min(block, count - i);
-    const auto& kernels = elementwise_kernels();
-    kernels.binary(Binary::mul, x + i, 1, x + i, 1, squares, some);
-    kernels.binary(Binary::mul, squares, 1, x + i, 1, y + i, some);
-  }
-}
-
 /// In the order of Isa: dot products of integers and tiles gain nothing here.
 constexpr const ElementwiseKernels* elementwise_by_isa[isa_count] = {
     &portable::elementwise,      &avx2::elementwise,          &avx2::elementwise,
@@ -70,10 +58,6 @@ UnaryRowsKernel unary_rows_kernel() noexcept { return elementwise_kernels().unar
 
 void binary(Binary op, const float* a, std::int64_t a_step, const float* b, std::int64_t b_step,
             float* y, std::int64_t count) noexcept {
-  if (op == Binary::pow && b_step == 0 && a_step != 0) {
-    if (*b == 2) return elementwise_kernels().binary(Binary::mul, a, 1, a, 1, y, count);
-    if (*b == 3) return cubes(a, y, count);
-  }
   elementwise_kernels().binary(op, a, a_step, b, b_step, y, count);
 }
 

@@ -151,18 +151,12 @@ PointStep modulo_point(const Step& step) {
   return point_step(step, {floats<op>, defined<Op, double>, native<typed, Compute::i32>,
                            native<typed, Compute::i64>});
 }
-/// Squares and cubes are products, as those of f32 are.
-void powers(const PointCall& call, const OpInstance& op) noexcept {
-  const double power = *static_cast<const double*>(call.x[1]);
-  if (call.step[1] != 0 || call.step[0] == 0 || (power != 2 && power != 3)) {
-    return defined<Pow, double>(call, op);
-  }
-  const auto* x = static_cast<const double*>(call.x[0]);
-  auto* y = static_cast<double*>(call.y);
-  for (std::int64_t i = 0; i < call.count; ++i) {
-    const double square = x[i] * x[i];
-    y[i] = power == 2 ? square : square * x[i];
-  }
+/// Squares and cubes are products, element by element, so that it does not matter whether exponents are one or many.
+void powers(const PointCall& call, const OpInstance&) noexcept {
+  each<double>(call, [](double x, double power) {
+    if (power == 2) return x * x;
+    return power == 3 ? x * x * x : Pow::of(x, power);
+  });
 }
 PointStep pow_point(const Step& step) {
   return point_step(

@@ -1,5 +1,6 @@
 #include "../convolution/channels_last.hpp"
 #include "../int8/max_pool.hpp"
+#include "../integer_math.hpp"
 #include "../task.hpp"
 #include "image_task.hpp"
 #include "real.hpp"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace tenon::cpu {
 namespace {
@@ -80,6 +82,10 @@ class PoolF64Task final : public PartwiseTask {
   PoolF64Task(const Step& step, PoolOp op, const WindowAxis& rows, const WindowAxis& columns,
               Compiler& compiler)
       : x_(step.inputs[0]), y_(step.output), op_(op), rows_(rows), columns_(columns) {
+    // One-dimensional windows, down a column: the same numbers as along a row, which is taken as one.
+    if (columns_.inputs == 1 && columns_.outputs == 1 && columns_.taps == 1) {
+      std::swap(rows_, columns_);
+    }
     compiler.working_memory(columns_.outputs * 8);
   }
 
@@ -111,16 +117,22 @@ class PoolF64Task final : public PartwiseTask {
  private:
   void take_tap(const double* line, std::int64_t first, double* y,
                 std::int64_t* counts) const noexcept {
-    for (std::int64_t j = 0; j < columns_.outputs; ++j) {
-      const std::int64_t column = first + j * columns_.stride;
-      if (column < 0 || column >= columns_.inputs) continue;
-      const double value = line[column];
-      if (op_ != PoolOp::max) {
-        y[j] += value;
-        ++counts[j];
-      } else if (value > y[j] || value != value) {
-        y[j] = value;
+    // Of the outputs whose column is within the line; no branches, which data would decide.
+    const std::int64_t stride = columns_.stride;
+    const std::int64_t begin = first < 0 ? ceil_div(-first, stride) : 0;
+    const std::int64_t within = std::max<std::int64_t>(columns_.inputs - first, 0);
+    const std::int64_t end = std::min(columns_.outputs, ceil_div(within, stride));
+    if (op_ == PoolOp::max) {
+      for (std::int64_t j = begin; j < end; ++j) {
+        const double value = line[first + j * stride], best = y[j];
+        const bool stays = (value <= best) | (best != best);
+        y[j] = stays ? best : value;
       }
+      return;
+    }
+    for (std::int64_t j = begin; j < end; ++j) {
+      y[j] += line[first + j * stride];
+      ++counts[j];
     }
   }
 

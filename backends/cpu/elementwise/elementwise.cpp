@@ -7,7 +7,6 @@
 #include <tenon/dtype.hpp>
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 
 namespace tenon::cpu {
@@ -19,8 +18,6 @@ constexpr std::string_view unary_names[]{
 #include "unary.def"
 #undef CPU_UNARY
 };
-constexpr std::array<std::string_view, 11> binary_names{
-    "add", "sub", "mul", "div", "minimum", "maximum", "pow", "remainder", "fmod", "atan2", "hypot"};
 
 /// In the order of Isa: dot products of integers and tiles gain nothing here.
 constexpr const ElementwiseKernels* elementwise_by_isa[isa_count] = {
@@ -37,12 +34,6 @@ std::optional<Unary> find_unary(std::string_view op) noexcept {
   const auto found = std::ranges::find(unary_names, op);
   if (found == std::end(unary_names)) return std::nullopt;
   return static_cast<Unary>(found - std::begin(unary_names));
-}
-
-std::optional<Binary> find_binary(std::string_view op) noexcept {
-  const auto found = std::ranges::find(binary_names, op);
-  if (found == binary_names.end()) return std::nullopt;
-  return static_cast<Binary>(found - binary_names.begin());
 }
 
 void unary(Unary op, const float* x, float* y, std::int64_t count,

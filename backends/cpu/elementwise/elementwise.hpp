@@ -35,7 +35,6 @@ enum class Binary : std::uint8_t {
 };
 
 std::optional<Unary> find_unary(std::string_view op) noexcept;
-std::optional<Binary> find_binary(std::string_view op) noexcept;
 
 /// y[i] = f(x[i]); y may be x.
 void unary(Unary op, const float* x, float* y, std::int64_t count,

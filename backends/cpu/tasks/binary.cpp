@@ -11,15 +11,17 @@
 namespace tenon::cpu {
 namespace {
 
-/// f32 without copies: broadcasting walks the outer axes and calls the flat kernel on the innermost
-/// ones, which are joined as far as both operands are dense or constant along them.
-class FloatTask final : public PartwiseTask {
+/// Types that are computed as stored, without copies: broadcasting walks the outer axes and calls the flat kernel on the
+/// innermost ones, which are joined as far as both operands are dense or constant along them.
+class DenseTask final : public PartwiseTask {
  public:
-  explicit FloatTask(const Step& step)
-      : a_(step.inputs[0]),
-        b_(step.inputs[1]),
-        y_(step.output),
-        op_(*find_binary(step.op.def()->name)) {
+  explicit DenseTask(const PointStep& point)
+      : a_(point.step.inputs[0]),
+        b_(point.step.inputs[1]),
+        y_(point.step.output),
+        op_(point.step.op),
+        function_(point.function),
+        unit_(block_bytes(y_.shape.dtype())) {
     const int rank = y_.shape.rank();
     for (int i = 0; i < rank; ++i) {
       a_steps_[static_cast<std::size_t>(i)] = broadcast_step(a_, i, rank);
@@ -44,13 +46,12 @@ class FloatTask final : public PartwiseTask {
   }
 
   void run(const TaskContext& context) const noexcept override {
-    const auto* a = context.pointer<const float>(a_);
-    const auto* b = context.pointer<const float>(b_);
-    auto* y = context.pointer<float>(y_);
+    const Places at{context.pointer<const std::byte>(a_), context.pointer<const std::byte>(b_),
+                    context.pointer<std::byte>(y_)};
     if (outer_ == 1) {
       const Range range = flat_share(context, inner_);
-      binary(op_, a + range.begin * a_inner_, a_inner_, b + range.begin * b_inner_, b_inner_,
-             y + range.begin, range.end - range.begin);
+      compute(at, range.begin * a_inner_, range.begin * b_inner_, range.begin,
+              range.end - range.begin);
       return;
     }
     const Range rows = context.share(outer_);
@@ -62,17 +63,40 @@ class FloatTask final : public PartwiseTask {
         a_offset += index * a_steps_[static_cast<std::size_t>(i)];
         b_offset += index * b_steps_[static_cast<std::size_t>(i)];
       }
-      binary(op_, a + a_offset, a_inner_, b + b_offset, b_inner_, y + row * inner_, inner_);
+      compute(at, a_offset, b_offset, row * inner_, inner_);
     }
+  }
+
+  /// Whether rows are worth a call each; short ones are gathered to blocks.
+  bool has_long_rows() const noexcept {
+    constexpr std::int64_t short_row = 64;
+    return outer_ == 1 || inner_ >= short_row;
   }
 
   static std::int64_t broadcast_step(const Operand& operand, int axis, int rank) {
     const int own = axis - (rank - operand.shape.rank());
-    return own < 0 || operand.shape[own] == 1 ? 0
-                                              : operand.strides[static_cast<std::size_t>(own)] / 4;
+    if (own < 0 || operand.shape[own] == 1) return 0;
+    return operand.strides[static_cast<std::size_t>(own)] / block_bytes(operand.shape.dtype());
   }
 
  private:
+  struct Places {
+    const std::byte *a, *b;
+    std::byte* y;
+  };
+  /// `count` results from the y-th on, of the operands' elements from these on.
+  void compute(const Places& at, std::int64_t a, std::int64_t b, std::int64_t y,
+               std::int64_t count) const noexcept {
+    PointCall call{};
+    call.x[0] = at.a + a * unit_;
+    call.x[1] = at.b + b * unit_;
+    call.step[0] = a_inner_;
+    call.step[1] = b_inner_;
+    call.y = at.y + y * unit_;
+    call.count = count;
+    function_(call, op_);
+  }
+
   /// Whether an axis with this step continues where the joined inner axes end.
   bool joins(std::int64_t step, std::int64_t inner_step) const {
     if (inner_step < 0) return step == 0 || step == 1;
@@ -80,19 +104,21 @@ class FloatTask final : public PartwiseTask {
   }
 
   Operand a_, b_, y_;
-  Binary op_;
+  OpInstance op_;
+  PointFunction function_;
+  std::int64_t unit_;
   std::array<std::int64_t, max_rank> a_steps_{}, b_steps_{};
   std::int64_t inner_ = 1, outer_ = 1, a_inner_ = 0, b_inner_ = 0;
   int inner_axis_ = 0;
 };
 
-/// Where FloatTask can be used: no gathering along the innermost axis.
-bool suits_floats(const Step& step) {
-  if (step.output.shape.dtype() != DType::f32) return false;
+/// Where DenseTask can be used: no gathering along the innermost axis.
+bool is_dense(const Step& step) {
+  if (!is_computed_as_stored(step.output.shape.dtype())) return false;
   const int rank = step.output.shape.rank();
   for (const Operand& input : step.inputs) {
     if (rank == 0 || step.output.shape[rank - 1] == 1) continue;
-    const std::int64_t inner = FloatTask::broadcast_step(input, rank - 1, rank);
+    const std::int64_t inner = DenseTask::broadcast_step(input, rank - 1, rank);
     if (inner != 0 && inner != 1) return false;
   }
   return true;
@@ -141,7 +167,10 @@ PointStep vector_point(const Step& step) {
 
 template <PointStep (*point)(const Step&)>
 std::unique_ptr<Task> make_vector(const Step& step, Compiler& compiler) {
-  if (suits_floats(step)) return std::make_unique<FloatTask>(step);
+  if (is_dense(step)) {
+    auto task = std::make_unique<DenseTask>(point(step));
+    if (task->has_long_rows()) return task;
+  }
   return std::make_unique<PointTask>(point(step), compiler);
 }
 

@@ -214,7 +214,8 @@ class LanguageModel:
 
         `grammar` is what the answer may be, a Grammar or a text of llama.cpp's GBNF; `json_schema` instead of it, a
         dict or a text, makes the answer JSON that the schema allows: {} allows any. `grammar_after`, a text or several,
-        is what either of them begins after: "</think>" of a model that thinks first. `draft` guesses tokens ahead: a
+        is what either of them begins after: "</think>" of a model that thinks first. `preserved_tokens` are spellings of
+        control tokens that the text has; others it has not. `draft` guesses tokens ahead: a
         Draft.
         """
         prompt = prompt if images is None else self.image_prompt(prompt, images)
@@ -298,7 +299,9 @@ class LanguageModel:
             values["tools"] = list(tools)
         chat, answers = self._answer_format(template, values)
         options["stop"] = [*([stop] if isinstance(stop, str) else stop), *answers.stop_tokens]
-        options["preserved_tokens"] = [*options.get("preserved_tokens", ()), *answers.preserved_tokens]
+        preserved = options.get("preserved_tokens", ())
+        options["preserved_tokens"] = [*([preserved] if isinstance(preserved, str) else preserved),
+                                       *answers.preserved_tokens]
         if choice not in ("auto", "none"):
             _require_call(answers, choice, options)
         if images is None:

@@ -863,7 +863,8 @@ void bind_language_model(nb::module_& module) {
   model.def(
       "chat_tokens",
       [](const LanguageModel& self, nb::handle messages, const nb::kwargs& values) {
-        return chat_format_of(self, values.contains("tools"))
+        return chat_format_of(self, values.contains("tools") &&
+                                        PyObject_IsTrue(nb::object(values["tools"]).ptr()) == 1)
             .format(to_messages(messages), true, json_of(nb::borrow<nb::dict>(values)))
             .encode(self.tokenizer());
       },

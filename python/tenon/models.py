@@ -262,7 +262,8 @@ class LanguageModel:
 
         `tools` are those that the model may call, as OpenAI's API has them: [{"type": "function", "function": {"name": ...,
         "parameters": a JSON schema}}]. `tool_choice` is "auto", "none", "required", or {"type": "function", "function":
-        {"name": ...}}; the last two make the answer calls that the schemas allow. `chat_template_kwargs` are further
+        {"name": ...}}; the last two make the answer calls that the schemas allow. Of a model that starts in its reasoning a
+        grammar begins behind that. `chat_template_kwargs` are further
         variables of the chat template, {"enable_thinking": False}; `chat_template` is one in place of the model's.
         """
         prompt, answers, options = self._chat(messages, options)
@@ -294,7 +295,7 @@ class LanguageModel:
             raise TypeError(f"messages is {messages!r:.60}, not a user's text or a list of dicts")
         stop, images = options.pop("stop", ()), options.pop("images", None)
         template, values = options.pop("chat_template", None), dict(options.pop("chat_template_kwargs", None) or {})
-        tools, choice = options.pop("tools", None), options.pop("tool_choice", "auto")
+        tools, choice = options.pop("tools", None), options.pop("tool_choice", None) or "auto"
         if tools and choice != "none":
             values["tools"] = list(tools)
         chat, answers = self._answer_format(template, values)
@@ -304,6 +305,9 @@ class LanguageModel:
                                        *answers.preserved_tokens]
         if choice not in ("auto", "none"):
             _require_call(answers, choice, options)
+        is_constrained = any(options.get(name) is not None for name in ("grammar", "json_schema"))
+        if answers.starts_in_reasoning and is_constrained:
+            options.setdefault("grammar_after", answers.reasoning_end)
         if images is None:
             if isinstance(messages, (list, tuple)) and any(
                     _image_parts(message.get("content")) for message in messages if isinstance(message, dict)):
@@ -370,7 +374,7 @@ class LanguageModel:
         return pieces()
 
     def astream_chat(self, messages, **options):
-        """As stream_chat(), for `async for`."""
+        """As stream_chat(), for `async for`; AnswerFormat.read() of all pieces gives the message."""
         prompt, _, options = self._chat(messages, options)
         return self.astream(prompt, **options)
 
@@ -514,11 +518,11 @@ def _require_call(answers, choice, options):
         raise ArgumentError("BadArgument", 11010, "chat", "tool_choice is a grammar of its own")
     try:
         tool = "" if choice == "required" else choice["function"]["name"]
+        if choice != "required" and not (tool and isinstance(tool, str)):
+            raise KeyError("name")
     except (TypeError, KeyError):
         raise ArgumentError("BadArgument", 11010, "chat", f"tool_choice is {choice!r}") from None
     options["grammar"] = answers.call_grammar(tool=tool, several=not tool)
-    if answers.starts_in_reasoning:
-        options["grammar_after"] = answers.reasoning_end
 
 
 def _image_parts(content):

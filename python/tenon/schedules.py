@@ -67,13 +67,13 @@ class PolynomialDecay:
 
     def at(self, step):
         """The rate of a step, counted from 0."""
-        return self.floor + (self.start - self.floor) * (1 - min(step, self.total) / self.total) ** self.power
+        return self.floor + (self.start - self.floor) * (1 - min(step, self.total) / max(self.total, 1)) ** self.power
 
 
 @dataclasses.dataclass(frozen=True)
 class CosineRestarts:
     """Halves of a cosine from peak to floor, the first of `period` steps, each `factor` times as long as the one before
-    (Loshchilov and Hutter, arXiv:1608.03983)."""
+    (Loshchilov and Hutter, arXiv:1608.03983). Counts below 1 are 1."""
     peak: float = 1e-3
     floor: float = 0.0
     period: int = 1
@@ -81,8 +81,8 @@ class CosineRestarts:
 
     def at(self, step):
         """The rate of a step, counted from 0."""
-        period = self.period
-        if self.factor == 1:
+        period = max(self.period, 1)
+        if self.factor <= 1:
             step %= period
         while step >= period:
             step, period = step - period, period * self.factor

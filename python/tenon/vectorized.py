@@ -9,16 +9,22 @@ import dataclasses
 import functools
 import types
 
-from . import _tenon, ir, ops
+from . import _tenon, ops
 from .build import Graph, _loop, _recorded, scan
 from .errors import Error
 from .importing.errors import wrong_call
-from .ir.schema import OPS
 from .programs import programs_of
 from .structures import argument_names, filled, form_of
 
 _WORDS = (str, bool)
 _ops = _tenon.all_ops()
+
+
+def _ir():
+    """tenon.ir, read when it is used first: type stubs are written without numpy, which it needs."""
+    from . import ir
+
+    return ir
 
 
 def vmap(function, in_axes=0, out_axes=0):
@@ -226,7 +232,7 @@ class Examples:
 
     def __init__(self, program, size, numbers, looped):
         self.size, self.numbers, self.looped = size, numbers, looped
-        self.program = ir.parse(str(program)).check()
+        self.program = _ir().parse(str(program)).check()
         self.arrays = program.folded
         self.constants = {}
 
@@ -266,7 +272,7 @@ class Examples:
 
     def _op(self, step, operands, types):
         name, attributes = step.op, step.attributes
-        op, spec = _ops.get(name), OPS.get(name)
+        op, spec = _ops.get(name), _ir().schema.OPS.get(name)
         if op is None or spec.takes_objects or any(isinstance(one, list) for one in operands):
             raise wrong_call("vmap", f"{name} cannot be applied to several examples")
         flags = [flag for _, flag in operands]
@@ -475,8 +481,11 @@ def _gathered(at, x, index, axis, index_rank, flags):
     if not isinstance(size, int):
         return None
     x = _ops["merge_axes"](_moved(x, axis + 1, 1), axis=0, count=2)  # [examples * size, the other axes]
-    start = at.examples.numbered(size, index.dtype.name)
-    made = _ops["gather"](x, index + _behind(start, index_rank), axis=0)  # [examples, index, the other axes]
+    start = at.examples.numbered(size, "i64")
+    index = index if index.dtype.name == "i64" else index.cast("i64")
+    is_inside = ops.logical_and(index >= 0, index < size)  # others are no example's, and refused when run
+    index = ops.where(is_inside, index + _behind(start, index_rank), 2**62)
+    made = _ops["gather"](x, index, axis=0)  # [examples, index, the other axes]
     order = list(range(made.ndim))
     others, placed = order[1 + index_rank:], order[1:1 + index_rank]
     order = [0, *others[:axis], *placed, *others[axis:]]
@@ -551,11 +560,13 @@ def _linear(at):
         return at(*at.operands[:2 + has_bias], *([at.batched(2 + has_bias)] if has_residual else []))
     if not at.flags[1]:
         made = _ops["linear"](x, w)
+    elif x.dtype != w.dtype:
+        return None
     else:
         made = _product(x, _moved(w, w.ndim - 1, w.ndim - 2), at.flags[:2], at.ranks[:2])
     for i in range(2, 2 + has_bias + has_residual):
         one = _lifted(at.operands[i], at.flags[i], at.ranks[0] - at.ranks[i])
-        made = made + one
+        made = made + (one if one.dtype == made.dtype else one.cast(made.dtype))
     return made
 
 

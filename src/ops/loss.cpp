@@ -111,19 +111,23 @@ Tensor of_log_probabilities(LabelledRows rows, const CrossEntropyOptions& option
       scalar_like(rows.labels, static_cast<double>(options.ignored_label), where);
   const Tensor is_ignored = eq(rows.labels, ignored, where);
   rows.labels = tenon::where(is_ignored, scalar_like(rows.labels, 0, where), rows.labels, where);
-  Tensor of_label = rows.picked(log_p, where);
+  // Selected, since ignored rows may be of padding: -inf or NaN.
+  const Tensor nothing = scalar_like(log_p, 0, where);
+  const auto of_kept = [&](const Tensor& terms) {
+    return tenon::where(is_ignored, nothing, terms, where);
+  };
+  const Tensor of_label = of_kept(rows.picked(log_p, where));
   Tensor counts = cast(logical_not(is_ignored, where), dtype, where);
-  const Tensor kept = counts;
   if (!weight.is_empty()) counts = mul(counts, gather(weight, rows.labels, 0, where), where);
   Tensor terms = weight.is_empty() && smoothing > 0 ? (1 - smoothing) * of_label : of_label;
   if (weight.is_empty()) {
-    if (smoothing > 0) terms = terms + smoothing * mean(log_p, -1, false, where);
+    if (smoothing > 0) terms = terms + smoothing * of_kept(mean(log_p, -1, false, where));
     terms = mul(terms, counts, where);
   } else {
     terms = mul(terms, counts, where);
     if (smoothing > 0) {
       const Tensor even = mean(mul(log_p, weight, where), -1, false, where);
-      terms = (1 - smoothing) * terms + smoothing * mul(kept, even, where);
+      terms = (1 - smoothing) * terms + smoothing * of_kept(even);
     }
   }
   if (options.reduction == Reduction::none) return -terms;
@@ -221,7 +225,10 @@ Tensor smooth_l1_loss(const Tensor& x, const Tensor& target, double beta, Reduct
 
 Tensor log_cosh_loss(const Tensor& x, const Tensor& target, Reduction reduction,
                      const std::source_location& where) {
-  const Tensor d = sub(x, target, where);
+  const Tensor difference = sub(x, target, where);
+  const Tensor zero = scalar_like(difference, 0, where);
+  // |x - target|, but with every derivative at 0.
+  const Tensor d = tenon::where(lt(difference, zero, where), -difference, difference, where);
   return reduced(d + softplus(-2 * d, where) - std::numbers::ln2, reduction, where);
 }
 
@@ -271,10 +278,10 @@ Tensor kl_divergence(const Tensor& log_p, const Tensor& target, const KlDivergen
     terms = mul(exp(target, where), sub(target, log_p, where), where);
   } else {
     const Tensor zero = scalar_like(target, 0, where), one = scalar_like(target, 1, where);
-    const Tensor is_positive = gt(target, zero, where);
-    const Tensor safe = tenon::where(is_positive, target, one, where);
+    const Tensor is_zero = eq(target, zero, where);
+    const Tensor safe = tenon::where(is_zero, one, target, where);
     terms = mul(target, sub(log(safe, where), log_p, where), where);
-    terms = tenon::where(is_positive, terms, zero, where);
+    terms = tenon::where(is_zero, zero, terms, where);
   }
   if (options.reduction) return reduced(terms, *options.reduction, where);
   return mean(sum(terms, -1, false, where), {}, false, where);
@@ -283,8 +290,10 @@ Tensor kl_divergence(const Tensor& log_p, const Tensor& target, const KlDivergen
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& variance, bool full,
                          double eps, Reduction reduction, const std::source_location& where) {
   require_above("gaussian_nll_loss", "eps", eps, false, where);
-  const Tensor limited = maximum(variance, scalar_like(variance, eps, where), where);
-  const Tensor v = variance + stop_gradient(limited - variance, where);
+  // Below eps it is eps, with the gradient of what was given.
+  const Tensor least = scalar_like(variance, eps, where);
+  const Tensor raised = variance + stop_gradient(least - variance, where);
+  const Tensor v = tenon::where(lt(variance, least, where), raised, variance, where);
   const Tensor squares = square(sub(x, target, where), where);
   Tensor terms = 0.5 * (div(squares, v, where) + log(v, where));
   if (full) terms = terms + 0.5 * std::log(2 * std::numbers::pi);

@@ -68,10 +68,11 @@ SortedRows sorted_rows(std::string_view op, const Tensor& array, const IntList& 
   return rows;
 }
 
-/// Between two elements by a share, of x's type; where they are equal, which may be infinite, that.
+/// Between two elements by a share, of x's type; where they are equal, which may be infinite, that. Not by their difference, which
+/// may be beyond the type.
 Tensor between(const Tensor& a, const Tensor& b, const Tensor& share,
                const std::source_location& line) {
-  const Tensor made = add(a, mul(sub(b, a, line), share, line), line);
+  const Tensor made = add(mul(a, 1 - share, line), mul(b, share, line), line);
   return where(eq(a, b, line), a, made, line);
 }
 

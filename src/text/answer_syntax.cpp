@@ -24,12 +24,6 @@ constexpr std::string_view text_value = "tenonvalue", number_value = "735190264"
 // Templates are texts of strangers: beyond these it is no sample of a call.
 constexpr std::size_t max_sample = 64 * 1024, max_pieces = 64;
 
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = skip_space(text, 0);
-  const std::size_t end = text.find_last_not_of(" \n\r\t");
-  return begin == text.size() ? std::string_view() : text.substr(begin, end + 1 - begin);
-}
-
 std::size_t common_prefix(std::string_view one, std::string_view other) {
   const auto [end, unused] = std::ranges::mismatch(one, other);
   return static_cast<std::size_t>(end - one.begin());
@@ -210,6 +204,13 @@ class SyntaxFinder {
         is_mark(first.back()) ? first.back() : std::string(line(trimmed(before), true));
     found_.reasoning_end =
         is_mark(second.front()) ? second.front() : std::string(line(trimmed(behind), false));
+    // Earlier answers may show no more than its end: what the prompt has beyond them begins it.
+    const std::string_view prompt = prompt_;
+    if (prompt.starts_with(before)) {
+      std::vector<std::string> more = pieces_of(prompt.substr(before.size()));
+      std::erase(more, found_.reasoning_end);
+      if (!more.empty() && is_mark(more.back())) found_.reasoning_begin = more.back();
+    }
     found_.has_reasoning = true;
   }
 
@@ -306,8 +307,9 @@ class SyntaxFinder {
     } else if (key == std::string_view::npos) {
       return;
     } else if (one.substr(name_end).starts_with("(")) {
-      call.form = CallSyntax::Form::python;
       call.is_list = name > 0 && one[name - 1] == '[';
+      if (!call.is_list && !has_mark(one.substr(0, name))) return;
+      call.form = CallSyntax::Form::python;
       const std::size_t end = one.find(')', one.find(number_value, key));
       if (end == std::string_view::npos) return;
       const std::size_t begin = call.is_list ? name - 1 : name;
@@ -397,6 +399,7 @@ class SyntaxFinder {
     if (second == std::string_view::npos || second < end) return;
     const Extent other = value_around(two, end, second);
     if (other.is_found()) {
+      if (call.is_list) call.list_separator = two.substr(end, other.begin - end);
       call.body =
           with_number(call.body, body_of(two, other.begin, other.end, second_name, second_id));
     }
@@ -431,6 +434,7 @@ class SyntaxFinder {
         }
       }
     }
+    set_number();
     // The end of the turn is the same without calls, or follows the last of their marks.
     const std::vector<std::string> pieces = pieces_of(closing);
     std::size_t cut = std::string_view::npos;
@@ -454,6 +458,17 @@ class SyntaxFinder {
         format_.source().find(python_tag) != std::string_view::npos) {
       found_.content_marks.emplace_back(python_tag);
     }
+  }
+
+  /// A number before the name, which the next call counts on.
+  void set_number() {
+    CallSyntax& call = found_.call;
+    const std::string own(trimmed(call.opening));
+    if (!call.next || call.next->size() < own.size()) return;
+    const Pattern numbered = with_number(own, call.next->substr(call.next->size() - own.size()));
+    if (numbered == own) return;
+    call.next = call.next->substr(0, call.next->size() - own.size()) + numbered;
+    call.opening = numbered;
   }
 
   void read_parameters(std::string_view one, std::string_view two, std::size_t name,
@@ -513,6 +528,7 @@ class SyntaxFinder {
 
   /// Templates that take tools and leave calls to the model's content: by the marks that they mention.
   void assume_call() {
+    found_.call = {};
     struct Known {
       std::string_view mark, end;
       CallSyntax::Form form;

@@ -1,5 +1,6 @@
 #include "call_grammar.hpp"
 
+#include "json_pattern.hpp"
 #include "json_schema.hpp"
 #include "loose_value.hpp"
 
@@ -15,30 +16,6 @@ namespace tenon::text {
 namespace {
 
 using CallForm = CallSyntax::Form;
-
-std::string literal(std::string_view text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    switch (c) {
-      case '\n':
-        out += "\\n";
-        break;
-      case '\r':
-        out += "\\r";
-        break;
-      case '\t':
-        out += "\\t";
-        break;
-      case '"':
-      case '\\':
-        out += '\\';
-        [[fallthrough]];
-      default:
-        out += c;
-    }
-  }
-  return out + "\"";
-}
 
 /// The rules of a grammar with a prefix before each name, so that several stand in one text.
 std::string with_prefix(std::string_view gbnf, std::string_view prefix) {
@@ -97,9 +74,10 @@ class CallGrammar {
     }
     std::string root = pattern(opening) + " ";
     if (call_.is_list) {
-      root += literal(call_.list_begin) + " call ";
-      if (options_.several) root += fmt::format("({} call)* ", literal(call_.list_separator));
-      root += literal(call_.list_end) + " ";
+      root += grammar_literal(call_.list_begin) + " call ";
+      if (options_.several)
+        root += fmt::format("({} call)* ", grammar_literal(call_.list_separator));
+      root += grammar_literal(call_.list_end) + " ";
     } else {
       root += "call ";
       if (options_.several && call_.next) root += fmt::format("({} call)* ", pattern(*call_.next));
@@ -120,7 +98,7 @@ class CallGrammar {
                       std::string_view arguments = {}) const {
     std::string parts, plain;
     const auto put = [&](std::string_view part) {
-      if (!plain.empty()) parts += literal(plain) + " ";
+      if (!plain.empty()) parts += grammar_literal(plain) + " ";
       plain.clear();
       (parts += part) += part.empty() ? "" : " ";
     };
@@ -169,23 +147,20 @@ class CallGrammar {
     std::size_t count = 0;
     for (const auto& [key, schema] : properties->members) {
       const std::string value = fmt::format("{}-{}", name, count++);
-      const SchemaValue* const type = schema.find("type");
-      const bool is_text = type != nullptr && type->is_string() && type->text == "string" &&
-                           !schema.contains("enum");
       std::string ending;
       for (const char c : call_.value_end) ending += c == slot::key ? key : std::string(1, c);
-      std::string rule = literal(call_.key_begin + key + call_.key_end) + " ";
-      if (is_text) {
-        add_text_without(value, ending.substr(skip_space(ending, 0)));
-        rule += value + "-0 ";
-      } else if (const SchemaValue* const words = schema.find("enum");
-                 words != nullptr && type != nullptr && type->is_string() &&
-                 type->text == "string") {
+      std::string rule = grammar_literal(call_.key_begin + key + call_.key_end) + " ";
+      const SchemaValue* const type = schema.find("type");
+      const std::vector<std::string> words = words_of(schema);
+      if (!words.empty()) {
         std::string any;
-        for (const SchemaValue& word : words->items)
-          any += (any.empty() ? "" : " | ") + literal(word.text);
+        for (const std::string& word : words)
+          any += (any.empty() ? "" : " | ") + grammar_literal(word);
         add(value, any);
         rule += value + " ";
+      } else if (type != nullptr && type->is_string() && type->text == "string") {
+        add_text_without(value, std::string(trimmed(ending)));
+        rule += value + "-0 ";
       } else {
         SchemaValue own = schema;
         for (const char* const shared : {"$defs", "definitions"}) {
@@ -195,7 +170,7 @@ class CallGrammar {
         add_schema(value, own);
         rule += value + "-root ";
       }
-      rule += literal(ending) + R"( [ \n]{0,2} )";
+      rule += grammar_literal(ending) + R"( [ \n\t]{0,16} )";
       const std::string& own_name = key;
       const bool is_required =
           required != nullptr &&
@@ -204,6 +179,20 @@ class CallGrammar {
       parts += is_required ? rule : fmt::format("({})? ", rule);
     }
     return parts;
+  }
+
+  /// The texts that an argument may be, where its schema lists them.
+  static std::vector<std::string> words_of(const SchemaValue& schema) {
+    std::vector<std::string> words;
+    const SchemaValue* const list = schema.find("enum");
+    const SchemaValue* const one = schema.find("const");
+    if (one != nullptr && one->is_string()) words.push_back(one->text);
+    if (list == nullptr || !words.empty()) return words;
+    for (const SchemaValue& word : list->items) {
+      if (!word.is_string()) return {};
+      words.push_back(word.text);
+    }
+    return words;
   }
 
   /// Texts in which `end` does not stand: state i has read the first i bytes of it (Knuth, Morris, Pratt).
@@ -241,7 +230,7 @@ class CallGrammar {
       for (const char c : letters) {
         const std::size_t to = next(state, c);
         if (to < end.size())
-          rule += fmt::format(" | {} {}-{}", literal(std::string(1, c)), name, to);
+          rule += fmt::format(" | {} {}-{}", grammar_literal(std::string(1, c)), name, to);
       }
       add(fmt::format("{}-{}", name, state), rule + ")?");
     }

@@ -227,6 +227,13 @@ Value to_value(const ChatMessage& message) {
   return Value::dict(std::move(members));
 }
 
+/// How a template takes messages with calls of tools.
+struct CallStyle {
+  bool arguments_are_text = false;
+  bool content_is_none =
+      false;  ///< where there is no content; DeepSeek R1 writes calls of such messages only
+};
+
 /// The functions that an assistant's message calls, as dictionaries of name and arguments.
 std::vector<jinja::Dict*> functions_of(const Value& message) {
   std::vector<jinja::Dict*> functions;
@@ -269,6 +276,7 @@ std::string_view mark_of(std::string_view text) {
 
 /// The first of the marks that a text begins with, of which there is no other: Kimi K3's <|close|> stands in several places.
 std::string_view end_mark(std::string_view text) {
+  text = text.substr(0, 4096);  // the end of a turn is no longer
   for (std::string_view left = text;;) {
     const std::string_view mark = mark_of(left);
     if (mark.empty() || text.find(mark) == text.rfind(mark)) return mark;
@@ -301,47 +309,56 @@ struct ChatFormat::Impl {
                 std::string_view values) const {
     if (messages.empty()) throw Error(Errc::bad_argument, "ChatFormat", "no messages");
     std::vector<Value> list;
-    std::vector<jinja::Dict*> calls;
-    for (const ChatMessage& message : messages) {
-      list.push_back(to_value(message));
-      const std::vector<jinja::Dict*> more_calls = functions_of(list.back());
-      calls.insert(calls.end(), more_calls.begin(), more_calls.end());
-    }
-    std::vector<jinja::Entry> given = members_of(values, true);
-    if (!calls.empty()) {
-      const bool as_text = takes_arguments_as_text(given);
-      for (jinja::Dict* const call : calls) {
-        if (const Value* const arguments = call->find(std::string_view("arguments"))) {
-          call->set(Value::of("arguments"), arguments_as(*arguments, as_text));
-        }
+    for (const ChatMessage& message : messages) list.push_back(to_value(message));
+    const std::vector<jinja::Entry> given = members_of(values, true);
+    const auto calls = [](const Value& message) { return !functions_of(message).empty(); };
+    if (std::ranges::any_of(list, calls)) {
+      if (const std::optional<CallStyle> style = call_style(given)) {
+        for (Value& message : list) fit(message, *style);
       }
     }
     return render(std::move(list), add_generation_prompt, given);
   }
 
-  /// Whether calls in messages need their arguments as a JSON text: where an object is refused, or written as Python does.
-  bool takes_arguments_as_text(const std::vector<jinja::Entry>& values) const {
-    const auto shows_with = [&](std::string_view content, std::string_view arguments,
-                                std::string_view what) {
-      const std::string members = fmt::format(
-          R"({{"content":{},"tool_calls":[{{"id":"tenoncal1","type":"function","function":{{"name":"f","arguments":{}}}}}]}})",
-          content, arguments);
-      try {
-        return render({to_value({"user", "a"}), to_value({"assistant", "", members})}, false,
-                      values)
-                   .text.find(what) != std::string::npos;
-      } catch (const Error& error) {
-        if (error.code() == Errc::out_of_memory) throw;
-        return false;
-      }
-    };
-    // DeepSeek R1 writes calls of messages without content only.
-    const auto shows = [&](std::string_view arguments, std::string_view what) {
-      return shows_with(R"("")", arguments, what) || shows_with("null", arguments, what);
-    };
+  /// Found by rendering a call; nothing where the template shows none. Objects come first, unless they are written as Python
+  /// does.
+  std::optional<CallStyle> call_style(const std::vector<jinja::Entry>& values) const {
     constexpr std::string_view object = R"({"tenonkey":"b"})", text = R"("{\"tenonkey\":\"b\"}")";
-    if (shows(object, "tenonkey") && !shows(object, "'tenonkey'")) return false;
-    return shows(text, R"({"tenonkey":"b"})");
+    for (const bool is_none : {false, true}) {
+      for (const bool is_text : {false, true}) {
+        const std::string members = fmt::format(
+            R"({{"content":{},"tool_calls":[{{"id":"tenoncal1","type":"function","function":{{"name":"f","arguments":{}}}}}]}})",
+            is_none ? "null" : R"("")", is_text ? text : object);
+        try {
+          const std::string shown =
+              render({to_value({"user", "a"}), to_value({"assistant", "", members})}, false, values)
+                  .text;
+          const auto shows = [&](std::string_view what) {
+            return shown.find(what) != std::string::npos;
+          };
+          if (is_text ? shows(object) : shows("tenonkey") && !shows("'tenonkey'"))
+            return CallStyle{is_text, is_none};
+        } catch (const Error& error) {
+          if (error.code() == Errc::out_of_memory) throw;
+        }
+      }
+    }
+    return std::nullopt;
+  }
+
+  static void fit(Value& message, const CallStyle& style) {
+    const std::vector<jinja::Dict*> functions = functions_of(message);
+    for (jinja::Dict* const function : functions) {
+      if (const Value* const arguments = function->find(std::string_view("arguments"))) {
+        function->set(Value::of("arguments"), arguments_as(*arguments, style.arguments_are_text));
+      }
+    }
+    const Value* const content = message.dict()->find(std::string_view("content"));
+    const bool is_empty = content == nullptr || content->is_none() ||
+                          (content->text() != nullptr && content->text()->bytes.empty());
+    if (functions.empty() || !is_empty) return;
+    message.dict()->set(Value::of("content"),
+                        style.content_is_none ? Value(nullptr) : Value::of(""));
   }
 
   Prompt render(std::vector<Value> list, bool add_generation_prompt,
@@ -395,7 +412,8 @@ struct ChatFormat::Impl {
         if (!mark.empty()) tokens.emplace_back(mark);
       }
     } catch (const Error& error) {
-      if (error.code() != Errc::template_error) throw;  // one that refuses such a conversation
+      if (error.code() == Errc::out_of_memory)
+        throw;  // else a template that refuses such a conversation
     }
     const std::optional<std::string>& eos = variables.eos_token;
     if (eos && !eos->empty() && std::ranges::find(tokens, *eos) == tokens.end())

@@ -18,8 +18,6 @@
 namespace tenon::text {
 namespace {
 
-constexpr std::string_view spaces = " \n\r\t";
-
 /// What stands for a text in a pattern.
 bool is_slot(std::string_view piece, char which) { return piece.size() == 1 && piece[0] == which; }
 
@@ -33,6 +31,9 @@ class Tools {
   explicit Tools(const SchemaValue& values) : tools_(tools_of(values)) {}
 
   const std::vector<ToolSchema>& list() const noexcept { return tools_; }
+  bool has(std::string_view name) const {
+    return std::ranges::find(tools_, name, &ToolSchema::name) != tools_.end();
+  }
 
   /// The longest of the names that the text begins with; empty without one.
   std::string_view name_at(std::string_view text) const {
@@ -78,6 +79,7 @@ struct Marks {
         if (std::ranges::find(opening, piece) == opening.end()) closing.push_back(piece);
       }
     }
+    ends = closing;
     closing.insert(closing.end(), syntax.call_ends.begin(), syntax.call_ends.end());
     continue_bare =
         call.form == CallSyntax::Form::json && call.next && pieces_of(*call.next).empty();
@@ -85,6 +87,8 @@ struct Marks {
     for (const std::string& piece : opening) {
       if (begins_as_mark(piece)) triggers.push_back(piece);
     }
+    if (triggers.empty() && !opening.empty())
+      triggers.push_back(opening.front());  // Firefunction's functools[
     if (call.form == CallSyntax::Form::channels) {
       triggers = {"<|start|>", "<|channel|>", "<|message|>"};
     }
@@ -95,7 +99,9 @@ struct Marks {
     triggers.insert(triggers.end(), syntax.content_marks.begin(), syntax.content_marks.end());
   }
 
-  std::vector<std::string> opening, between, closing, key_begin;
+  std::vector<std::string> opening, between, key_begin;
+  std::vector<std::string> ends;      ///< marks behind a call's arguments
+  std::vector<std::string> closing;   ///< these, and tokens that end a turn
   std::vector<std::string> triggers;  ///< what ends a run of content
   bool continue_bare = false;         ///< a JSON value follows another one without marks
 };
@@ -125,20 +131,14 @@ class AnswerReader {
       }
       read_parts();
     }
-    trim(answer_.content);
-    trim(answer_.reasoning);
+    answer_.content = trimmed(answer_.content);
+    answer_.reasoning = trimmed(answer_.reasoning);
     return std::move(answer_);
   }
 
  private:
   std::string_view rest() const { return text_.substr(std::min(at_, text_.size())); }
   bool is_end() const { return at_ >= text_.size(); }
-
-  static void trim(std::string& text) {
-    const std::size_t end = text.find_last_not_of(spaces);
-    text.erase(end == std::string::npos ? 0 : end + 1);
-    text.erase(0, skip_space(text, 0));
-  }
 
   /// The end of `text` that may be the beginning of a mark, as long as more may come.
   std::size_t held_back(std::string_view text, const std::vector<std::string>& marks) const {
@@ -222,12 +222,13 @@ class AnswerReader {
     }
   }
 
-  /// Whether a call without marks may stand here: where nothing but reasoning came before.
+  /// Whether a call without marks may stand here: where nothing but reasoning came before. Other JSON is an answer, so that
+  /// only tools can be called.
   bool begins_bare_call() const {
     const CallSyntax& call = syntax_.call;
     const bool can_be = call.form == CallSyntax::Form::json ||
                         (call.form == CallSyntax::Form::python && call.is_list);
-    if (!can_be || !marks_.opening.empty()) return false;
+    if (!can_be || !marks_.opening.empty() || tools_.list().empty()) return false;
     const std::size_t at = skip_space(text_, at_);
     if (at == text_.size() || text_[at] != (call.is_list ? '[' : '{')) return false;
     return skip_space(answer_.content, 0) == answer_.content.size();
@@ -236,8 +237,15 @@ class AnswerReader {
   /// One call or several, with the marks around them. Moves behind them unless there is none.
   State read_calls() {
     const std::size_t begin = at_;
+    // Texts that look like calls again and again are not read to their ends each time.
+    constexpr int most_failures = 256;
+    if (failures_ >= most_failures) return State::none;
     State state = read_marked_call();
+    // Marks alone at the end of an answer are words about them.
+    if (state == State::cut && is_whole_ && skip_space(text_, at_) == text_.size())
+      state = State::none;
     if (state != State::whole) {
+      ++failures_;
       at_ = begin;
       return state;
     }
@@ -297,6 +305,7 @@ class AnswerReader {
                        begin);
         if (is_slot(piece, slot::id)) made.id = own;
         at_ = begin + own.size();
+        has_last = has_last || i + 1 == marks_.opening.size();
       } else if (text_.substr(begin).starts_with(piece)) {
         at_ = begin + piece.size();
         ++found;
@@ -323,6 +332,8 @@ class AnswerReader {
   }
 
   State read_json() {
+    const std::size_t begin = skip_space(text_, at_);
+    if (begin < text_.size() && text_[begin] != '{' && text_[begin] != '[') return State::none;
     SchemaValue value;
     std::size_t end = at_;
     const LooseState state = read_loose(text_, end, value);
@@ -335,10 +346,16 @@ class AnswerReader {
       return made.has_value();
     };
     const bool is_right = value.is_array() ? std::ranges::all_of(value.items, add) : add(value);
-    if (!is_right) return State::none;
+    if (!is_right || calls.empty() || !may_be_called(calls)) return State::none;
     at_ = end;
     std::ranges::move(calls, std::back_inserter(answer_.calls));
     return State::whole;
+  }
+
+  /// Calls without marks are told from other text by their names.
+  bool may_be_called(const std::vector<ToolCall>& calls) const {
+    return !marks_.opening.empty() ||
+           std::ranges::all_of(calls, [&](const ToolCall& call) { return tools_.has(call.name); });
   }
 
   static const SchemaValue* at_path(const SchemaValue& value,
@@ -390,6 +407,7 @@ class AnswerReader {
     at_ = skip_space(text_, at_);
     if (is_end()) return State::cut;
     const bool is_list = text_[at_] == '[';
+    if (syntax_.call.is_list && !is_list) return State::none;
     if (is_list) ++at_;
     do {
       at_ = skip_space(text_, at_);
@@ -401,6 +419,7 @@ class AnswerReader {
       at_ = open + 1;
       SchemaValue arguments{.kind = SchemaValue::Kind::object};
       if (const State state = read_named_arguments(arguments); state != State::whole) return state;
+      drop_repeated(arguments.members);
       made.arguments = arguments.dump();
       calls.push_back(std::move(made));
       at_ = skip_space(text_, at_);
@@ -410,6 +429,7 @@ class AnswerReader {
       if (text_[at_] != ']') return State::none;
       ++at_;
     }
+    if (!may_be_called(calls)) return State::none;
     std::ranges::move(calls, std::back_inserter(answer_.calls));
     return State::whole;
   }
@@ -431,7 +451,7 @@ class AnswerReader {
       SchemaValue value;
       const LooseState state = read_loose(text_, at_, value);
       if (state != LooseState::whole) return state == LooseState::cut ? State::cut : State::none;
-      arguments.member(name) = std::move(value);
+      arguments.members.emplace_back(name, std::move(value));
       at_ = skip_space(text_, at_);
       if (is_end()) return State::cut;
       if (text_[at_] == ',') {
@@ -477,6 +497,7 @@ class AnswerReader {
                             ? read_object(arguments)
                             : read_parameters(made.name, arguments);
     if (state != State::whole) return state;
+    drop_repeated(arguments.members);
     made.arguments = arguments.dump();
     answer_.calls.push_back(std::move(made));
     return State::whole;
@@ -509,21 +530,15 @@ class AnswerReader {
 
   /// Whether a call ends before `left`: where its closing marks follow.
   State end_of_parameters(std::string_view left) const {
-    if (std::ranges::any_of(marks_.closing,
-                            [&](const std::string& piece) { return left.starts_with(piece); })) {
-      return State::whole;
-    }
-    if (is_beginning(left, marks_.closing) || mark_in(syntax_.call.key_begin).starts_with(left)) {
-      const bool is_done = is_whole_ && left.empty() && marks_.closing.empty();
-      return is_done ? State::whole : State::cut;
-    }
-    return marks_.closing.empty() ? State::whole : State::none;
-  }
-
-  /// A pattern without the white space at its ends.
-  static std::string_view mark_in(std::string_view pattern) {
-    const std::size_t begin = skip_space(pattern, 0);
-    return pattern.substr(begin, pattern.find_last_not_of(spaces) + 1 - begin);
+    const auto begins = [&](const std::vector<std::string>& pieces) {
+      return std::ranges::any_of(pieces,
+                                 [&](const std::string& piece) { return left.starts_with(piece); });
+    };
+    if (begins(marks_.ends)) return State::whole;
+    const bool may_go_on =
+        is_beginning(left, marks_.ends) || trimmed(syntax_.call.key_begin).starts_with(left);
+    if (marks_.ends.empty()) return may_go_on && !is_whole_ ? State::cut : State::whole;
+    return may_go_on ? State::cut : State::none;
   }
 
   /// The text up to a mark, and moves behind it; nothing where there is none.
@@ -538,16 +553,15 @@ class AnswerReader {
   /// From the key to behind the value's end.
   State read_parameter(std::string_view tool, SchemaValue& arguments) {
     const CallSyntax& call = syntax_.call;
-    const std::optional<std::string_view> name = text_until(mark_in(call.key_end));
+    const std::optional<std::string_view> name = text_until(trimmed(call.key_end));
     if (!name) return State::cut;
-    std::string key(*name);
-    trim(key);
+    const std::string key(trimmed(*name));
     if (key.empty() || key.find_first_of("<>\n") != std::string::npos) return State::none;
     std::optional<bool> is_text = tools_.is_text(tool, key);
     std::string_view before = call.key_end;
     if (!call.text_type.empty()) {
       before = call.type_end;
-      const std::optional<std::string_view> type = text_until(mark_in(before));
+      const std::optional<std::string_view> type = text_until(trimmed(before));
       if (!type) return State::cut;
       is_text = *type == call.text_type;
     }
@@ -568,22 +582,24 @@ class AnswerReader {
       const LooseState state = read_loose(text_, end, read);
       if (state == LooseState::cut && !is_whole_) return State::cut;
       end = skip_space(text_, end);
-      if (state == LooseState::whole && text_.substr(end).starts_with(mark_in(ending))) {
-        at_ = end + mark_in(ending).size();
-        arguments.member(key) = std::move(read);
+      if (state == LooseState::whole && text_.substr(end).starts_with(trimmed(ending))) {
+        at_ = end + trimmed(ending).size();
+        arguments.members.emplace_back(key, std::move(read));
         return State::whole;
       }
     }
     // XML's way to write a text with marks in it.
     constexpr std::string_view open = "<![CDATA[", close = "]]>";
-    const bool is_quoted = rest().starts_with(open);
-    const std::string mark =
-        (is_quoted ? std::string(close) : std::string()) + std::string(mark_in(ending));
-    if (is_quoted) at_ += open.size();
-    std::optional<std::string_view> value = text_until(mark);
+    std::optional<std::string_view> value;
+    if (rest().starts_with(open)) {
+      value = text_until(std::string(close) + std::string(trimmed(ending)));
+      if (value) value->remove_prefix(open.size());
+    }
+    if (!value) value = text_until(trimmed(ending));
     if (!value) return State::cut;
     if (ending.starts_with('\n') && value->ends_with('\n')) value->remove_suffix(1);
-    arguments.member(key) = {.kind = SchemaValue::Kind::string, .text = std::string(*value)};
+    arguments.members.emplace_back(
+        key, SchemaValue{.kind = SchemaValue::Kind::string, .text = std::string(*value)});
     return State::whole;
   }
 
@@ -601,11 +617,13 @@ class AnswerReader {
       const std::string_view header = text_.substr(at_, header_end - at_);
       const std::size_t begin = header_end + message.size();
       std::size_t end = text_.size(), behind = end;
-      for (const std::string& mark : ends) {
-        const std::size_t place = text_.find(mark, begin);
-        if (place >= end) continue;
-        end = place;
-        behind = mark == "<|start|>" ? place : place + mark.size();
+      for (std::size_t at = text_.find("<|", begin); at < text_.size() && end == text_.size();
+           at = text_.find("<|", at + 1)) {
+        for (const std::string& mark : ends) {
+          if (!text_.substr(at).starts_with(mark)) continue;
+          end = at;
+          behind = mark == "<|start|>" ? at : at + mark.size();
+        }
       }
       const bool has_end = end < text_.size();
       std::string_view body = text_.substr(begin, end - begin);
@@ -646,7 +664,8 @@ class AnswerReader {
   std::string_view text_;
   bool is_whole_;
   std::size_t at_ = 0;
-  std::vector<std::size_t> places_;
+  std::vector<std::size_t> places_;  // of triggers, at or behind at_
+  int failures_ = 0;
   ChatAnswer answer_;
 };
 

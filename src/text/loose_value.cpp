@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -101,9 +101,10 @@ class LooseReader {
       if (text_[at_] != ':') return LooseState::malformed;
       ++at_;
       if (const LooseState state = value(item, depth + 1); state != LooseState::whole) return state;
-      out.member(key.text) = std::move(item);
+      out.members.emplace_back(std::move(key.text), std::move(item));
       if (const LooseState state = next('}', is_last); state != LooseState::whole) return state;
     }
+    drop_repeated(out.members);
     return LooseState::whole;
   }
 
@@ -252,8 +253,12 @@ class LooseReader {
     if (at != found.size()) return LooseState::malformed;
     out = {.kind = is_integer ? SchemaValue::Kind::integer : SchemaValue::Kind::real,
            .text = std::string(found)};
-    std::from_chars(found.data(), found.data() + found.size(), out.number);
-    return LooseState::whole;
+    const auto [end, error] =
+        std::from_chars(found.data(), found.data() + found.size(), out.number);
+    // Beyond doubles; what is smaller than any of them counts as 0.
+    const bool is_tiny =
+        found.find("e-") != std::string_view::npos || found.find("E-") != std::string_view::npos;
+    return error == std::errc() || is_tiny ? LooseState::whole : LooseState::malformed;
   }
 
   std::string_view text_;
@@ -269,6 +274,35 @@ LooseState read_loose(std::string_view text, std::size_t& at, SchemaValue& value
   const LooseState state = reader.value(value, 0);
   if (state == LooseState::whole) at = reader.at();
   return state;
+}
+
+void drop_repeated(std::vector<SchemaValue::Member>& members) {
+  std::vector<std::size_t> order(members.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  const auto name = [&](std::size_t i) -> const std::string& { return members[i].first; };
+  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
+    const int compared = name(a).compare(name(b));
+    return compared != 0 ? compared < 0 : a < b;
+  });
+  std::vector<bool> is_kept(members.size(), true);
+  for (std::size_t i = 0, first = 0; i < order.size(); ++i) {
+    if (name(order[i]) != name(order[first])) first = i;
+    if (i == first) continue;
+    members[order[first]].second = std::move(members[order[i]].second);
+    is_kept[order[i]] = false;
+  }
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < members.size(); ++i) {
+    if (!is_kept[i]) continue;
+    if (kept != i) members[kept] = std::move(members[i]);
+    ++kept;
+  }
+  members.erase(members.begin() + static_cast<std::ptrdiff_t>(kept), members.end());
+}
+
+std::string_view trimmed(std::string_view text) noexcept {
+  const std::size_t begin = skip_space(text, 0);
+  return text.substr(begin, text.find_last_not_of(spaces) + 1 - begin);
 }
 
 std::size_t skip_space(std::string_view text, std::size_t at) noexcept {

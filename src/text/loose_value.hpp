@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
+#include <vector>
 
 namespace tenon::text {
 
@@ -20,6 +21,12 @@ enum class LooseState : std::uint8_t {
 /// within more than 100 others are malformed.
 LooseState read_loose(std::string_view text, std::size_t& at, SchemaValue& value,
                       std::string_view quote = {});
+
+/// Of members with one name the last one counts, at the place of the first, as in Python. In n log n of their number.
+void drop_repeated(std::vector<SchemaValue::Member>& members);
+
+/// Without white space at its ends.
+std::string_view trimmed(std::string_view text) noexcept;
 
 /// The index of the first character from `at` that is no white space, or the size.
 std::size_t skip_space(std::string_view text, std::size_t at) noexcept;

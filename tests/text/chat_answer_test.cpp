@@ -301,15 +301,35 @@ TEST_CASE("chat answers: templates of strangers take no longer than others") {
   }
 }
 
+TEST_CASE("chat answers: many messages of gpt-oss, many members of a call") {
+  const AnswerFormat channels(format_of("{# <|channel|><|message|><|return|> #}"));
+  std::string text;
+  for (int i = 0; i < 50'000; ++i) text += "<|message|>a<|end|>";
+  CHECK(channels.read(text).content.size() == 99'999);
+  std::string call = R"(<call>{"name": "weather", "arguments": {)";
+  for (int i = 0; i < 100'000; ++i)
+    call += (i == 0 ? "\"k" : ", \"k") + std::to_string(i) + "\": 1";
+  CHECK(AnswerFormat(format_of(with_answer(styles[0].answer)), tools)
+            .read(call + "}}</call>")
+            .calls.size() == 1);
+  // Distinct marks behind an answer.
+  const ChatFormat many = format_of(
+      "{% for m in messages %}{{ m.content }}{% for i in range(100000) %}<{{ i }}>{% endfor %}"
+      "{% for i in range(100000) %}<{{ i }}>{% endfor %}{% endfor %}");
+  CHECK(many.stop_tokens().size() < 2);
+}
+
 // Each mark is searched once: when all were searched behind each one found, a tenth of this took up to two seconds.
 TEST_CASE("chat answers: a text full of marks") {
   for (const Style& style : styles) {
     const AnswerFormat answers(format_of(with_answer(style.answer)), tools);
-    for (const std::string& mark : answers.preserved_tokens()) {
+    std::vector<std::string> units = answers.preserved_tokens();
+    units.push_back("<call>weather\n<key>city</key>\n<value>");
+    for (const std::string& unit : units) {
       std::string text;
-      while (text.size() < 1'000'000) text += mark;
-      const ChatAnswer answer = answers.read(text);
-      CHECK(answer.calls.empty());
+      while (text.size() < 1'000'000) text += unit;
+      text += "</value>x";
+      CHECK(answers.read(text).calls.empty());
     }
   }
 }
@@ -415,6 +435,13 @@ TEST_CASE("chat answers: reasoning, as the prompt begins it or the model does") 
   CHECK(begun.read("Hm.</thi", false).reasoning == "Hm.");
   CHECK(begun.read("Hm.</thi", false).rest == "</thi");
 
+  // Earlier answers show only where it ends.
+  const AnswerFormat ended(
+      format_of(with_answer("{{ reasoning }}</think>{{ content }}", "<answer><think>")));
+  CHECK(ended.starts_in_reasoning());
+  CHECK(ended.read("Hm.</think>Yes.").reasoning == "Hm.");
+  CHECK(ended.read("Hm.</think>Yes.").content == "Yes.");
+
   // The prompt's variables switch it off.
   const std::string switched = with_answer(answer,
                                            "<answer>{% if enable_thinking is false "
@@ -461,6 +488,88 @@ TEST_CASE("chat answers: messages of gpt-oss") {
                                    "<|constrain|>json<|message|>{\"city\":\"Oslo\"}"));
 }
 
+TEST_CASE("chat answers: JSON without marks is a call of a tool, or an answer") {
+  const ChatFormat format = format_of(with_answer(styles[3].answer));
+  REQUIRE(styles[3].name == "JSON alone");
+  const AnswerFormat answers(format, tools), without(format);
+  const std::string bob = R"({"name": "Bob", "age": 3})",
+                    call = R"({"name": "weather", "parameters": {}})";
+  CHECK(answers.read(bob).content == bob);
+  CHECK(answers.read(bob).calls.empty());
+  CHECK(answers.read(call).calls.size() == 1);
+  CHECK(answers.read(call + "\nDone.").content == "Done.");
+  CHECK(without.read(call).content == call);
+  CHECK(answers.read("[]").content == "[]");
+  CHECK(answers.read("{}").content == "{}");
+}
+
+TEST_CASE("chat answers: calls behind words, slots before names, arguments without an end") {
+  const std::vector<ToolCall> calls{{"weather", R"({"city":"Oslo","days":3})"},
+                                    {"weather", R"({"city":"Bergen"})"}};
+  for (const std::string& answer :
+       {std::string("{% if calls %}functools[{% for c in calls %}{\"name\": \"{{ c.function.name "
+                    "}}\", \"arguments\": "
+                    "{{ c.function.arguments | tojson }}}{% if not loop.last %}, {% endif %}{% "
+                    "endfor %}]{% endif %}{{ content }}"),
+        std::string(
+            "{{ content }}{% for c in calls %}<|call|>{{ c.id }} {{ c.function.name }}<|args|>"
+            "{{ c.function.arguments | tojson }}<|/call|>{% endfor %}"),
+        std::string(
+            "{{ content }}{% for c in calls %}<fn={{ c.function.name }}>{% for k, v in "
+            "c.function.arguments.items() %}"
+            "<arg={{ k }}>{{ v if v is string else v | tojson }}</arg>{% endfor %}{% endfor %}"),
+        std::string("{{ content }}{% for c in calls %}<call index={{ loop.index0 }}>{\"name\": "
+                    "\"{{ c.function.name }}\", "
+                    "\"arguments\": {{ c.function.arguments | tojson }}}</call>{% endfor %}")}) {
+    INFO(answer);
+    const ChatFormat format = format_of(with_answer(answer));
+    const AnswerFormat answers(format, tools);
+    REQUIRE(answers.has_calls());
+    const std::string text = written(format, {"assistant", "", more_of(calls)});
+    INFO(text);
+    const ChatAnswer read = answers.read(text);
+    CHECK(read.content.empty());
+    CHECK(read.rest.empty());
+    check_calls(read.calls, calls);
+    std::size_t taken = 0;
+    GrammarMatcher matcher(answers.call_grammar());
+    while (taken < text.size() && matcher.push(text.substr(taken, 1))) ++taken;
+    CHECK(taken == text.size());
+  }
+  CHECK_FALSE(
+      AnswerFormat(format_of(with_answer(
+                       "{{ content }}{% for c in calls %}{{ c.function.name }}({% for k, v in "
+                       "c.function.arguments.items() %}{{ k }}={{ v }}{% endfor %}){% endfor %}")),
+                   tools)
+          .has_calls());
+}
+
+TEST_CASE("chat answers: messages without content reach a template as it takes them") {
+  const std::string only_none =
+      "{% for m in messages %}{% if m.content is none %}{% for c in m.tool_calls "
+      "%}<call>{\"name\": "
+      "\"{{ c.function.name }}\", \"arguments\": {{ c.function.arguments | tojson }}}</call>{% "
+      "endfor %}{% else %}<{{ m.role }}>"
+      "{{ m.content }}{% endif %}<end>{% endfor %}";
+  const ChatFormat format = format_of(only_none);
+  const AnswerFormat answers(format, tools);
+  REQUIRE(answers.has_calls());
+  const ChatAnswer answer =
+      answers.read(R"(<call>{"name": "weather", "arguments": {"city": "Oslo"}}</call>)");
+  const std::vector<ChatMessage> messages{{"user", "Q"}, answer.message(), {"tool", "3"}};
+  CHECK(contains(format.format(messages).text, "<call>{\"name\": \"weather\""));
+  // Where nothing is known, arguments stay what they are.
+  const ChatFormat hidden = format_of(
+      "{% for m in messages %}{% if m.tool_calls and not loop.last %}{{ 'x' + "
+      "m.tool_calls[0].function.arguments }}"
+      "{% endif %}{% endfor %}");
+  const std::string more =
+      R"({"tool_calls": [{"type": "function", "function": {"name": "f", "arguments": "{\"a\": 1}"}}]})";
+  CHECK(
+      hidden.format(std::vector<ChatMessage>{{"user", "Q"}, {"assistant", "", more}, {"tool", "3"}})
+          .text == R"(x{"a": 1})");
+}
+
 TEST_CASE("chat answers: what models write beside JSON") {
   const AnswerFormat answers(format_of(with_answer(styles[0].answer)), tools);
   const auto arguments = [&](const std::string& text) {
@@ -485,14 +594,19 @@ TEST_CASE("chat answers: what models write beside JSON") {
           R"({"name": "weather", "arguments": {"a": "\u00e9\ud83d\ude00\ud83d.\q\x41", "n": -1.5e+3}})") ==
       Json::parse(R"({"a": "é😀�.\\qA", "n": -1.5e+3})"));
   CHECK(arguments(R"({"name": "weather"})") == Json::object());
+  CHECK(
+      arguments(R"({"name": "weather", "arguments": {"a": 1, "b": 2, "a": 3, "tiny": 1e-999}})") ==
+      Json::parse(R"({"a": 3, "b": 2, "tiny": 0})"));
 }
 
 TEST_CASE("chat answers: what is no call stays content, and what is cut does not count") {
   const AnswerFormat answers(format_of(with_answer(styles[0].answer)), tools);
-  for (const std::string text : {"<call>", "<call>{\"name\": 3}</call>", "<call>[1, 2]</call>",
-                                 "<call>{\"name\": \"\"}</call>", "a<call> b",
-                                 "<call>{\"name\": \"weather\", \"arguments\": [1]}</call>",
-                                 "<call>{]</call>", "<call>{\"a\": 01}</call>"}) {
+  for (const std::string text :
+       {"<call>", "<call>{\"name\": 3}</call>", "<call>[1, 2]</call>",
+        "<call>{\"name\": \"\"}</call>", "a <call> b.", "The mark is <call>.",
+        "<call>{\"name\": \"weather\", \"arguments\": {\"x\": 1e999}}</call>",
+        "<call>{\"name\": \"weather\", \"arguments\": [1]}</call>", "<call>{]</call>",
+        "<call>{\"a\": 01}</call>"}) {
     INFO(text);
     const ChatAnswer answer = answers.read(text);
     CHECK(answer.calls.empty());

@@ -150,7 +150,7 @@ void fold_typed_rows_of(const void* x, std::int64_t step, std::int64_t rows, std
   }
 }
 
-/// Extremes are the same in any order, so that of long rows more are kept, which do not wait for each other.
+/// Extremes are the same in any order but for the sign of a zero, so that of long rows more are kept, which do not wait for each other.
 template <class T>
 void fold_typed_rows_by(Gathering op, const void* x, std::int64_t step, std::int64_t rows,
                         std::int64_t count, void* sums) {

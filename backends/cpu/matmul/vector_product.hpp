@@ -11,7 +11,7 @@ namespace tenon::cpu {
 /// Matrices of f16, bf16, f32, f64, i32 or i64, whose lines are `step` bytes apart and dense; vectors of f32 for the halves,
 /// else of the same type. Integers wrap. What a result is summed from, and in which order, depends on nothing else.
 struct VectorProducts {
-  /// y[r] = sum_k m[r][k] v[k], in lanes: element k belongs to sum k mod 32 (f32), 16 (f64) or as many as two vectors have.
+  /// y[r] = sum_k m[r][k] v[k], in lanes: element k belongs to sum k mod the numbers that two vectors have.
   void (*dots)(DType dtype, const std::byte* m, std::int64_t step, std::int64_t rows, const void* v,
                std::int64_t k, void* y) noexcept;
   /// y[c] = sum_k v[k] m[k][c], in the order of k.

@@ -397,7 +397,7 @@ class ReduceTask final : public PartwiseTask {
         values = wide.bytes;
         value_bytes = compute_bytes(type_);
       }
-      if (is_extreme()) {  // the same in any order
+      if (is_extreme()) {  // the same in any order but for the sign of a zero
         alignas(most_sum_bytes) std::byte one[most_sum_bytes];
         cpu::fold_rows(type_, meaning_.gathering, values, 0, 1, count, one);
         add(one, 1, sums.bytes);

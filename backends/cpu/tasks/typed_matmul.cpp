@@ -224,6 +224,10 @@ class VectorProductTask final : public PartwiseTask {
     const Operand& matrix = step.inputs[is_column ? 0 : 1];
     const auto last = static_cast<std::size_t>(matrix.shape.rank() - 1);
     const std::int64_t unit = block_bytes(dtype);
+    // Each thread has the vector for itself, as it is computed with.
+    constexpr std::int64_t most_bytes = 1 << 20;
+    const std::int64_t k = matrix.shape[static_cast<int>(is_column ? last : last - 1)];
+    if (k > most_bytes / compute_bytes(compute_type(dtype))) return false;
     const bool has_dots = matrix.strides[is_column ? last : last - 1] == unit;
     // f32 rows by matrices are few_rows_body.hpp's.
     if (compute_type(dtype) == Compute::f32) return is_column && has_dots;

@@ -27,7 +27,8 @@ struct ChatAnswer {
   /// beginning of a mark.
   std::string rest{};
 
-  /// The answer as a message of the conversation, for ChatFormat::format(); calls without an id get call00000, ...
+  /// The answer as a message of the conversation, for ChatFormat::format(); calls without an id get call00000, ... Errors:
+  /// those of a JSON text for arguments that are none; what AnswerFormat::read() gives is.
   ChatMessage message() const;
 };
 
@@ -60,7 +61,9 @@ class AnswerFormat {
 
   bool has_calls() const;
   bool has_reasoning() const;
-  /// What stands behind reasoning, such as "</think>", for GenerateOptions::grammar_after; empty without any.
+  /// What stands behind reasoning, such as "</think>", for GenerateOptions::grammar_after; empty without any. For gpt-oss it is
+  /// what its final message begins with; calls are messages of their own, behind "<|start|>assistant". Valid as long as
+  /// this.
   std::string_view reasoning_end() const;
   /// Whether the prompt ends within reasoning, so that answers begin with it.
   bool starts_in_reasoning() const;
@@ -74,15 +77,15 @@ class AnswerFormat {
   std::string call_mark() const;
 
   /// Answers that are nothing but calls of the tools in `values`, with arguments that their schemas allow, written as the
-  /// template does. To have a model call a tool, it is GenerateOptions::grammar, with reasoning_end() as grammar_after of
+  /// template does; between marks around each argument a text is one of `enum` or `const`, or any. To have a model call a tool, it is GenerateOptions::grammar, with reasoning_end() as grammar_after of
   /// models that reason; to leave the choice to the model, with call_mark() as grammar_after and CallGrammarOptions::after.
   ///
   /// Errors: bad_argument (no such tool, none at all, another `after`); unsupported for templates without calls, those
-  /// whose arguments are not JSON (Python's calls, Gemma 4), and marks with types (DeepSeek V3.2); those of
-  /// Grammar::from_json_schema.
+  /// whose arguments are not JSON (Python's calls, Gemma 4), marks with types (DeepSeek V3.2) and marks beyond ASCII around
+  /// texts; those of Grammar::from_json_schema.
   Grammar call_grammar(const CallGrammarOptions& options = {}) const;
 
-  /// Spellings of tokens that end a turn: ChatFormat::stop_tokens(), and what the template writes behind calls.
+  /// Spellings of tokens that end a turn, valid as long as this: ChatFormat::stop_tokens(), and what the template writes behind calls.
   const std::vector<std::string>& stop_tokens() const;
   /// Spellings that read() looks for. Where one is a control token, the answer's text has to have it
   /// (GenerateOptions::preserved_tokens).

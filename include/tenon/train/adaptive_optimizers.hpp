@@ -2,11 +2,14 @@
 
 #include <tenon/train/optimizers.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 namespace tenon::train {
 
@@ -89,8 +92,8 @@ struct Adagrad {
   template <class Buffers>
   AdagradState<Buffers> start(const Buffers& parameters, const DevicePtr& device) const {
     const auto filled = map_fields<Buffer>(parameters, [&](const std::string&, const Buffer& p) {
-      HostBuffer values = HostBuffer::zeros(p.shape().with_dtype(f32));
-      for (float& one : values.mutable_values<float>()) one = static_cast<float>(initial);
+      HostBuffer values = HostBuffer::zeros(p.shape().with_dtype(f64));
+      std::ranges::fill(values.mutable_values<double>(), initial);
       return values.to(p.shape().dtype()).to_device(device);
     });
     return {filled, scalar(0, f32, device)};

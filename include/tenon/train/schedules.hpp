@@ -63,21 +63,22 @@ struct PolynomialDecay {
   double power = 1;
   std::int64_t total = 1;
   double at(std::int64_t step) const {
-    const double done = static_cast<double>(std::min(step, total)) / static_cast<double>(total);
+    const double done = static_cast<double>(std::min(step, total)) /
+                        static_cast<double>(std::max<std::int64_t>(total, 1));
     return floor + (start - floor) * std::pow(1 - done, power);
   }
 };
 
 /// Halves of a cosine from peak to floor, the first of `period` steps, each `factor` times as long as
-/// the one before (Loshchilov and Hutter, arXiv:1608.03983).
+/// the one before (Loshchilov and Hutter, arXiv:1608.03983). Counts below 1 are 1.
 struct CosineRestarts {
   double peak = 1e-3;
   double floor = 0;
   std::int64_t period = 1;
   std::int64_t factor = 1;
   double at(std::int64_t step) const {
-    std::int64_t length = period;
-    if (factor == 1) step %= length;
+    std::int64_t length = std::max<std::int64_t>(period, 1);
+    if (factor <= 1) step %= length;
     while (step >= length) {
       step -= length;
       length *= factor;

@@ -71,6 +71,12 @@ def _norm(x, ord=None, axis=None, keepdims=False):
     return functions["norm"](x, 2.0 if ord is None else float(ord), axis, keepdims)
 
 
+def _without_out(name, out):
+    if out is not None:
+        raise TypeError(f"numpy.{name}: a program has no array to write to, out={type(out).__name__}")
+    return functions[name]
+
+
 _FUNCTIONS = {
     **{name: _of_numpy(name) for name in (
         "reshape stack swapaxes squeeze flip roll tile tril triu broadcast_to outer inner kron einsum tensordot sort "
@@ -78,8 +84,10 @@ _FUNCTIONS = {
     **{name: _of_numpy(name, ours) for name, ours in (
         ("concatenate", "concat"), ("expand_dims", "unsqueeze"), ("repeat", "repeat_interleave"), ("ravel", "flatten"),
         ("take_along_axis", "take_along"), ("inv", "inverse"))},
-    **{name: (lambda name: lambda *args, out=None, **words: functions[name](*args, **words))(name)
-       for name in "quantile nanquantile median nanmedian nanmean nansum histogram interp".split()},
+    **{name: (lambda name: lambda *args, out=None, **words: _without_out(name, out)(*args, **words))(name)
+       for name in "quantile nanquantile median nanmedian nanmean nansum interp".split()},
+    "histogram": lambda a, bins=10, range=None, density=None, weights=None: functions["histogram"](
+        a, bins, range, weights, bool(density)),
     "trapezoid": lambda y, x=None, dx=1.0, axis=-1: functions["trapezoid"](y, x, dx, axis),
     "cov": lambda m, *, bias=False, ddof=None: functions["cov"](m, (0 if bias else 1) if ddof is None else ddof),
     "corrcoef": lambda m: functions["corrcoef"](m),

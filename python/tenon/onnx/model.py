@@ -3,6 +3,7 @@
 import keyword
 import os
 import pathlib
+import threading
 
 import numpy as np
 import onnx
@@ -129,6 +130,7 @@ class Model:
         self.fixed = set()     # names of inputs whose values are part of the programs
         self._programs = Programs()
         self._read = 0         # programs that were read
+        self._opening = threading.Lock()
         self._open = None      # a session for all sizes and the inputs' names, or False where there is none
 
     def __repr__(self):
@@ -181,13 +183,14 @@ class Model:
     def _open_session(self):
         if self.fixed or self._read < _READ_BEFORE_OPEN:
             return None
-        if self._open is None:
-            try:
-                program = load_program(self.proto, self.folder, packed=self.packed)
-                self._open = _tenon.Session(program, **self.options), self.inputs
-            except (ArgumentError, InputError, UnsupportedError):  # numbers are needed somewhere
-                self._open = False
-        return self._open or None
+        with self._opening:  # one of several threads makes it
+            if self._open is None:
+                try:
+                    program = load_program(self.proto, self.folder, packed=self.packed)
+                    self._open = _tenon.Session(program, **self.options), self.inputs
+                except (ArgumentError, InputError, UnsupportedError):  # numbers are needed somewhere
+                    self._open = False
+            return self._open or None
 
     def _key(self, arrays):
         return tuple((name, arrays[name].shape, arrays[name].tobytes() if name in self.fixed else b"")

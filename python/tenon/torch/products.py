@@ -287,7 +287,7 @@ def kron(n, self, other):
 def matrix_exp(n, self):
     """exp(A) = (exp(A / 2^s))^(2^s), of which the inner one is a Taylor polynomial: |A / 2^s| is at most 1/2.
 
-    s differs from matrix to matrix and is limited to 24: beyond it, the result is infinite anyway.
+    s differs from matrix to matrix and is limited to 24: the result is NaN where the norm is beyond 2^23.
     """
     size = n.known_size(self, self.rank - 1)
     dtype, wide = self.dtype, self if self.dtype in ("f32", "f64") else n.cast(self, "f32")
@@ -296,7 +296,8 @@ def matrix_exp(n, self):
     rows = (*wide.shape[:-1], 1)
     norm = shaped(n.b.sum(n.b.abs(wide), axis=[wide.rank - 1], keep_dims=True), rows)
     norm = shaped(n.b.max(norm, axis=[wide.rank - 2], keep_dims=True), (*wide.shape[:-2], 1, 1))
-    halvings = n.b.clamp(n.b.ceil(n.b.log2(n.b.maximum(norm, n.b.number(1e-30, wide.dtype)))) + 1, min=0.0, max=24.0)
+    wanted = n.b.ceil(n.b.log2(n.b.maximum(norm, n.b.number(1e-30, wide.dtype)))) + 1
+    halvings = n.b.clamp(wanted, min=0.0, max=24.0)
     small = shaped(wide * n.b.exp2(n.b.neg(halvings)), wide.shape)
     made = identity
     for k in range(18 if wide.dtype == "f64" else 10, 0, -1):  # Horner's scheme
@@ -304,7 +305,8 @@ def matrix_exp(n, self):
     for k in range(24):
         squared = multiplied(n, made, made)
         made = shaped(n.b.where(n.b.gt(halvings, n.b.number(float(k), wide.dtype)), squared, made), wide.shape)
-    return n.cast(made, dtype)
+    made = n.b.where(n.b.gt(wanted, n.b.number(24.0, wide.dtype)), n.b.number(float("nan"), wide.dtype), made)
+    return n.cast(shaped(made, wide.shape), dtype)
 
 
 @op("linalg_matrix_power.default", "matrix_power.default")

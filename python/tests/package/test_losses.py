@@ -131,5 +131,25 @@ class Losses(unittest.TestCase):
         self.assertAlmostEqual(made / want, 1, places=5)
 
 
+class SpecialValues(unittest.TestCase):
+    def test_ignored_rows_are_padding_of_any_value(self):
+        for bad in -np.inf, np.nan:
+            scores, labels = np.array([[bad, 0], [0, 0]], "f4"), np.array([-100, 1], "i4")
+            for smoothing in 0.0, 0.1:
+                for weight in None, np.array([0.5, 2], "f4"):
+                    options = dict(weight=weight, label_smoothing=smoothing)
+                    rows = ops.cross_entropy(scores, labels, reduction="none", **options).numpy()
+                    self.assertEqual(rows[0], 0)
+                    one = ops.cross_entropy(scores[1:], labels[1:], **options).item()
+                    self.assertAlmostEqual(ops.cross_entropy(scores, labels, **options).item(), one, places=6)
+
+    def test_infinities(self):
+        inf, zero, one = (np.array([x], "f4") for x in (np.inf, 0, 1))
+        self.assertEqual(ops.log_cosh_loss(-inf, zero).item(), np.inf)
+        self.assertEqual(ops.gaussian_nll_loss(one, zero, inf).item(), np.inf)
+        self.assertTrue(np.isnan(ops.kl_divergence(zero, np.full(1, np.nan, "f4"), reduction="sum").item()))
+        self.assertEqual(ops.kl_divergence(-inf, zero, reduction="sum").item(), 0)
+
+
 if __name__ == "__main__":
     unittest.main()

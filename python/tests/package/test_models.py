@@ -182,7 +182,9 @@ class Language(unittest.TestCase):
 
         class OtherFormat:
             """A format whose turns end with a token that ends no text by itself."""
-            chat_stop_tokens = [","]
+
+            def _chat_format(self, has_tools):
+                return tenon.ChatFormat(model._chat_format(has_tools).template, eos_token=",")
 
             def __getattr__(self, name):
                 return getattr(model, name)

@@ -140,6 +140,21 @@ class Statistics(unittest.TestCase):
             places = np.sort(self.values(*y.shape), axis)
             self.check(trapezoid(y, places, axis=axis), lambda z, p: ops.trapezoid(z, p, axis=axis), y, places)
 
+    def test_numbers_without_a_difference(self):
+        for values in ([-np.inf, 1], [-3e38, 3e38], [-np.inf, -np.inf], [np.inf, 2, 3]):
+            x = np.array(values, "f4")
+            self.assertEqual(ops.median(x).item(), float(np.median(x.astype("f8"))))
+            self.assertEqual(ops.nanmedian(x).item(), float(np.median(x.astype("f8"))))
+
+    def test_the_words_of_numpy(self):
+        x = self.values(20)
+        counts, edges = tenon.compiled(lambda a: np.histogram(a, 4, (-1.0, 1.0), True))(x)
+        want = np.histogram(x, 4, (-1.0, 1.0), True)
+        np.testing.assert_allclose(counts, want[0], rtol=1e-6)
+        np.testing.assert_allclose(edges, want[1], rtol=1e-6)
+        with self.assertRaisesRegex(TypeError, "no array to write to"):
+            tenon.compiled(lambda a: np.median(a, out=np.zeros(())))(x)
+
     def test_distances(self):
         a, b = self.values(2, 5, 3), self.values(2, 4, 3)
         gap = np.abs(a[:, :, None] - b[:, None])

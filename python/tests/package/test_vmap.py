@@ -127,6 +127,17 @@ class Vmap(unittest.TestCase):
         self.check(lambda x: ops.sort_with_indices(x), self.values(3, 7))
         self.check(lambda x: ops.quantile(x, 0.3), self.values(3, 7))
 
+    def test_linear_of_several_types(self):
+        random = np.random.default_rng(3)
+        x, w, bias = (random.standard_normal(size) for size in ((2, 4, 5), (2, 3, 5), (3,)))
+        want = np.einsum("nik,njk->nij", x, w)
+        for types in ("f2", "f2", "f4"), ("f2", "f4", "f4"):
+            given = [one.astype(of) for one, of in zip((x, w, bias), types)]
+            made = tenon.vmap(ops.linear, (0, 0, None))(*given).numpy()
+            np.testing.assert_allclose(made.astype("f8"), want + bias, rtol=0.02, atol=0.02)
+            made = tenon.vmap(ops.linear, (0, None, 0))(given[0], given[1][0], np.stack([given[2]] * 2)).numpy()
+            np.testing.assert_allclose(made.astype("f8"), x @ w[0].T + bias, rtol=0.02, atol=0.02)
+
     def test_an_open_number_of_examples(self):
         w, table = self.values(2, 3), self.values(5, 3)
 
@@ -303,6 +314,11 @@ class Derivatives(unittest.TestCase):
             np.testing.assert_allclose(jacobian(last)(x).numpy(), want, rtol=1e-6, atol=1e-6)
 
     def test_what_is_refused(self):
+        rows = np.arange(6, dtype="float32").reshape(2, 3)
+        for wrong in 3, -1:  # would be an element of the example beside
+            with self.assertRaisesRegex(tenon.Error, "OutOfRange"):
+                tenon.vmap(ops.gather)(rows, np.array([[0], [wrong]], "int32")).numpy()
+        self.assertEqual(tenon.vmap(ops.gather)(rows, np.array([[2], [0]], "int32")).numpy().tolist(), [[2], [3]])
         x = np.ones(3)
         with self.assertRaisesRegex(tenon.Error, "a tangent is f64"):
             tenon.jvp(lambda a: a * 2.0, (x,), (np.ones(2),))

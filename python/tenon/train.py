@@ -19,8 +19,8 @@ import os
 from . import _tenon, ops
 from .importing.errors import wrong_call
 from .optimizers import (  # noqa: F401
-    _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Groups, Muon, NAdam, Optimizer, RAdam, RmsProp, map_arrays, next_ones,
-    scalar, scaled,
+    _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Groups, Muon, NAdam, Optimizer, RAdam, RmsProp, _zeros, map_arrays,
+    next_ones, scalar, scaled,
 )
 from .programs import programs_of
 from .schedules import (  # noqa: F401
@@ -40,7 +40,7 @@ class Sgd(Optimizer):
 
     def start(self, parameters):
         """The state before the first step."""
-        return {"momentum": map_arrays(ops.zeros_like, parameters)}
+        return {"momentum": _zeros(parameters)}
 
     def _next(self, parameters, gradients, state, rate):
         def step(p, g, m):
@@ -66,8 +66,7 @@ class Adam(Optimizer):
 
     def start(self, parameters):
         """The state before the first step."""
-        return {"mean": map_arrays(ops.zeros_like, parameters), "square": map_arrays(ops.zeros_like, parameters),
-                "number": ops.zeros(())}
+        return {"mean": _zeros(parameters), "square": _zeros(parameters), "number": ops.zeros(())}
 
     def _next(self, parameters, gradients, state, rate):
         number = state["number"] + 1.0
@@ -101,7 +100,7 @@ class Lion(Optimizer):
 
     def start(self, parameters):
         """The state before the first step."""
-        return {"mean": map_arrays(ops.zeros_like, parameters)}
+        return {"mean": _zeros(parameters)}
 
     def _next(self, parameters, gradients, state, rate):
         def step(p, g, m):

@@ -5,7 +5,6 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -412,8 +411,7 @@ class SyntaxFinder {
     CallSyntax& call = found_.call;
     using Form = CallSyntax::Form;
     call.opening = with_slots(one.substr(0, begin), first_name, first_id);
-    const std::string_view rest = one.substr(std::min(end, one.size()));
-    std::string_view closing = rest;
+    std::string_view closing = one.substr(std::min(end, one.size()));
     const bool is_behind_name = call.form == Form::object || call.form == Form::parameters;
     if (!two.empty() && two.substr(0, end) == one.substr(0, end) && !call.is_list) {
       // From the arguments of the first call to the name or the value of the second one.

@@ -65,7 +65,7 @@ struct CallSyntax {
 };
 
 struct AnswerSyntax {
-  // Around the reasoning, with no white space at their ends; begin is empty where only the prompt writes it.
+  // Around the reasoning, with no white space at their ends. What begins it may stand in the prompt alone.
   std::string reasoning_begin{}, reasoning_end{};
   bool has_reasoning = false;
   bool starts_reasoning = false;  ///< the prompt ends within it

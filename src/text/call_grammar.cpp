@@ -7,7 +7,6 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>

@@ -8,7 +8,6 @@
 #include <tenon/text/chat_answer.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -18,7 +17,7 @@
 namespace tenon::text {
 namespace {
 
-/// What stands for a text in a pattern.
+/// Whether a piece of a pattern is this slot.
 bool is_slot(std::string_view piece, char which) { return piece.size() == 1 && piece[0] == which; }
 
 bool begins_as_mark(std::string_view piece) {
@@ -66,7 +65,7 @@ class Tools {
   std::vector<ToolSchema> tools_;
 };
 
-/// Places of a syntax's marks in answers.
+/// The pieces of a syntax's patterns, by what they are looked for.
 struct Marks {
   explicit Marks(const AnswerSyntax& syntax) {
     const CallSyntax& call = syntax.call;

@@ -103,8 +103,11 @@ std::optional<std::string> refuses_matmul(const Step& step) {
 }
 
 std::unique_ptr<Task> make_matmul(const Step& step, Compiler& compiler) {
-  if (is_vector_product(step)) return make_vector_product(step, compiler);
-  if (step.output.shape.dtype() == DType::f32) {
+  // Exact f32 has one order of sums, that of k, as products with constant weights have it.
+  const bool is_f32 = step.output.shape.dtype() == DType::f32;
+  if (is_vector_product(step) && !(is_f32 && compiler.exact()))
+    return make_vector_product(step, compiler);
+  if (is_f32) {
     return std::make_unique<MatmulTask>(step, compiler);
   }
   return make_typed_matmul(step, compiler);

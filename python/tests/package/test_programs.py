@@ -1069,5 +1069,16 @@ class Programs(unittest.TestCase):
         np.testing.assert_array_equal(read["up"].numpy(), weights["up"])
 
 
+class ExactProducts(unittest.TestCase):
+    def test_a_weight_that_is_known_gives_the_bits_of_one_that_is_not(self):
+        random = np.random.default_rng(5)
+        for rows in 1, 3:
+            x, w = random.standard_normal(96).astype("f"), random.standard_normal((rows, 96)).astype("f")
+            given = tenon.Session(tenon.export(lambda a, b: ops.linear(a, b), a="f32[96]", b=f"f32[{rows},96]"), exact=True)
+            known = tenon.Session(tenon.export(lambda a: ops.linear(a, w), a="f32[96]"), exact=True)
+            [one], [other] = given.forward(a=x, b=w), known.forward(a=x)
+            self.assertEqual(one.numpy().tobytes(), other.numpy().tobytes())
+
+
 if __name__ == "__main__":
     unittest.main()

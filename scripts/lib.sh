@@ -10,7 +10,7 @@ builds=${TENON_BUILDS:-$root/build}
 {
   build_packages=(
     ccache cmake g++ ninja-build
-    libboost-context-dev libcli11-dev libedit-dev libeigen3-dev libfmt-dev libjpeg-dev libpng-dev libspdlog-dev
+    libboost-context-dev libcli11-dev libedit-dev libeigen3-dev libfmt-dev libjpeg-dev libmicrohttpd-dev libpng-dev libspdlog-dev
     libutf8proc-dev libxxhash-dev nlohmann-json3-dev
   )
   model_packages=(ca-certificates python3 python3-pip)

@@ -197,7 +197,11 @@ class Picture {
 }  // namespace
 
 HostBuffer read_picture(const std::filesystem::path& path) {
-  return Picture(path.string(), read_text(path.string())).pixels();
+  return decode_picture(read_text(path.string()), path.string());
+}
+
+HostBuffer decode_picture(std::string bytes, std::string name) {
+  return Picture(std::move(name), std::move(bytes)).pixels();
 }
 
 }  // namespace tenon::tool

@@ -4,6 +4,7 @@
 #include <tenon/host_buffer.hpp>
 
 #include <filesystem>
+#include <string>
 
 namespace tenon::tool {
 
@@ -13,5 +14,8 @@ namespace tenon::tool {
 /// not read), corrupt, limit_exceeded for a side above 32,768 pixels, more than
 /// 2^28 of them, or a file above 1 GiB.
 HostBuffer read_picture(const std::filesystem::path& path);
+
+/// The same of a file's bytes, which errors call `name`.
+HostBuffer decode_picture(std::string bytes, std::string name);
 
 }  // namespace tenon::tool

@@ -207,6 +207,19 @@ models::SamplingDefaults SamplingOptions::over(models::SamplingDefaults defaults
   return defaults;
 }
 
+void read_sampler(nn::SamplerOptions& sampler,
+                  const std::function<std::optional<double>(std::string_view)>& number,
+                  const std::function<std::optional<std::int64_t>(std::string_view)>& count) {
+  for (const auto& option : number_options) {
+    double& value = sampler.*option.field;
+    value = number(option.key).value_or(value);
+  }
+  for (const auto& option : count_options) {
+    std::int64_t& value = sampler.*option.field;
+    value = count(option.key).value_or(value);
+  }
+}
+
 std::optional<text::Grammar> GrammarOptions::read() const {
   if (!grammar.empty()) return text::Grammar::parse(grammar);
   if (!grammar_file.empty()) return text::Grammar::parse(read_text(grammar_file));

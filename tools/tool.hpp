@@ -80,6 +80,12 @@ struct SamplingOptions {
   std::vector<std::vector<std::int32_t>> breakers(const text::Tokenizer& tokenizer) const;
 };
 
+/// Sets the options of a sampler that are numbers where `number` or `count` gives one for their names in JSON
+/// ("temperature", "top_k", ...).
+void read_sampler(nn::SamplerOptions& sampler,
+                  const std::function<std::optional<double>(std::string_view)>& number,
+                  const std::function<std::optional<std::int64_t>(std::string_view)>& count);
+
 /// Where the grammar of an answer is given; at most one of them.
 struct GrammarOptions {
   std::string grammar, grammar_file, json_schema, json_schema_file;

@@ -1,5 +1,6 @@
 #include "pipeline_json.hpp"
 
+#include "base/base64.hpp"
 #include "scanners.hpp"
 
 #include <array>
@@ -16,36 +17,6 @@ namespace {
 constexpr std::string_view word_characters =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200C}\x{200D}\x{24B6}-\x{24E9}\x{1F130}-\x{1F149})"
     R"(\x{1F150}-\x{1F169}\x{1F170}-\x{1F189})";
-
-/// The bytes of a text in base64, or none.
-std::optional<std::string> from_base64(std::string_view text) {
-  while (text.ends_with('=')) text.remove_suffix(1);
-  std::string bytes;
-  bytes.reserve(text.size() * 3 / 4);
-  std::uint32_t bits = 0;
-  unsigned count = 0;
-  for (const char c : text) {
-    std::uint32_t digit = 0;
-    if (c >= 'A' && c <= 'Z') {
-      digit = static_cast<std::uint32_t>(c - 'A');
-    } else if (c >= 'a' && c <= 'z') {
-      digit = static_cast<std::uint32_t>(c - 'a') + 26;
-    } else if (c >= '0' && c <= '9') {
-      digit = static_cast<std::uint32_t>(c - '0') + 52;
-    } else if (c == '+' || c == '/') {
-      digit = c == '+' ? 62 : 63;
-    } else {
-      return std::nullopt;
-    }
-    bits = (bits << 6) | digit;
-    count += 6;
-    if (count >= 8) {
-      count -= 8;
-      bytes.push_back(static_cast<char>((bits >> count) & 0xFF));
-    }
-  }
-  return bytes;
-}
 
 /// An expression that matches a text and nothing else.
 std::string literal(std::string_view text) {

@@ -5,6 +5,7 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import struct
 import subprocess
 import tempfile
@@ -76,6 +77,21 @@ class Commands(ToolTest):
                 if re.match(r"--?[a-zA-Z]", word):
                     self.assertIn(word, known[command], (name, span))
 
+    def start_and_end(self, line, folder, variables):
+        """A server says where it is, and ends by Ctrl-C."""
+        with subprocess.Popen(["sh", "-c", "exec " + line], cwd=folder, env=variables, stdout=subprocess.PIPE,
+                              stderr=subprocess.PIPE) as process:
+            try:
+                said = process.stdout.readline()
+                if said:
+                    self.assertIn(b"http://127.0.0.1:", said)
+                    process.send_signal(signal.SIGINT)
+                _, error = process.communicate(timeout=60)
+                if b"libmicrohttpd was not found" not in error:
+                    self.assertEqual((process.returncode, error), (0, b""))
+            finally:
+                process.kill()
+
     def test_shown_commands_run(self):
         """In one folder and in order, by a shell, with the models that the pages name."""
         shown = [
@@ -101,9 +117,13 @@ class Commands(ToolTest):
                 with self.subTest(line=line):
                     if "cuda:emulated" in line and not has_emulation:
                         self.skipTest("built without the emulated device")
+                    variables = {**os.environ, "PATH": path}
+                    if line.startswith("tenon serve "):
+                        self.start_and_end(line.replace("8080", "0"), folder, variables)
+                        continue
                     done = subprocess.run(
-                        ["sh", "-c", line], cwd=folder, env={**os.environ, "PATH": path},
-                        stdin=subprocess.DEVNULL, capture_output=True, timeout=300, check=False,
+                        ["sh", "-c", line], cwd=folder, env=variables, stdin=subprocess.DEVNULL, capture_output=True,
+                        timeout=300, check=False,
                     )
                     self.assertEqual(done.returncode, 0, done.stderr)
                     # "# writes net.json and net.raw"

@@ -1,3 +1,4 @@
+#include "encoders.hpp"
 #include "tool.hpp"
 
 #include <tenon/draw.hpp>
@@ -67,8 +68,7 @@ Described describe(const Tool& tool) {
     described.plan = plan_of(described.network.program, tool);
     return described;
   }
-  const io::File opened = io::open(tool.model, {.access = io::Access::guarded});
-  if (opened.format() == io::Format::gguf && !models::is_encoder(opened)) {
+  if (!is_encoder(tool.model)) {
     auto options = tool.language_model();
     options.lazy = true;
     const auto model = models::LanguageModel::load(tool.model, options);

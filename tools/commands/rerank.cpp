@@ -4,11 +4,7 @@
 #include <tenon/error.hpp>
 #include <tenon/models/encoder.hpp>
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
 #include <memory>
-#include <numeric>
 
 #include <fmt/format.h>
 
@@ -31,17 +27,7 @@ void run(const Tool& tool, const Options& options, bool from_file) {
                                     {.pooling = models::Pooling::rank});
   const HostBuffer made = encoder.score(options.query, documents);
   const auto scores = made.values<float>();
-  std::vector<std::size_t> order(documents.size());
-  std::iota(order.begin(), order.end(), std::size_t{0});
-  // One that is no number is the worst.
-  const auto key = [&](std::size_t at) {
-    return std::isnan(scores[at]) ? -std::numeric_limits<float>::infinity() : scores[at];
-  };
-  std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
-    return key(a) != key(b) ? key(a) > key(b) : a < b;
-  });
-  const auto most = static_cast<std::size_t>(options.top.value_or(std::ssize(order)));
-  order.resize(std::min(order.size(), most));
+  const auto order = best_first(scores, options.top.value_or(std::ssize(documents)));
   if (tool.json) {
     Json results = Json::array();
     for (const std::size_t at : order) {

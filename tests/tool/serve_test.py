@@ -1,0 +1,354 @@
+"""`tenon serve`: its answers are those of the other commands, whole, streamed and many at once; wrong requests."""
+
+import base64
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import signal
+import socket
+import struct
+import subprocess
+import time
+
+import model_files
+from commands_test import Folder
+from harness import DATA, LLAMA, SOURCE, UNSUPPORTED, WRONG_CALL
+
+ENCODERS = DATA / "encoders"
+VISION = DATA / "vision"
+# A template whose tools are listed and whose calls are JSON.
+TOOLS = ("{% for tool in tools or [] %}[{{ tool.function.name }}]{% endfor %}"
+         "{% for m in messages %}<|{{ m.role }}|>{{ m.content }}{% for c in m.tool_calls or [] %}<call>"
+         '{"name": "{{ c.function.name }}", "arguments": {{ c.function.arguments | tojson }}}</call>{% endfor %}<end>'
+         "{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}")
+WEATHER = {"type": "function", "function": {"name": "weather", "parameters": {
+    "type": "object", "properties": {"city": {"enum": ["Oslo", "Rome"]}}, "required": ["city"]}}}
+
+
+class Server:
+    """A running server."""
+
+    def __init__(self, test, port, key=None):
+        self.test, self.port, self.key = test, port, key
+
+    def ask(self, path, body=None, method=None, headers=()):
+        """The status and the response of a request."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        with contextlib.closing(connection):
+            data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+            method = method or ("GET" if body is None else "POST")
+            keys = {"Authorization": f"Bearer {self.key}"} if self.key else {}
+            connection.request(method, path, data, {**keys, **dict(headers)})
+            response = connection.getresponse()
+            return response.status, response.getheader("Content-Type"), response.read()
+
+    def json(self, path, body=None, status=200, **more):
+        got, kind, data = self.ask(path, body, **more)
+        self.test.assertEqual((got, kind), (status, "application/json"), data)
+        return json.loads(data)
+
+    def events(self, path, body):
+        """The data of a stream's events, which ends as it should."""
+        status, kind, data = self.ask(path, {**body, "stream": True})
+        self.test.assertEqual((status, kind), (200, "text/event-stream"), data)
+        self.test.assertTrue(data.endswith(b"data: [DONE]\n\n"), data[-200:])
+        events = [event for event in data.decode().split("\n\n") if event and not event.startswith(":")]
+        self.test.assertTrue(all(event.startswith("data: ") for event in events), events)
+        return [json.loads(event.removeprefix("data: ")) for event in events[:-1]]
+
+    def error(self, path, body, code, status=400, says="", **more):
+        error = self.json(path, body, status, **more)["error"]
+        self.test.assertEqual(set(error), {"message", "type", "param", "code"})
+        self.test.assertEqual(error["code"], code, error)
+        self.test.assertIn(says, error["message"])
+
+    def until_idle(self):
+        """Waits until no answer is under way."""
+        for _ in range(600):
+            if self.json("/health")["answers"] == 0:
+                return
+            time.sleep(0.05)
+        self.test.fail("answers do not end")
+
+
+class ServeTest(Folder):
+    @contextlib.contextmanager
+    def serving(self, *arguments, key=None):
+        command = [self.program, "serve", *map(str, arguments), "--port", "0", "--json"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=SOURCE)
+        with process:
+            try:
+                lines = []
+                while not lines or lines[-1] not in (b"}\n", b""):
+                    lines.append(process.stdout.readline())
+                if not lines[-1]:
+                    error = process.stderr.read()
+                    if b"libmicrohttpd was not found" in error:
+                        self.skipTest("built without libmicrohttpd")
+                    self.fail(error)
+                port = int(json.loads(b"".join(lines))["url"].rpartition(":")[2])
+                yield Server(self, port, key)
+                process.send_signal(signal.SIGINT)
+                _, error = process.communicate(timeout=120)
+                self.assertEqual((process.returncode, error), (0, b""))
+            finally:
+                process.kill()
+
+
+class Completions(ServeTest):
+    def test_answers_are_those_of_generate(self):
+        prompt, options = "in the beginning", {"max_tokens": 12, "temperature": 0}
+        alone = self.json("generate", LLAMA, "--prompt", prompt, "-n", 12, "--temp", 0, "--logprobs", 2)
+        sampled = self.json("generate", LLAMA, "--prompt", prompt, "-n", 12, "--temp", 0.9, "--top-k", 7, "--seed", 42)
+        with self.serving(LLAMA, "--alias", "tiny") as server:
+            whole = server.json("/v1/completions", {"prompt": prompt, **options, "logprobs": 2})
+            self.assertEqual((whole["object"], whole["model"]), ("text_completion", "tiny"))
+            (choice,) = whole["choices"]
+            self.assertEqual((choice["index"], choice["finish_reason"]), (0, "length"))
+            self.assertEqual(choice["text"], alone["text"])
+            tokens = len(server.json("/tokenize", {"content": prompt, "add_special": True})["tokens"])
+            self.assertEqual(whole["usage"], {"prompt_tokens": tokens, "completion_tokens": 12, "total_tokens": tokens + 12})
+            for i, token in enumerate(alone["logprobs"]):
+                self.assertAlmostEqual(choice["logprobs"]["token_logprobs"][i], token["logprob"], places=6)
+                self.assertEqual(len(choice["logprobs"]["top_logprobs"][i]), 2)
+
+            events = server.events("/v1/completions", {"prompt": prompt, **options, "stream_options": {"include_usage": True}})
+            self.assertEqual("".join(e["choices"][0]["text"] for e in events[:-1]), alone["text"])
+            self.assertEqual(events[-2]["choices"][0]["finish_reason"], "length")
+            self.assertEqual((events[-1]["choices"], events[-1]["usage"]), ([], whole["usage"]))
+
+            other = server.json("/v1/completions", {"prompt": prompt, "max_tokens": 12, "temperature": 0.9, "top_k": 7,
+                                                    "seed": 42})
+            self.assertEqual(other["choices"][0]["text"], sampled["text"])
+
+            ids = server.json("/tokenize", {"content": prompt, "add_special": True})["tokens"]
+            several = server.json("/v1/completions", {"prompt": [ids, [5]], **options, "n": 2, "echo": True})["choices"]
+            self.assertEqual([c["index"] for c in several], [0, 1, 2, 3])
+            self.assertTrue(several[0]["text"].endswith(prompt + alone["text"]))
+            self.assertEqual(several[0]["text"], several[1]["text"])
+            self.assertEqual(several[2]["text"], several[3]["text"])
+            self.assertEqual(server.json("/detokenize", {"tokens": ids})["content"].strip(), prompt)
+
+    def test_choices_differ_unless_a_seed_is_given(self):
+        with self.serving(LLAMA) as server:
+            asked = {"prompt": "abc", "max_tokens": 24, "temperature": 1.5, "top_p": 1, "n": 3}
+            made = [{c["text"] for c in server.json("/v1/completions", asked)["choices"]} for _ in range(2)]
+            self.assertEqual([len(texts) for texts in made], [3, 3])
+            self.assertNotEqual(*made)
+            made = [server.json("/v1/completions", {**asked, "seed": 7})["choices"] for _ in range(2)]
+            self.assertEqual(*made)
+            # -100 excludes a token for all that counts.
+            only = server.json("/v1/completions", {**asked, "n": 1, "logit_bias": {"104": 1000}, "max_tokens": 5,
+                                                   "repetition_penalty": 1})
+            piece = server.json("/detokenize", {"tokens": [104] * 5})["content"]
+            self.assertEqual(only["choices"][0]["text"], piece)
+
+    def test_many_at_once(self):
+        prompts = [f"number {i} " * (i % 7 + 1) for i in range(24)]
+        with self.serving(LLAMA, "--parallel", 5) as server:
+            def ask(prompt):
+                body = {"prompt": prompt, "max_tokens": 20, "temperature": 0}
+                if len(prompt) % 2:
+                    return "".join(e["choices"][0]["text"] for e in server.events("/v1/completions", body))
+                return server.json("/v1/completions", body)["choices"][0]["text"]
+
+            alone = [ask(prompt) for prompt in prompts]
+            with concurrent.futures.ThreadPoolExecutor(12) as pool:
+                self.assertEqual(list(pool.map(ask, prompts)), alone)
+
+    def test_answers_end_when_clients_go(self):
+        with self.serving(LLAMA, "--ctx", 100000, "--parallel", 2) as server:
+            for stream in (True, False):
+                body = json.dumps({"prompt": "abc", "temperature": 1, "stream": stream}).encode()
+                for _ in range(3):  # one of them waits
+                    client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+                    client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s"
+                                   % (len(body), body))
+                    if stream:
+                        self.assertIn(b"200 OK", client.recv(100))
+                    else:
+                        time.sleep(0.1)
+                    client.close()
+                server.until_idle()
+            # The end of the server ends an answer, too.
+            late = concurrent.futures.ThreadPoolExecutor(1).submit(
+                server.ask, "/v1/completions", {"prompt": "abc", "temperature": 1})
+            while server.json("/health")["answers"] == 0:
+                time.sleep(0.02)
+        self.assertEqual(late.result()[0], 503)
+
+
+class Chats(ServeTest):
+    def setUp(self):
+        super().setUp()
+        self.model = self.folder / "chat.gguf"
+        model_files.add_text(LLAMA, self.model, "tokenizer.chat_template", TOOLS)
+
+    def test_answers_are_those_of_generate(self):
+        asked = {"messages": [{"role": "user", "content": "hand"}], "max_completion_tokens": 10, "temperature": 0}
+        alone = self.json("generate", self.model, "--chat", "--prompt", "hand", "-n", 10, "--temp", 0)
+        with self.serving(self.model) as server:
+            whole = server.json("/v1/chat/completions", {**asked, "logprobs": True, "top_logprobs": 1})
+            self.assertEqual(whole["object"], "chat.completion")
+            (choice,) = whole["choices"]
+            self.assertEqual(choice["message"], {"role": "assistant", "content": alone["text"].strip()})
+            self.assertEqual(choice["finish_reason"], "length")
+            tokens = choice["logprobs"]["content"]
+            self.assertEqual(len(tokens), 10)
+            for token in tokens:
+                self.assertEqual(bytes(token["bytes"]).decode("utf-8", "replace"), token["token"])
+                self.assertEqual(token["top_logprobs"][0]["logprob"], token["logprob"])
+
+            events = server.events("/v1/chat/completions", {**asked, "n": 2})
+            for index in (0, 1):
+                mine = [e["choices"][0] for e in events if e["choices"][0]["index"] == index]
+                self.assertEqual(mine[0]["delta"], {"role": "assistant", "content": ""})
+                self.assertEqual("".join(c["delta"].get("content", "") for c in mine), alone["text"].strip())
+                self.assertEqual([c["finish_reason"] for c in mine], [None] * (len(mine) - 1) + ["length"])
+
+            parts = [{"type": "text", "text": "ha"}, {"type": "text", "text": "nd"}]
+            joined, apart = (server.json("/v1/chat/completions", {**asked, "messages": [{"role": "user", "content": content}]})
+                             for content in ("ha\nnd", parts))
+            self.assertEqual(joined["choices"], apart["choices"])
+
+            # An answer that has begun goes on as the whole one does.
+            begun = self.json("generate", self.model, "--chat", "--prompt", "hand", "-n", 4, "--temp", 0)["text"]
+            rest = server.json("/v1/chat/completions", {**asked, "max_completion_tokens": 6, "messages": [
+                *asked["messages"], {"role": "assistant", "content": begun}]})
+            self.assertEqual(rest["usage"]["prompt_tokens"], whole["usage"]["prompt_tokens"] + len(
+                server.json("/tokenize", {"content": begun})["tokens"]))
+
+    def test_tools_and_schemas(self):
+        asked = {"messages": [{"role": "user", "content": "hand"}], "temperature": 1.2, "seed": 3, "tools": [WEATHER],
+                 "max_tokens": 400}
+        with self.serving(self.model) as server:
+            for choice in ("required", {"type": "function", "function": {"name": "weather"}}):
+                body = {**asked, "tool_choice": choice, "parallel_tool_calls": False}
+                (made,) = server.json("/v1/chat/completions", body)["choices"]
+                self.assertEqual((made["finish_reason"], made["message"]["content"]), ("tool_calls", None))
+                (call,) = made["message"]["tool_calls"]
+                self.assertEqual(call["function"]["name"], "weather")
+                self.assertIn(json.loads(call["function"]["arguments"])["city"], ("Oslo", "Rome"))
+                events = [e["choices"][0] for e in server.events("/v1/chat/completions", body)]
+                (streamed,) = [c for e in events for c in e["delta"].get("tool_calls", ())]
+                self.assertEqual((streamed["index"], streamed["function"]), (0, call["function"]))
+                self.assertEqual(events[-1]["finish_reason"], "tool_calls")
+
+            # The conversation goes on with the call and its result.
+            messages = [*asked["messages"], made["message"], {"role": "tool", "tool_call_id": call["id"], "content": "cold"}]
+            (last,) = server.json("/v1/chat/completions", {**asked, "messages": messages, "max_tokens": 3})["choices"]
+            self.assertEqual(last["finish_reason"], "length")
+
+            schema = {"type": "object", "properties": {"n": {"type": "integer", "maximum": 9, "minimum": 0}},
+                      "required": ["n"], "additionalProperties": False}
+            for options in ({"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}},
+                            {"response_format": {"type": "json_object", "schema": schema}}, {"json_schema": schema}):
+                (made,) = server.json("/v1/chat/completions", {**asked, "tools": [], **options})["choices"]
+                self.assertEqual(set(json.loads(made["message"]["content"])), {"n"})
+            (made,) = server.json("/v1/chat/completions", {**asked, "tool_choice": "none", "grammar": 'root ::= "yes"'})["choices"]
+            self.assertEqual((made["message"]["content"], made["finish_reason"]), ("yes", "stop"))
+
+    def test_images(self):
+        model = self.folder / "gemma.gguf"
+        model_files.add_text(DATA / "tiny_gemma3.gguf", model, "tokenizer.chat_template", model_files.CHATML)
+        picture = VISION / "picture.ppm"
+        alone = self.json("generate", model, "--mmproj", VISION / "gemma3.gguf", "--image", picture, "--chat", "--prompt",
+                          "\nwhat", "-n", 4, "--temp", 0)
+        url = "data:image/x-portable-pixmap;base64," + base64.b64encode(picture.read_bytes()).decode()
+
+        def asked(url):
+            return {"temperature": 0, "max_tokens": 4, "messages": [{"role": "user", "content": [
+                {"type": "image_url", "image_url": {"url": url}}, {"type": "text", "text": "what"}]}]}
+
+        with self.serving(model, "--mmproj", VISION / "gemma3.gguf") as server:
+            made = server.json("/v1/chat/completions", asked(url))
+            self.assertEqual(made["choices"][0]["message"]["content"], alone["text"].strip())
+            server.error("/v1/chat/completions", asked("http://127.0.0.1/a.png"), "Unsupported", says="image_url.url")
+            server.error("/v1/chat/completions", asked("data:image/png;base64,%%"), "BadEncoding")
+            server.error("/v1/chat/completions", asked("data:image/png;base64,aaaa"), "BadMagic", says="messages[0]")
+        with self.serving(self.model) as server:
+            server.error("/v1/chat/completions", asked(url), "Unsupported", says="--mmproj")
+
+
+class Encoders(ServeTest):
+    def test_embeddings_are_those_of_embed(self):
+        texts = ["in the beginning", "the hand", "x"]
+        for model in sorted(ENCODERS.glob("*bert*.gguf"))[:1]:
+            alone = self.json("embed", model, *texts)["embeddings"]
+            with self.serving(model) as server:
+                made = server.json("/v1/embeddings", {"input": texts, "model": "any"})
+                self.assertEqual([row["index"] for row in made["data"]], [0, 1, 2])
+                self.assertEqual([row["embedding"] for row in made["data"]], alone)
+                packed = server.json("/v1/embeddings", {"input": texts[1], "encoding_format": "base64"})["data"]
+                bytes_ = base64.b64decode(packed[0]["embedding"], validate=True)
+                one = self.json("embed", model, texts[1])["embeddings"][0]
+                self.assertEqual(list(struct.unpack(f"<{len(one)}f", bytes_)), [struct.unpack("f", struct.pack("f", v))[0]
+                                                                               for v in one])
+                server.error("/v1/embeddings", {"input": []}, "BadArgument")
+                server.error("/v1/embeddings", {"input": "x", "dimensions": 3}, "Unsupported", says="dimensions")
+                server.error("/v1/chat/completions", {"messages": []}, "not_found", status=404)
+
+
+class Refusals(ServeTest):
+    def test_wrong_requests(self):
+        with self.serving(LLAMA, "--api-key", "secret", key="secret") as server:
+            good = {"prompt": "a", "max_tokens": 1}
+            self.assertEqual(server.json("/v1/models")["data"][0]["id"], LLAMA.name)
+            server.error("/v1/models", None, "invalid_api_key", 401, headers={"Authorization": "Bearer secre"})
+            server.error("/v1/none", None, "not_found", 404)
+            server.error("/v1/completions", None, "method_not_allowed", 405)
+            server.error("/v1/completions", b"{", "Syntax")
+            server.error("/v1/completions", b"[" * 100000, "DepthLimit")
+            server.error("/v1/completions", b'{"prompt": "\xff"}', "Syntax")
+            server.error("/v1/completions", b"[]", "BadType")
+            server.error("/v1/completions", {}, "BadKey", says="prompt")
+            for wrong, code, says in (
+                ({"prompt": 7}, "BadType", "prompt"), ({"prompt": []}, "BadType", "prompt"),
+                ({"prompt": [[]]}, "BadType", "prompt"), ({"prompt": [1, "a"]}, "BadType", "prompt"),
+                ({"prompt": [10**9]}, "OutOfRange", "10000"), ({"temperature": "hot"}, "BadType", '"hot"'),
+                ({"temperature": -1}, "BadArgument", "temperature"), ({"top_p": 7}, "BadArgument", "top_p"),
+                ({"n": 0}, "OutOfRange", "n: "), ({"n": 1e9}, "OutOfRange", "n: "), ({"max_tokens": 1.5}, "BadType", "max_tokens"),
+                ({"max_tokens": 1e300}, "BadType", "max_tokens"), ({"stop": [1]}, "BadType", "stop"),
+                ({"stop": ""}, "BadArgument", "stop"), ({"logit_bias": {"x": 1}}, "BadType", "logit_bias"),
+                ({"logit_bias": {"99999": 1}}, "BadArgument", "99999"), ({"stream": 1}, "BadType", "stream"),
+                ({"grammar": "root ::= ("}, "Syntax", ""), ({"json_schema": 7}, "BadType", ""), ({"suffix": "x"}, "Unsupported", "suffix"),
+                ({"response_format": {"type": "x"}}, "Unsupported", "response_format.type"),
+                ({"logprobs": 500}, "OutOfRange", "logprobs"), ({"prompt": "a" * 9000}, "context_length_exceeded", "tokens"),
+            ):
+                with self.subTest(wrong=str(wrong)[:60]):
+                    server.error("/v1/completions", {**good, **wrong}, code, says=says)
+            server.error("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, "TemplateError",
+                         says="--chat-template")
+            server.error("/detokenize", {"tokens": [2**40]}, "OutOfRange")
+            server.error("/v1/completions", b" " * (64 << 20) + b"  {}", "LimitExceeded", 413)
+            self.assertEqual(server.ask("/v1/completions", good)[0], 200)
+
+    def test_wrong_messages(self):
+        model = self.folder / "chat.gguf"
+        model_files.add_text(LLAMA, model, "tokenizer.chat_template", TOOLS)
+        with self.serving(model) as server:
+            good = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+            for wrong, code, says in (
+                ({"messages": []}, "BadType", "messages"), ({"messages": ["a"]}, "BadType", "messages[0]"),
+                ({"messages": [{"content": "a"}]}, "BadKey", "messages[0].role"),
+                ({"messages": [{"role": "user", "content": 7}]}, "BadType", "messages[0].content"),
+                ({"messages": [{"role": "user", "content": [{"type": "audio"}]}]}, "Unsupported", "messages[0].content[0].type"),
+                ({"tools": {}}, "BadType", "tools"), ({"tools": [WEATHER], "tool_choice": "maybe"}, "BadType", "tool_choice"),
+                ({"tools": [WEATHER], "tool_choice": {"function": {"name": "no"}}}, "BadArgument", "no"),
+                ({"tools": [WEATHER], "tool_choice": "required", "grammar": 'root ::= "a"'}, "BadArgument", "tool_choice"),
+                ({"tools": [7]}, None, ""), ({"chat_template_kwargs": []}, "BadType", "chat_template_kwargs"),
+                ({"top_logprobs": 50, "logprobs": True}, "OutOfRange", "top_logprobs"),
+            ):
+                with self.subTest(wrong=str(wrong)[:80]):
+                    if code is None:  # whatever a template makes of it, the server stays
+                        self.assertIn(server.ask("/v1/chat/completions", {**good, **wrong})[0], (200, 400))
+                    else:
+                        server.error("/v1/chat/completions", {**good, **wrong}, code, says=says)
+
+    def test_wrong_calls(self):
+        with self.serving(LLAMA) as server:
+            done = self.tenon("serve", LLAMA, "--port", server.port, status=5)
+            self.assertIn(b"IoError", done.stderr)
+        self.refused(WRONG_CALL, "BadArgument", "serve", LLAMA, "--host", "example.org", says="--host")
+        self.refused(UNSUPPORTED, "Unsupported", "serve", LLAMA, "--pooling", "rank", says="classifier")

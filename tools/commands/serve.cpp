@@ -1,0 +1,166 @@
+#include "chat_template.hpp"
+#include "encoders.hpp"
+#include "interrupts.hpp"
+#include "server/encoder_api.hpp"
+#include "server/http.hpp"
+#include "server/language_api.hpp"
+#include "server/routes.hpp"
+#include "tool.hpp"
+#include "vision_options.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/models/encoder.hpp>
+
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <stop_token>
+#include <string>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+namespace {
+
+struct Options {
+  std::string host = "127.0.0.1";
+  std::int64_t port = 8080;
+  std::int64_t parallel = 16;
+  std::int64_t connections = 256;
+  std::string key;
+  std::string alias;
+  std::string weights;
+  std::string pooling;
+  ChatTemplateOptions chat_template;
+  VisionOptions vision;
+  GenerationOptions generation;
+};
+
+/// What clients see of the model's path.
+std::string model_name(const Tool& tool, const Options& options) {
+  return options.alias.empty() ? std::filesystem::path(tool.model).filename().string()
+                               : options.alias;
+}
+
+/// The key is best not given on the command line, which others on the machine can see.
+std::string api_key(const Options& options) {
+  const char* variable = std::getenv("TENON_API_KEY");
+  return options.key.empty() && variable != nullptr ? variable : options.key;
+}
+
+void wait_for(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::condition_variable_any changed;
+  std::unique_lock lock(mutex);
+  changed.wait(lock, stop, [] { return false; });
+}
+
+/// Answers requests until a signal comes; then `end` ends those under way.
+void listen(const Tool& tool, const Options& options, Routes routes, const std::string& name,
+            const std::stop_token& stop, const std::function<void()>& end) {
+  routes.get("/v1/models", [name] {
+    return Json{{"object", "list"},
+                {"data", {{{"id", name}, {"object", "model"}, {"owned_by", "tenon"}}}}};
+  });
+  const HttpServer server({.host = options.host,
+                           .port = static_cast<std::uint16_t>(options.port),
+                           .connections = static_cast<unsigned>(options.connections)},
+                          [&](const HttpRequest& request) { return routes(request); });
+  const bool is_v6 = options.host.find(':') != std::string::npos;
+  const std::string url =
+      fmt::format("http://{}:{}", is_v6 ? "[" + options.host + "]" : options.host, server.port());
+  if (tool.json) {
+    tool.print({{"url", url}, {"model", name}});
+  } else {
+    fmt::print("{} at {}/v1 (Ctrl-C ends it)\n", name, url);
+  }
+  std::fflush(stdout);
+  wait_for(stop);
+  end();
+}
+
+void serve_language_model(Tool& tool, const Options& options, const std::stop_token& stop) {
+  const auto grammar = options.generation.grammar.read();
+  auto model = models::LanguageModel::load(tool.model, tool.language_model(stop));
+  std::string source;
+  ServedModel served{.model = model,
+                     .name = model_name(tool, options),
+                     .defaults = options.generation.for_model(model, source)};
+  served.defaults.grammar = grammar;
+  served.has_seed = options.generation.sampling.seed != 0;
+  served.chat = options.chat_template.format(model);
+  if (!options.chat_template.is_given()) served.tool_chat = model.chat_format({}, "tool_use");
+  if (options.vision.is_given()) {
+    served.vision = std::make_unique<SharedVision>(options.vision.load(tool));
+    models::check_compatible(model, served.vision->encoder);
+  }
+  AnswerService answers(model, options.parallel);
+  Routes routes(api_key(options));
+  add_language_routes(routes, served, answers);
+  routes.get("/health", [&] { return Json{{"status", "ok"}, {"answers", answers.size()}}; }, true);
+  listen(tool, options, std::move(routes), served.name, stop, [&] { answers.stop(); });
+}
+
+void serve_encoder(Tool& tool, const Options& options, const std::stop_token& stop) {
+  ServedEncoder served{.encoder = models::SentenceEncoder::load(
+                           tool.model, encoder_options(tool, "serve", options.weights),
+                           {.pooling = models::find_pooling(options.pooling)}),
+                       .name = model_name(tool, options)};
+  Routes routes(api_key(options));
+  add_encoder_routes(routes, served);
+  routes.get("/health", [] { return Json{{"status", "ok"}}; }, true);
+  listen(tool, options, std::move(routes), served.name, stop, [] {});
+}
+
+void run(Tool& tool, const Options& options) {
+  Interrupts interrupts;
+  const std::stop_token stop = interrupts.begin();
+  if (is_encoder(tool.model) || !options.pooling.empty()) {
+    serve_encoder(tool, options, stop);
+  } else {
+    serve_language_model(tool, options, stop);
+  }
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, Tool& tool) {
+  Command command(app, tool, "serve", "Answer requests over HTTP, as OpenAI's API has them");
+  auto options = std::make_shared<Options>();
+  options->generation.generate.max_tokens = 1
+                                            << 24;  // what requests leave out; the context ends it
+  add_model(command);
+  command.option("--host", options->host,
+                 "The address to listen at; 0.0.0.0 or :: for all of the machine's");
+  command.option("--port", options->port, "The port; 0: any that is free").range(0, 65535);
+  command
+      .option("--parallel", options->parallel,
+              "Answers that are generated at the same time; further ones wait")
+      .range(1, 1024);
+  command.option("--connections", options->connections, "Connections at the same time")
+      .range(1, 1 << 16);
+  command.option("--api-key", options->key,
+                 "Requests need this key; better given as the variable TENON_API_KEY");
+  command.option("--alias", options->alias, "What clients see as the model's name");
+  options->chat_template.add_to(command);
+  options->vision.add_to(command,
+                         "A GGUF file with the model's vision encoder: messages may have images");
+  add_generation(command, options->generation);
+  command.option("--weights", options->weights,
+                 "Of an encoder: quantise the layers' weights to this block type, such as q8_0");
+  command
+      .option("--pooling", options->pooling,
+              "What an embedding is made of; of a language model, embeddings are what is served")
+      .one_of({"", "mean", "cls", "last", "rank"});
+  add_compute(command);
+  add_context(command);
+  add_json(command);
+  command.runs([&tool, options] { run(tool, *options); });
+}
+
+}  // namespace tenon::tool

@@ -1,0 +1,153 @@
+#include "server/answer_service.hpp"
+
+#include <tenon/error.hpp>
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <stop_token>
+#include <string_view>
+#include <thread>
+#include <utility>
+
+namespace tenon::tool {
+
+/// What the thread that generates gives to the one that waits.
+struct PendingAnswers::Mailbox {
+  std::stop_source cancel;
+  std::mutex mutex;
+  std::condition_variable is_new;
+  std::deque<AnswerEvent> events;
+  std::exception_ptr failure;  // why there are no more events
+
+  void put(AnswerEvent event) {
+    const std::scoped_lock lock(mutex);
+    events.push_back(std::move(event));
+    is_new.notify_one();
+  }
+  void fail(const std::exception_ptr& why) {
+    const std::scoped_lock lock(mutex);
+    failure = why;
+    is_new.notify_one();
+  }
+};
+
+PendingAnswers::PendingAnswers(std::shared_ptr<Mailbox> mailbox, std::size_t count)
+    : mailbox_(std::move(mailbox)), pending_(count) {}
+
+PendingAnswers::~PendingAnswers() {
+  if (mailbox_) mailbox_->cancel.request_stop();
+}
+
+std::optional<AnswerEvent> PendingAnswers::next(std::chrono::milliseconds wait) {
+  std::unique_lock lock(mailbox_->mutex);
+  const auto has_some = [&] { return !mailbox_->events.empty() || mailbox_->failure; };
+  if (!mailbox_->is_new.wait_for(lock, wait, has_some)) return std::nullopt;
+  if (mailbox_->events.empty()) std::rethrow_exception(mailbox_->failure);
+  AnswerEvent event = std::move(mailbox_->events.front());
+  mailbox_->events.pop_front();
+  if (event.end) --pending_;
+  return event;
+}
+
+struct AnswerService::Impl {
+  using Mailbox = PendingAnswers::Mailbox;
+  /// Where an answer goes.
+  struct Receiver {
+    std::shared_ptr<Mailbox> mailbox;
+    std::size_t index = 0;
+  };
+
+  Impl(const models::LanguageModel& of, std::int64_t most)
+      : model(of), at_once(most), batch(model, at_once), worker([this] { work(); }) {}
+
+  void work() {
+    while (wait_for_work()) {
+      try {
+        deliver(batch.step());
+      } catch (...) {
+        fail(std::current_exception());
+      }
+    }
+  }
+
+  /// Returns whether there is some; none comes after stop().
+  bool wait_for_work() {
+    std::unique_lock lock(mutex);
+    has_work.wait(lock, [&] { return is_stopping || !receivers.empty(); });
+    return !receivers.empty();
+  }
+
+  void deliver(std::vector<models::FinishedAnswer> finished) {
+    for (models::FinishedAnswer& answer : finished) {
+      Receiver to;
+      {
+        const std::scoped_lock lock(mutex);
+        const auto found = receivers.find(answer.id);
+        if (found == receivers.end()) continue;  // its request failed while it was added
+        to = std::move(found->second);
+        receivers.erase(found);
+      }
+      to.mailbox->put({.index = to.index, .text = {}, .end = std::move(answer)});
+    }
+  }
+
+  /// A step that failed as a whole, such as for lack of memory, ends all answers.
+  void fail(const std::exception_ptr& error) {
+    const std::scoped_lock lock(mutex);
+    batch = models::AnswerBatch(model, at_once);
+    for (const auto& [id, to] : receivers) to.mailbox->fail(error);
+    receivers.clear();
+  }
+
+  models::LanguageModel model;
+  std::int64_t at_once;
+  std::mutex mutex;
+  std::condition_variable has_work;
+  models::AnswerBatch batch;
+  std::map<std::int64_t, Receiver> receivers;  // by the number of the answer
+  bool is_stopping = false;
+  std::thread worker;  // last: it uses the others
+};
+
+AnswerService::AnswerService(const models::LanguageModel& model, std::int64_t at_once)
+    : impl_(std::make_unique<Impl>(model, at_once)) {}
+
+AnswerService::~AnswerService() {
+  stop();
+  impl_->worker.join();
+}
+
+PendingAnswers AnswerService::answer(std::vector<models::AnswerRequest> requests) {
+  auto mailbox = std::make_shared<PendingAnswers::Mailbox>();
+  PendingAnswers pending(mailbox, requests.size());  // ends what was added when a later one fails
+  for (std::size_t index = 0; index < requests.size(); ++index) {
+    models::AnswerRequest& request = requests[index];
+    request.options.interrupt.cancel = mailbox->cancel.get_token();
+    request.emit = [mailbox, index](std::string_view text) {
+      mailbox->put({.index = index, .text = std::string(text)});
+    };
+    // Locked until its receiver is known, for the answer may end at once.
+    const std::scoped_lock lock(impl_->mutex);
+    if (impl_->is_stopping) throw Error(Errc::cancelled, "server", "the server is stopping");
+    impl_->receivers[impl_->batch.add(std::move(request))] = {mailbox, index};
+  }
+  impl_->has_work.notify_one();
+  return pending;
+}
+
+std::size_t AnswerService::size() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->receivers.size();
+}
+
+void AnswerService::stop() {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->is_stopping = true;
+  for (const auto& [id, to] : impl_->receivers) to.mailbox->cancel.request_stop();
+  impl_->has_work.notify_one();
+}
+
+}  // namespace tenon::tool

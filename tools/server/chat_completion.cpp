@@ -1,0 +1,244 @@
+#include "server/chat_completion.hpp"
+
+#include "base/base64.hpp"
+#include "picture.hpp"
+
+#include <tenon/error.hpp>
+
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+namespace {
+
+constexpr std::int64_t max_top_logprobs = 20;
+
+/// An image in a request: "data:image/png;base64,...". A server that loaded addresses would load its own network's for
+/// strangers.
+HostBuffer read_image(const std::string& url, const std::string& name) {
+  const std::size_t comma = url.find(";base64,");
+  if (!url.starts_with("data:") || comma == std::string::npos) {
+    throw Error(
+        Errc::unsupported, name,
+        "images are given as \"data:image/png;base64,...\"; this server loads no addresses");
+  }
+  auto bytes =
+      from_base64(std::string_view(url).substr(comma + std::string_view(";base64,").size()));
+  if (!bytes) throw Error(Errc::bad_encoding, name, "is no base64");
+  return decode_picture(*std::move(bytes), name);
+}
+
+std::string random_id() {
+  std::random_device device;
+  return fmt::format("call_{:08x}{:08x}", device(), device());
+}
+
+/// Whether the arguments of a tool are to be as its schema has them, whoever decides to call it.
+bool has_strict(const Json& tools) {
+  for (const Json& tool : tools) {
+    const auto function = tool.is_object() ? tool.find("function") : tool.end();
+    if (tool.is_object() && function != tool.end() && function->is_object() &&
+        function->value("strict", Json()) == true)
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& fields)
+    : Completion(served, fields,
+                 {.id = "chatcmpl", .whole = "chat.completion", .chunk = "chat.completion.chunk"}) {
+  const Json choice =
+      fields.find("tool_choice") == nullptr ? Json("auto") : fields.at("tool_choice");
+  const Json* tools = fields.array("tools");
+  Json values = Json::object();
+  if (const Json* given = fields.object("chat_template_kwargs")) values = *given;
+  if (tools != nullptr && !tools->empty() && choice != "none") values["tools"] = *tools;
+  const bool has_tools = values.contains("tools");
+  const auto& format = has_tools && served.tool_chat ? served.tool_chat : served.chat;
+  if (!format) {
+    throw Error(Errc::template_error, served.name,
+                "the model has no chat template; start the server with --chat-template");
+  }
+  add_messages(fields.at("messages"));
+  const std::string text = values.empty() ? std::string() : values.dump();
+  answers_.emplace(*format, text);
+  for (const std::string& token : answers_->stop_tokens()) options().stop.push_back(token);
+  options().preserved_tokens = answers_->preserved_tokens();
+  if (has_tools) choose_tools(fields, choice);
+  if (options().grammar && options().grammar_after.empty() && answers_->starts_in_reasoning()) {
+    options().grammar_after = {std::string(answers_->reasoning_end())};
+  }
+  if (fields.flag("logprobs").value_or(false)) {
+    options().logprobs = fields.integer("top_logprobs", 0, max_top_logprobs).value_or(0);
+  }
+  add_prompt_of_messages(*format, text);
+}
+
+void ChatCompletion::add_messages(const Json& messages) {
+  if (!messages.is_array() || messages.empty()) {
+    throw Error(Errc::bad_type, "messages", "has no array of messages");
+  }
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const RequestFields fields(messages[i], fmt::format("messages[{}]", i));
+    text::ChatMessage message{.role = fields.text("role").value_or(""), .content = {}};
+    if (message.role.empty()) throw Error(Errc::bad_key, fields.path("role"), "is missing");
+    const Json* content = fields.find("content");
+    if (content != nullptr && content->is_array()) {
+      message.content = read_parts(*content, fields.path("content"));
+    } else {
+      message.content = fields.text("content").value_or("");
+    }
+    Json more = messages[i];
+    more.erase("role");
+    more.erase("content");
+    if (!more.empty()) message.more = more.dump();
+    messages_.push_back(std::move(message));
+  }
+}
+
+std::string ChatCompletion::read_parts(const Json& parts, const std::string& name) {
+  std::string content;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const RequestFields part(parts[i], fmt::format("{}[{}]", name, i));
+    const std::string type = part.text("type").value_or("");
+    if (!content.empty()) content += '\n';
+    if (type == "text") {
+      content += part.text("text").value_or("");
+    } else if (type == "image_url") {
+      if (!served().vision) {
+        throw Error(Errc::unsupported, part.path("type"),
+                    "this model reads no images; start the server with --mmproj");
+      }
+      const RequestFields image(part.at("image_url"), part.path("image_url"));
+      images_.push_back(read_image(image.text("url").value_or(""), image.path("url")));
+      content += models::image_marker;
+    } else {
+      throw Error(Errc::unsupported, part.path("type"),
+                  fmt::format("is '{}', not text or image_url", type));
+    }
+  }
+  return content;
+}
+
+void ChatCompletion::choose_tools(const RequestFields& fields, const Json& choice) {
+  const bool several = fields.flag("parallel_tool_calls").value_or(true);
+  if (choice == "required") {
+    allow_only_calls({.several = several});
+  } else if (choice.is_object()) {
+    const RequestFields chosen(choice, "tool_choice");
+    const RequestFields function(chosen.at("function"), "tool_choice.function");
+    allow_only_calls({.tool = function.text("name").value_or(""), .several = false});
+  } else if (choice != "auto") {
+    throw Error(Errc::bad_type, "tool_choice",
+                "is not auto, none, required or {\"type\": \"function\", \"function\": ...}");
+  } else if (const std::string mark = answers_->call_mark();
+             has_strict(fields.at("tools")) && !mark.empty() && !options().grammar) {
+    options().grammar = answers_->call_grammar({.several = several, .after = mark});
+    options().grammar_after = {mark};
+  }
+}
+
+void ChatCompletion::allow_only_calls(const text::CallGrammarOptions& of) {
+  if (options().grammar) {
+    throw Error(Errc::bad_argument, "tool_choice", "is a grammar of its own: there is another one");
+  }
+  options().grammar = answers_->call_grammar(of);
+}
+
+void ChatCompletion::add_prompt_of_messages(const text::ChatFormat& format,
+                                            const std::string& values) {
+  // An answer that has begun is continued: its turn has no end in the prompt.
+  std::optional<text::ChatMessage> begun;
+  if (messages_.size() > 1 && messages_.back().role == "assistant" &&
+      messages_.back().more.empty()) {
+    begun = std::move(messages_.back());
+    messages_.pop_back();
+  }
+  text::Prompt prompt = format.format(messages_, true, values);
+  if (begun) {
+    prompt.content.push_back({prompt.text.size(), prompt.text.size() + begun->content.size()});
+    prompt.text += begun->content;
+  }
+  const models::LanguageModel& model = served().model;
+  if (images_.empty()) {
+    add_prompt({{.tokens = prompt.encode(model.tokenizer())}});
+    return;
+  }
+  SharedVision& vision = *served().vision;
+  const std::scoped_lock lock(vision.mutex);
+  add_prompt(models::image_prompt(model, vision.encoder, prompt, images_));
+}
+
+Json ChatCompletion::call(const text::ToolCall& call) const {
+  return {{"id", call.id.empty() ? random_id() : call.id},
+          {"type", "function"},
+          {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
+}
+
+Json ChatCompletion::logprobs(const models::Generated& answer) const {
+  if (!options().logprobs) return nullptr;
+  const text::Tokenizer& tokenizer = served().model.tokenizer();
+  Json tokens = Json::array();
+  for (const models::Generated::Choice& of : answer.choices) {
+    Json token = described(tokenizer, of.drawn);
+    token["top_logprobs"] = Json::array();
+    for (const auto& other : of.top) token["top_logprobs"].push_back(described(tokenizer, other));
+    tokens.push_back(std::move(token));
+  }
+  return {{"content", std::move(tokens)}};
+}
+
+Json ChatCompletion::choice(std::size_t, const models::Generated& answer) {
+  const text::ChatAnswer parts = answers_->read(answer.text);
+  const bool has_calls = !parts.calls.empty();
+  Json message{{"role", "assistant"},
+               {"content", has_calls && parts.content.empty() ? Json() : Json(parts.content)}};
+  if (!parts.reasoning.empty()) message["reasoning_content"] = parts.reasoning;
+  for (const text::ToolCall& made : parts.calls) message["tool_calls"].push_back(call(made));
+  return {{"message", std::move(message)},
+          {"logprobs", logprobs(answer)},
+          {"finish_reason", has_calls ? "tool_calls" : finish_reason(answer.end)}};
+}
+
+Json ChatCompletion::first_delta(std::size_t) {
+  sent_.emplace_back();
+  return {{"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}};
+}
+
+Json ChatCompletion::news(Sent& sent, const text::ChatAnswer& answer) const {
+  Json delta = Json::object();
+  const auto add = [&](const char* name, const std::string& whole, std::size_t& before) {
+    if (whole.size() > before) delta[name] = whole.substr(before);
+    before = std::max(before, whole.size());
+  };
+  add("reasoning_content", answer.reasoning, sent.reasoning);
+  add("content", answer.content, sent.content);
+  for (; sent.calls < answer.calls.size(); ++sent.calls) {
+    Json made{{"index", sent.calls}};
+    made.update(call(answer.calls[sent.calls]));
+    delta["tool_calls"].push_back(std::move(made));
+  }
+  return delta;
+}
+
+Json ChatCompletion::delta(std::size_t index, std::string_view text) {
+  Sent& sent = sent_[index];
+  sent.text += text;
+  Json delta = news(sent, answers_->read(sent.text, false));
+  if (delta.empty()) return nullptr;
+  return {{"delta", std::move(delta)}, {"finish_reason", nullptr}};
+}
+
+Json ChatCompletion::last_delta(std::size_t index, const models::Generated& answer) {
+  const text::ChatAnswer parts = answers_->read(answer.text);
+  Json made{{"delta", news(sent_[index], parts)}};
+  if (options().logprobs) made["logprobs"] = logprobs(answer);
+  made["finish_reason"] = parts.calls.empty() ? finish_reason(answer.end) : "tool_calls";
+  return made;
+}
+
+}  // namespace tenon::tool

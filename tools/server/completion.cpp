@@ -1,0 +1,305 @@
+#include "server/completion.hpp"
+
+#include "tool.hpp"
+
+#include <tenon/error.hpp>
+#include <tenon/text/grammar.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <new>
+#include <random>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+namespace {
+
+constexpr std::int64_t max_choices = 128;
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+std::int64_t seconds_since_1970() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
+
+/// OpenAI has an object of token ids and biases, llama.cpp a list of pairs, too.
+std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fields) {
+  std::vector<std::pair<std::int32_t, float>> biases;
+  const auto refuse = [&] {
+    throw Error(Errc::bad_type, fields.path("logit_bias"),
+                "is not an object of token ids and numbers, such as {\"42\": -5}");
+  };
+  const auto add = [&](std::int64_t token, const Json& bias) {
+    // `false` is llama.cpp's for a token that is excluded.
+    if (!bias.is_number() && bias != false) refuse();
+    biases.emplace_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(token, -1, 1 << 30)),
+                        bias.is_number() ? bias.get<float>() : -INFINITY);
+  };
+  const Json* given = fields.find("logit_bias");
+  if (given == nullptr) return biases;
+  if (given->is_object()) {
+    for (const auto& [name, bias] : given->items()) {
+      std::int64_t token = 0;
+      const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), token);
+      if (error != std::errc() || end != name.data() + name.size()) refuse();
+      add(token, bias);
+    }
+  } else if (given->is_array()) {
+    for (const Json& pair : *given) {
+      if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer()) refuse();
+      add(pair[0].get<std::int64_t>(), pair[1]);
+    }
+  } else {
+    refuse();
+  }
+  return biases;
+}
+
+}  // namespace
+
+std::string_view finish_reason(models::Generated::End end) {
+  using End = models::Generated::End;
+  return end == End::length || end == End::context ? "length" : "stop";
+}
+
+Json described(const text::Tokenizer& tokenizer, const models::Generated::LogProbability& token) {
+  const std::string bytes = tokenizer.piece(token.token);
+  Json numbers = Json::array();
+  for (const char byte : bytes) numbers.push_back(static_cast<unsigned char>(byte));
+  // JSON has no infinities; a token that cannot be is as good as this.
+  constexpr double least = -9999.0;
+  return {{"token", bytes},
+          {"logprob", std::isfinite(token.value) ? token.value : least},
+          {"bytes", std::move(numbers)}};
+}
+
+std::string event(const Json& data) {
+  return fmt::format("data: {}\n\n", data.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+namespace {
+
+/// Calls `use` with the error as one of the library.
+template <class Use>
+auto with_error(const std::exception_ptr& error, const Use& use) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& known) {
+    return use(known);
+  } catch (const std::bad_alloc&) {
+    return use(Error(Errc::out_of_memory, "server", "no memory is left"));
+  } catch (const std::exception& other) {
+    return use(Error(Errc::internal, "server", other.what()));
+  } catch (...) {
+    return use(Error(Errc::internal, "server", "an unknown exception"));
+  }
+}
+
+bool is_of_request(const Error& error) {
+  constexpr int wrong_call = 2, malformed = 3, unsupported = 4;
+  const int status = exit_status(error.code());
+  return status == wrong_call || status == malformed || status == unsupported;
+}
+
+}  // namespace
+
+Json described(const std::exception_ptr& error) {
+  return with_error(error, [](const Error& known) {
+    const bool is_context = known.code() == Errc::limit_exceeded && known.where() == "prompt";
+    return Json{{"error",
+                 {{"message", fmt::format("{}: {}", known.where(), known.message())},
+                  {"type", is_of_request(known) ? "invalid_request_error" : "server_error"},
+                  {"param", nullptr},
+                  {"code", is_context ? "context_length_exceeded" : spelling(known.code())}}}};
+  });
+}
+
+int http_status(const std::exception_ptr& error) {
+  return with_error(error, [](const Error& known) {
+    if (is_of_request(known)) return 400;
+    return known.code() == Errc::cancelled || known.code() == Errc::timeout ? 503 : 500;
+  });
+}
+
+Completion::Completion(const ServedModel& served, const RequestFields& fields, const Kind& kind)
+    : served_(served),
+      kind_(kind),
+      id_(fmt::format("{}-{:016x}", kind.id, random_number())),
+      created_(seconds_since_1970()),
+      options_(served.defaults) {
+  choices_ = fields.integer("n", 1, max_choices).value_or(1);
+  is_stream_ = fields.flag("stream").value_or(false);
+  if (const Json* stream = fields.object("stream_options")) {
+    has_usage_ = RequestFields(*stream, "stream_options").flag("include_usage").value_or(false);
+  }
+  read_sampling(fields);
+  read_limits(fields);
+  read_grammar(fields);
+}
+
+void Completion::read_sampling(const RequestFields& fields) {
+  nn::SamplerOptions& sampler = options_.sampler;
+  const double penalty = sampler.repetition_penalty;
+  read_sampler(
+      sampler, [&](std::string_view name) { return fields.number(name); },
+      [&](std::string_view name) { return fields.integer(name, 0); });
+  // As llama.cpp calls them.
+  const auto other = fields.number("repeat_penalty");
+  if (other) sampler.repetition_penalty = *other;
+  sampler.repetition_window =
+      fields.integer("repeat_last_n", -1).value_or(sampler.repetition_window);
+  // As on the command line: a greedy answer has no penalty unless one is asked for.
+  const bool asks_for_penalty = other || fields.number("repetition_penalty");
+  if (fields.number("temperature") == 0.0 && !asks_for_penalty &&
+      sampler.repetition_penalty == penalty)
+    sampler.repetition_penalty = 1;
+  const auto biases = read_biases(fields);
+  sampler.logit_bias.insert(sampler.logit_bias.end(), biases.begin(), biases.end());
+  const auto seed = fields.integer("seed");
+  if (seed && *seed != -1) {  // llama.cpp's for any
+    sampler.seed = static_cast<std::uint64_t>(*seed);
+  } else if (!served_.has_seed) {
+    sampler.seed = random_number();
+  }
+  sampler.check(static_cast<std::int64_t>(served_.model.tokenizer().vocab_size()));
+}
+
+void Completion::read_limits(const RequestFields& fields) {
+  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+    const auto most = fields.integer(name, -1);
+    if (most && *most >= 0) options_.max_tokens = *most;  // -1: llama.cpp's for as many as fit
+  }
+  for (std::string& text : fields.texts("stop")) options_.stop.push_back(std::move(text));
+}
+
+void Completion::read_grammar(const RequestFields& fields) {
+  std::vector<text::Grammar> grammars;
+  if (const auto text = fields.text("grammar")) grammars.push_back(text::Grammar::parse(*text));
+  if (const Json* schema = fields.find("json_schema")) {
+    grammars.push_back(text::Grammar::from_json_schema(schema->dump()));
+  }
+  if (const Json* format = fields.object("response_format")) {
+    const RequestFields members(*format, "response_format");
+    const std::string type = members.text("type").value_or("text");
+    if (type == "json_schema") {
+      const RequestFields named(members.at("json_schema"), "response_format.json_schema");
+      grammars.push_back(text::Grammar::from_json_schema(named.at("schema").dump()));
+    } else if (type == "json_object") {
+      const Json* schema = members.object("schema");
+      grammars.push_back(text::Grammar::from_json_schema(schema == nullptr ? R"({"type": "object"})"
+                                                                           : schema->dump()));
+    } else if (type != "text") {
+      throw Error(Errc::unsupported, members.path("type"),
+                  fmt::format("is '{}', not text, json_object or json_schema", type));
+    }
+  }
+  if (grammars.size() > 1) {
+    throw Error(Errc::bad_argument, "request",
+                "more than one of grammar, json_schema and response_format");
+  }
+  if (!grammars.empty()) options_.grammar = std::move(grammars.front());
+}
+
+void Completion::add_prompt(std::vector<models::PromptPart> prompt) {
+  std::int64_t positions = 0;
+  for (const models::PromptPart& part : prompt) positions += part.positions();
+  if (positions == 0) throw Error(Errc::bad_argument, "prompt", "has no tokens");
+  if (positions > served_.model.context()) {
+    throw Error(
+        Errc::limit_exceeded, "prompt",
+        fmt::format("has {} tokens, and the context {}", positions, served_.model.context()));
+  }
+  prompt_tokens_ += positions;
+  prompts_.push_back(std::move(prompt));
+}
+
+std::vector<models::AnswerRequest> Completion::requests() {
+  std::vector<models::AnswerRequest> requests;
+  for (std::vector<models::PromptPart>& prompt : prompts_) {
+    for (std::int64_t choice = 0; choice < choices_; ++choice) {
+      models::AnswerRequest request{.conversation = served_.model.conversation(),
+                                    .prompt = prompt.back().tokens,
+                                    .options = options_};
+      request.beginning.assign(prompt.begin(), std::prev(prompt.end()));
+      request.options.sampler.seed += static_cast<std::uint64_t>(choice);
+      requests.push_back(std::move(request));
+    }
+  }
+  prompts_.clear();
+  count_ = requests.size();
+  return requests;
+}
+
+Json Completion::frame(std::string_view object) const {
+  return {{"id", id_}, {"object", object}, {"created", created_}, {"model", served_.name}};
+}
+
+void Completion::count(const models::Generated& answer) {
+  answer_tokens_ += std::ssize(answer.tokens);
+}
+
+Json Completion::usage() const {
+  return {{"prompt_tokens", prompt_tokens_},
+          {"completion_tokens", answer_tokens_},
+          {"total_tokens", prompt_tokens_ + answer_tokens_}};
+}
+
+Json Completion::response(const std::vector<models::Generated>& answers) {
+  Json choices = Json::array();
+  for (std::size_t index = 0; index < answers.size(); ++index) {
+    count(answers[index]);
+    Json made{{"index", index}};
+    made.update(choice(index, answers[index]));
+    choices.push_back(std::move(made));
+  }
+  Json response = frame(kind_.whole);
+  response["choices"] = std::move(choices);
+  response["usage"] = usage();
+  return response;
+}
+
+std::string Completion::chunk(std::size_t index, Json members) const {
+  if (members.is_null()) return {};
+  Json made{{"index", index}};
+  made.update(members);
+  Json data = frame(kind_.chunk);
+  data["choices"] = Json::array({std::move(made)});
+  if (has_usage_) data["usage"] = nullptr;
+  return event(data);
+}
+
+std::string Completion::beginning() {
+  std::string events;
+  for (std::size_t index = 0; index < count_; ++index) events += chunk(index, first_delta(index));
+  return events;
+}
+
+std::string Completion::piece(const AnswerEvent& next) {
+  if (!next.end) return chunk(next.index, delta(next.index, next.text));
+  if (next.end->error) return event(described(next.end->error));
+  count(next.end->answer);
+  return chunk(next.index, last_delta(next.index, next.end->answer));
+}
+
+std::string Completion::ending() const {
+  std::string events;
+  if (has_usage_) {
+    Json data = frame(kind_.chunk);
+    data["choices"] = Json::array();
+    data["usage"] = usage();
+    events += event(data);
+  }
+  return events + "data: [DONE]\n\n";
+}
+
+}  // namespace tenon::tool

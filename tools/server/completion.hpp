@@ -1,0 +1,95 @@
+// Requests for text: what chat and plain completions of OpenAI's API share.
+#pragma once
+
+#include "server/answer_service.hpp"
+#include "server/request_fields.hpp"
+#include "server/served_model.hpp"
+
+#include <tenon/models/answer_batch.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::tool {
+
+/// One request, from the client's JSON to the answers and back. Its answers are choices, in the order of requests().
+class Completion {
+ public:
+  virtual ~Completion() = default;
+  Completion(const Completion&) = delete;
+  Completion& operator=(const Completion&) = delete;
+
+  bool is_stream() const { return is_stream_; }
+  /// What is to be answered; once.
+  std::vector<models::AnswerRequest> requests();
+
+  /// The response as a whole, to all answers, in order.
+  Json response(const std::vector<models::Generated>& answers);
+
+  /// The response as a stream of server-sent events: first this, then piece() of each event, at last ending().
+  std::string beginning();
+  std::string piece(const AnswerEvent& event);
+  std::string ending() const;
+
+ protected:
+  struct Kind {
+    std::string_view id;     ///< what ids begin with
+    std::string_view whole;  ///< "object" of a response
+    std::string_view chunk;  ///< and of a piece of one
+  };
+  /// Errors: those of RequestFields, and of GenerateOptions' members.
+  Completion(const ServedModel& served, const RequestFields& fields, const Kind& kind);
+
+  /// Adds a prompt, for which there will be `n` choices. Errors: bad_argument without tokens; limit_exceeded for more
+  /// than the context has.
+  void add_prompt(std::vector<models::PromptPart> prompt);
+  const ServedModel& served() const { return served_; }
+  models::GenerateOptions& options() { return options_; }
+  const models::GenerateOptions& options() const { return options_; }
+
+  /// What a choice has beside its index: of a whole answer, and of a stream, at the beginning, for a piece of text and
+  /// at the end. Of the last three null has no chunk.
+  virtual Json choice(std::size_t index, const models::Generated& answer) = 0;
+  virtual Json first_delta(std::size_t index) = 0;
+  virtual Json delta(std::size_t index, std::string_view text) = 0;
+  virtual Json last_delta(std::size_t index, const models::Generated& answer) = 0;
+
+ private:
+  void read_sampling(const RequestFields& fields);
+  void read_limits(const RequestFields& fields);
+  void read_grammar(const RequestFields& fields);
+  Json frame(std::string_view object) const;
+  std::string chunk(std::size_t index, Json members) const;
+  void count(const models::Generated& answer);
+  Json usage() const;
+
+  const ServedModel& served_;
+  Kind kind_;
+  std::string id_;
+  std::int64_t created_;
+  models::GenerateOptions options_;
+  std::int64_t choices_ = 1;  // of each prompt
+  bool is_stream_ = false, has_usage_ = false;
+  std::vector<std::vector<models::PromptPart>> prompts_;
+  std::size_t count_ = 0;  // of answers
+  std::int64_t prompt_tokens_ = 0, answer_tokens_ = 0;
+};
+
+/// "stop", "length", as OpenAI's API has the reasons.
+std::string_view finish_reason(models::Generated::End end);
+
+/// A token of an answer with its log-probability, as chat completions have it.
+Json described(const text::Tokenizer& tokenizer, const models::Generated::LogProbability& token);
+
+/// A server-sent event.
+std::string event(const Json& data);
+
+/// What the client is told of an error.
+Json described(const std::exception_ptr& error);
+/// 400 for requests that cannot be answered, 500 where the machine failed, 503 when the server ends.
+int http_status(const std::exception_ptr& error);
+
+}  // namespace tenon::tool

@@ -1,0 +1,230 @@
+#include "server/http.hpp"
+
+#include <tenon/error.hpp>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace tenon::tool {
+namespace {
+
+/// A request while it is received.
+struct Incoming {
+  std::string body;
+  bool is_too_large = false;
+};
+
+/// A response of pieces while it is sent.
+struct Outgoing {
+  std::function<std::string()> next;
+  std::string piece{};
+  std::size_t sent = 0;
+};
+
+ssize_t send_piece(void* state, std::uint64_t, char* to, std::size_t room) noexcept {
+  auto& outgoing = *static_cast<Outgoing*>(state);
+  try {
+    if (outgoing.sent == outgoing.piece.size()) {
+      outgoing.piece = outgoing.next();
+      outgoing.sent = 0;
+      if (outgoing.piece.empty()) return MHD_CONTENT_READER_END_OF_STREAM;
+    }
+  } catch (...) {
+    return MHD_CONTENT_READER_END_WITH_ERROR;
+  }
+  const std::size_t count = std::min(room, outgoing.piece.size() - outgoing.sent);
+  std::memcpy(to, outgoing.piece.data() + outgoing.sent, count);
+  outgoing.sent += count;
+  return static_cast<ssize_t>(count);
+}
+
+void drop_pieces(void* state) noexcept { delete static_cast<Outgoing*>(state); }
+
+/// Whether the other end of a connection has not closed it.
+bool is_open(MHD_Connection* connection) {
+  const MHD_ConnectionInfo* info =
+      MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+  if (info == nullptr) return false;
+  pollfd watched{info->connect_fd, POLLRDHUP, 0};
+  return ::poll(&watched, 1, 0) <= 0 || (watched.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
+}
+
+struct Address {
+  sockaddr_storage storage{};
+  bool is_v6 = false;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+};
+
+Address address_of(const HttpOptions& options) {
+  Address address;
+  auto& v4 = reinterpret_cast<sockaddr_in&>(address.storage);
+  auto& v6 = reinterpret_cast<sockaddr_in6&>(address.storage);
+  const std::string& host = options.host == "localhost" ? "127.0.0.1" : options.host;
+  if (::inet_pton(AF_INET, host.c_str(), &v4.sin_addr) == 1) {
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(options.port);
+  } else if (::inet_pton(AF_INET6, host.c_str(), &v6.sin6_addr) == 1) {
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(options.port);
+    address.is_v6 = true;
+  } else {
+    throw Error(Errc::bad_argument, "--host",
+                fmt::format("'{}' is no address, such as 127.0.0.1, 0.0.0.0 or ::1", options.host));
+  }
+  return address;
+}
+
+constexpr std::string_view too_large =
+    R"({"error":{"message":"the request is too large","type":"invalid_request_error","param":null,"code":"LimitExceeded"}})";
+constexpr std::string_view failed =
+    R"({"error":{"message":"the server failed","type":"server_error","param":null,"code":"Internal"}})";
+
+}  // namespace
+
+struct HttpServer::Impl {
+  explicit Impl(const HttpOptions& of, Handler by) : options(of), handler(std::move(by)) {
+    const Address address = address_of(options);
+    // Errors reach us in other ways: the library would print them.
+    const unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
+                           MHD_USE_POLL | (address.is_v6 ? unsigned{MHD_USE_IPv6} : 0U);
+    errno = 0;
+    daemon = MHD_start_daemon(flags, options.port, nullptr, nullptr, &Impl::receive, this,  //
+                              MHD_OPTION_SOCK_ADDR, address.get(),                          //
+                              MHD_OPTION_CONNECTION_LIMIT, options.connections,             //
+                              MHD_OPTION_CONNECTION_TIMEOUT, options.idle_s,                //
+                              MHD_OPTION_NOTIFY_COMPLETED, &Impl::complete, this,           //
+                              MHD_OPTION_END);
+    if (daemon == nullptr) {
+      throw Error(Errc::io_error, fmt::format("{}:{}", options.host, options.port),
+                  fmt::format("cannot listen there: {}",
+                              errno == 0 ? "no reason is known" : std::strerror(errno)));
+    }
+  }
+  ~Impl() {
+    if (const int listening = MHD_quiesce_daemon(daemon); listening >= 0) ::close(listening);
+    {
+      std::unique_lock lock(mutex);
+      constexpr std::chrono::seconds patience{2};
+      has_answered.wait_for(lock, patience, [&] { return under_way == 0; });
+    }
+    MHD_stop_daemon(daemon);
+  }
+
+  static MHD_Result receive(void* self, MHD_Connection* connection, const char* path,
+                            const char* method, const char*, const char* data, std::size_t* size,
+                            void** state) noexcept {
+    try {
+      return static_cast<Impl*>(self)->receive(connection, path, method, {data, *size}, *size,
+                                               *state);
+    } catch (...) {
+      return MHD_NO;
+    }
+  }
+
+  /// Called for a request's head, each piece of its body, and its end.
+  MHD_Result receive(MHD_Connection* connection, const char* path, const char* method,
+                     std::string_view piece, std::size_t& size, void*& state) {
+    if (state == nullptr) {
+      state = new Incoming;
+      const std::scoped_lock lock(mutex);
+      ++under_way;
+      return MHD_YES;
+    }
+    auto& incoming = *static_cast<Incoming*>(state);
+    if (size == 0) return respond(connection, path, method, incoming);
+    incoming.is_too_large |= incoming.body.size() + piece.size() > options.max_body;
+    if (incoming.is_too_large) {
+      std::string().swap(incoming.body);
+    } else {
+      incoming.body += piece;
+    }
+    size = 0;
+    return MHD_YES;
+  }
+
+  MHD_Result respond(MHD_Connection* connection, const char* path, const char* method,
+                     Incoming& incoming) const {
+    // How long an answer takes is not known, and the library counts it as idle.
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
+    HttpResponse response;
+    if (incoming.is_too_large) {
+      response = {.status = 413, .body = std::string(too_large)};
+    } else {
+      const char* authorization =
+          MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+      try {
+        response = handler({.method = method,
+                            .path = path,
+                            .authorization = authorization == nullptr ? "" : authorization,
+                            .body = std::move(incoming.body),
+                            .is_client_there = [connection] { return is_open(connection); }});
+      } catch (...) {
+        response = {.status = 500, .body = std::string(failed)};
+      }
+    }
+    return send(connection, std::move(response));
+  }
+
+  static MHD_Result send(MHD_Connection* connection, HttpResponse response) {
+    MHD_Response* made = nullptr;
+    if (response.next) {
+      auto outgoing = std::make_unique<Outgoing>(std::move(response.next));
+      made = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, std::size_t{16} << 10, &send_piece,
+                                               outgoing.get(), &drop_pieces);
+      if (made != nullptr) static_cast<void>(outgoing.release());
+    } else {
+      made = MHD_create_response_from_buffer(response.body.size(), response.body.data(),
+                                             MHD_RESPMEM_MUST_COPY);
+    }
+    if (made == nullptr) return MHD_NO;
+    MHD_add_response_header(made, MHD_HTTP_HEADER_CONTENT_TYPE, response.type.c_str());
+    if (response.next) MHD_add_response_header(made, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    const MHD_Result result =
+        MHD_queue_response(connection, static_cast<unsigned>(response.status), made);
+    MHD_destroy_response(made);
+    return result;
+  }
+
+  static void complete(void* self, MHD_Connection* connection, void** state,
+                       MHD_RequestTerminationCode) noexcept {
+    if (*state == nullptr) return;
+    delete static_cast<Incoming*>(*state);
+    *state = nullptr;
+    auto& impl = *static_cast<Impl*>(self);
+    MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, impl.options.idle_s);
+    const std::scoped_lock lock(impl.mutex);
+    if (--impl.under_way == 0) impl.has_answered.notify_all();
+  }
+
+  HttpOptions options;
+  Handler handler;
+  MHD_Daemon* daemon = nullptr;
+  std::mutex mutex;
+  std::condition_variable has_answered;
+  std::int64_t under_way = 0;  // requests that were received and not answered
+};
+
+HttpServer::HttpServer(const HttpOptions& options, Handler handler)
+    : impl_(std::make_unique<Impl>(options, std::move(handler))) {}
+HttpServer::~HttpServer() = default;
+
+std::uint16_t HttpServer::port() const {
+  const MHD_DaemonInfo* info = MHD_get_daemon_info(impl_->daemon, MHD_DAEMON_INFO_BIND_PORT);
+  return info == nullptr ? impl_->options.port : info->port;
+}
+
+}  // namespace tenon::tool

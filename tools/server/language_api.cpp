@@ -1,0 +1,120 @@
+#include "server/language_api.hpp"
+
+#include "server/chat_completion.hpp"
+#include "server/text_completion.hpp"
+
+#include <tenon/error.hpp>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace tenon::tool {
+namespace {
+
+/// How long a wait for an answer is before somebody looks whether the client is still there.
+constexpr std::chrono::milliseconds patience{250};
+/// How long a stream is silent before it sends a comment, by which both ends see that the other is there.
+constexpr std::chrono::milliseconds silence{5000};
+
+HttpResponse whole(Completion& completion, PendingAnswers pending, const HttpRequest& request,
+                   std::size_t count) {
+  std::vector<models::Generated> answers(count);
+  while (pending.is_pending()) {
+    std::optional<AnswerEvent> event = pending.next(patience);
+    if (!event) {
+      if (!request.is_client_there()) throw Error(Errc::cancelled, "server", "the client has gone");
+      continue;
+    }
+    if (!event->end) continue;
+    if (event->end->error) std::rethrow_exception(event->end->error);
+    if (event->end->answer.end == models::Generated::End::cancelled) {
+      throw Error(Errc::cancelled, "server", "the server is stopping");
+    }
+    answers[event->index] = std::move(event->end->answer);
+  }
+  return json_response(completion.response(answers));
+}
+
+/// The events of a stream, one after the other.
+class EventStream {
+ public:
+  EventStream(std::unique_ptr<Completion> completion, PendingAnswers pending)
+      : completion_(std::move(completion)), pending_(std::move(pending)) {}
+
+  /// The next ones; empty at the end.
+  std::string next() {
+    if (!has_begun_) {
+      has_begun_ = true;
+      if (std::string events = completion_->beginning(); !events.empty()) return events;
+    }
+    while (pending_.is_pending()) {
+      const std::optional<AnswerEvent> event = pending_.next(silence);
+      if (!event) return ":\n\n";
+      if (std::string events = completion_->piece(*event); !events.empty()) return events;
+    }
+    if (has_ended_) return {};
+    has_ended_ = true;
+    return completion_->ending();
+  }
+
+ private:
+  std::unique_ptr<Completion> completion_;
+  PendingAnswers pending_;
+  bool has_begun_ = false, has_ended_ = false;
+};
+
+template <class Kind>
+HttpResponse complete(const ServedModel& served, AnswerService& answers,
+                      const HttpRequest& request) {
+  const Json body = parse_request(request.body);
+  std::unique_ptr<Completion> completion = std::make_unique<Kind>(served, RequestFields(body));
+  std::vector<models::AnswerRequest> asked = completion->requests();
+  const std::size_t count = asked.size();
+  PendingAnswers pending = answers.answer(std::move(asked));
+  if (!completion->is_stream()) return whole(*completion, std::move(pending), request, count);
+  auto stream = std::make_shared<EventStream>(std::move(completion), std::move(pending));
+  return {.type = "text/event-stream", .next = [stream] { return stream->next(); }};
+}
+
+Json tokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
+  const bool add_special = fields.flag("add_special").value_or(false);
+  const auto content = fields.text("content");
+  return {{"tokens", tokenizer.encode(content.value_or(""), {.add_special = add_special})}};
+}
+
+Json detokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
+  std::vector<std::int32_t> tokens;
+  if (const Json* ids = fields.array("tokens")) {
+    for (const Json& id : *ids) {
+      if (!id.is_number_integer())
+        throw Error(Errc::bad_type, "tokens", "is no array of token ids");
+      // What does not fit is outside of any vocabulary.
+      const auto token = id.get<std::int64_t>();
+      tokens.push_back(token == static_cast<std::int32_t>(token) ? static_cast<std::int32_t>(token)
+                                                                 : -1);
+    }
+  }
+  return {{"content", tokenizer.decode(tokens)}};
+}
+
+}  // namespace
+
+void add_language_routes(Routes& routes, const ServedModel& served, AnswerService& answers) {
+  routes.post("/v1/chat/completions", [&](const HttpRequest& request) {
+    return complete<ChatCompletion>(served, answers, request);
+  });
+  routes.post("/v1/completions", [&](const HttpRequest& request) {
+    return complete<TextCompletion>(served, answers, request);
+  });
+  routes.post_json("/tokenize", [&](const RequestFields& fields) {
+    return tokenize(served.model.tokenizer(), fields);
+  });
+  routes.post_json("/detokenize", [&](const RequestFields& fields) {
+    return detokenize(served.model.tokenizer(), fields);
+  });
+}
+
+}  // namespace tenon::tool

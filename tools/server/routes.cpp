@@ -1,0 +1,81 @@
+#include "server/routes.hpp"
+
+#include "server/completion.hpp"
+
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+namespace {
+
+HttpResponse refusal(int status, std::string_view code, const std::string& message) {
+  return json_response({{"error",
+                         {{"message", message},
+                          {"type", "invalid_request_error"},
+                          {"param", nullptr},
+                          {"code", code}}}},
+                       status);
+}
+
+/// Whether two texts are the same, in a time that does not tell where they differ.
+bool is_same(std::string_view a, std::string_view b) {
+  if (a.size() != b.size()) return false;
+  unsigned difference = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  return difference == 0;
+}
+
+}  // namespace
+
+HttpResponse json_response(const Json& json, int status) {
+  return {.status = status,
+          .body = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"};
+}
+
+void Routes::get(const std::string& path, std::function<Json()> action, bool is_open) {
+  routes_[path]["GET"] = {
+      [action = std::move(action)](const HttpRequest&) { return json_response(action()); },
+      is_open};
+}
+
+void Routes::post(const std::string& path, Action action) {
+  routes_[path]["POST"] = {std::move(action)};
+}
+
+void Routes::post_json(const std::string& path, JsonAction action) {
+  post(path, [action = std::move(action)](const HttpRequest& request) {
+    const Json body = parse_request(request.body);
+    return json_response(action(RequestFields(body)));
+  });
+}
+
+bool Routes::has_key(std::string_view authorization) const {
+  constexpr std::string_view scheme = "Bearer ";
+  if (key_.empty()) return true;
+  return authorization.starts_with(scheme) && is_same(authorization.substr(scheme.size()), key_);
+}
+
+HttpResponse Routes::operator()(const HttpRequest& request) const {
+  try {
+    const auto path = routes_.find(request.path);
+    if (path == routes_.end()) {
+      return refusal(404, "not_found", fmt::format("there is nothing at {}", request.path));
+    }
+    const auto route = path->second.find(request.method);
+    if (route == path->second.end()) {
+      return refusal(405, "method_not_allowed",
+                     fmt::format("{} takes {}", request.path, path->second.begin()->first));
+    }
+    if (!route->second.is_open && !has_key(request.authorization)) {
+      return refusal(401, "invalid_api_key", "the API key is missing or wrong");
+    }
+    return route->second.action(request);
+  } catch (...) {
+    const std::exception_ptr error = std::current_exception();
+    return json_response(described(error), http_status(error));
+  }
+}
+
+}  // namespace tenon::tool

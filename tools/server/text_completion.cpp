@@ -1,0 +1,120 @@
+#include "server/text_completion.hpp"
+
+#include <tenon/error.hpp>
+
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace tenon::tool {
+namespace {
+
+constexpr std::int64_t max_logprobs = 20;
+
+bool is_tokens(const Json& value) {
+  return value.is_array() && !value.empty() && value.front().is_number_integer();
+}
+
+}  // namespace
+
+TextCompletion::TextCompletion(const ServedModel& served, const RequestFields& fields)
+    : Completion(served, fields,
+                 {.id = "cmpl", .whole = "text_completion", .chunk = "text_completion"}) {
+  fields.refuse_other_than("suffix", "");
+  fields.refuse_other_than("best_of", 1);
+  echoes_ = fields.flag("echo").value_or(false);
+  choices_of_prompt_ = static_cast<std::size_t>(fields.integer("n").value_or(1));
+  options().logprobs = fields.integer("logprobs", 0, max_logprobs);
+  if (echoes_ && options().logprobs) {
+    throw Error(Errc::unsupported, "echo", "log-probabilities of a prompt are not computed");
+  }
+  const Json& prompt = fields.at("prompt");
+  const bool is_one = prompt.is_string() || is_tokens(prompt);
+  const Json prompts = is_one ? Json::array({prompt}) : prompt;
+  if (!prompts.is_array() || prompts.empty()) {
+    throw Error(Errc::bad_type, "prompt", "is no text, token ids, or an array of them");
+  }
+  for (const Json& one : prompts) {
+    if (one.is_string()) {
+      add_text(one.get<std::string>());
+    } else {
+      add_tokens(one);
+    }
+  }
+}
+
+void TextCompletion::add_text(const std::string& text) {
+  add_prompt({{.tokens = served().model.tokenizer().encode(text)}});
+  texts_.push_back(text);
+}
+
+void TextCompletion::add_tokens(const Json& ids) {
+  const text::Tokenizer& tokenizer = served().model.tokenizer();
+  const auto count = static_cast<std::int64_t>(tokenizer.vocab_size());
+  if (!is_tokens(ids))
+    throw Error(Errc::bad_type, "prompt", "has an item that is no text and no token ids");
+  std::vector<std::int32_t> tokens;
+  for (const Json& id : ids) {
+    if (!id.is_number_integer())
+      throw Error(Errc::bad_type, "prompt", "has a token id that is no integer");
+    const auto token = id.get<std::int64_t>();
+    if (token < 0 || token >= count) {
+      throw Error(Errc::out_of_range, "prompt",
+                  fmt::format("token {} is outside of the vocabulary of {}", token, count));
+    }
+    tokens.push_back(static_cast<std::int32_t>(token));
+  }
+  texts_.push_back(tokenizer.decode(tokens));
+  add_prompt({{.tokens = std::move(tokens)}});
+}
+
+std::string_view TextCompletion::echoed(std::size_t index) const {
+  return echoes_ ? std::string_view(texts_[index / choices_of_prompt_]) : std::string_view();
+}
+
+Json TextCompletion::logprobs(const models::Generated& answer) const {
+  if (!options().logprobs) return nullptr;
+  const text::Tokenizer& tokenizer = served().model.tokenizer();
+  Json made{{"tokens", Json::array()},
+            {"token_logprobs", Json::array()},
+            {"top_logprobs", Json::array()},
+            {"text_offset", Json::array()}};
+  std::size_t offset = 0;
+  for (const models::Generated::Choice& of : answer.choices) {
+    const Json drawn = described(tokenizer, of.drawn);
+    made["tokens"].push_back(drawn["token"]);
+    made["token_logprobs"].push_back(drawn["logprob"]);
+    made["text_offset"].push_back(offset);
+    offset += tokenizer.piece(of.drawn.token).size();
+    Json top = Json::object();
+    for (const auto& other : of.top) {
+      const Json token = described(tokenizer, other);
+      top[token["token"].get<std::string>()] = token["logprob"];
+    }
+    made["top_logprobs"].push_back(std::move(top));
+  }
+  return made;
+}
+
+Json TextCompletion::choice(std::size_t index, const models::Generated& answer) {
+  return {{"text", std::string(echoed(index)) + answer.text},
+          {"logprobs", logprobs(answer)},
+          {"finish_reason", finish_reason(answer.end)}};
+}
+
+Json TextCompletion::first_delta(std::size_t index) {
+  const std::string_view text = echoed(index);
+  return text.empty() ? Json() : delta(index, text);
+}
+
+Json TextCompletion::delta(std::size_t, std::string_view text) {
+  return {{"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+}
+
+Json TextCompletion::last_delta(std::size_t, const models::Generated& answer) {
+  return {
+      {"text", ""}, {"logprobs", logprobs(answer)}, {"finish_reason", finish_reason(answer.end)}};
+}
+
+}  // namespace tenon::tool

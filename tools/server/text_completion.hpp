@@ -1,0 +1,33 @@
+#pragma once
+
+#include "server/completion.hpp"
+
+#include <string>
+#include <vector>
+
+namespace tenon::tool {
+
+/// POST /v1/completions: texts that are continued.
+class TextCompletion : public Completion {
+ public:
+  /// Errors: those of Completion; bad_type for a prompt that is no text, token ids, or an array of them; unsupported for
+  /// `suffix`, `best_of` above 1, and `echo` with `logprobs`.
+  TextCompletion(const ServedModel& served, const RequestFields& fields);
+
+ private:
+  void add_text(const std::string& text);
+  void add_tokens(const Json& ids);
+  std::string_view echoed(std::size_t index) const;
+  Json logprobs(const models::Generated& answer) const;
+
+  Json choice(std::size_t index, const models::Generated& answer) override;
+  Json first_delta(std::size_t index) override;
+  Json delta(std::size_t index, std::string_view text) override;
+  Json last_delta(std::size_t index, const models::Generated& answer) override;
+
+  std::vector<std::string> texts_;  // of the prompts, with `echo`
+  bool echoes_ = false;
+  std::size_t choices_of_prompt_ = 1;
+};
+
+}  // namespace tenon::tool

@@ -3,6 +3,7 @@
 #include <tenon/error.hpp>
 
 #include <condition_variable>
+#include <cstdint>
 #include <deque>
 #include <exception>
 #include <map>
@@ -58,6 +59,10 @@ struct AnswerService::Impl {
   struct Receiver {
     std::shared_ptr<Mailbox> mailbox;
     std::size_t index = 0;
+
+    void put(models::FinishedAnswer answer) const {
+      mailbox->put({.index = index, .text = {}, .end = std::move(answer)});
+    }
   };
 
   Impl(const models::LanguageModel& of, std::int64_t most)
@@ -81,16 +86,15 @@ struct AnswerService::Impl {
   }
 
   void deliver(std::vector<models::FinishedAnswer> finished) {
+    const std::scoped_lock lock(mutex);
     for (models::FinishedAnswer& answer : finished) {
-      Receiver to;
-      {
-        const std::scoped_lock lock(mutex);
-        const auto found = receivers.find(answer.id);
-        if (found == receivers.end()) continue;  // its request failed while it was added
-        to = std::move(found->second);
+      const auto found = receivers.find(answer.id);
+      if (found == receivers.end()) {
+        early.emplace(answer.id, std::move(answer));
+      } else {
+        found->second.put(std::move(answer));
         receivers.erase(found);
       }
-      to.mailbox->put({.index = to.index, .text = {}, .end = std::move(answer)});
     }
   }
 
@@ -98,8 +102,32 @@ struct AnswerService::Impl {
   void fail(const std::exception_ptr& error) {
     const std::scoped_lock lock(mutex);
     batch = models::AnswerBatch(model, at_once);
+    ++batches;
+    failure = error;
     for (const auto& [id, to] : receivers) to.mailbox->fail(error);
     receivers.clear();
+    early.clear();
+  }
+
+  /// Adds an answer, which may end before its receiver is known: nothing is locked meanwhile, for a grammar takes its time.
+  void add(models::AnswerRequest request, Receiver to) {
+    std::unique_lock lock(mutex);
+    if (is_stopping) throw Error(Errc::cancelled, "server", "the server is stopping");
+    models::AnswerBatch current = batch;
+    const std::uint64_t number = batches;
+    lock.unlock();
+    const std::int64_t id = current.add(std::move(request));
+    lock.lock();
+    if (is_stopping) to.mailbox->cancel.request_stop();
+    if (batches != number) {
+      to.mailbox->fail(failure);
+    } else if (const auto ended = early.find(id); ended != early.end()) {
+      to.put(std::move(ended->second));
+      early.erase(ended);
+    } else {
+      receivers[id] = std::move(to);
+      has_work.notify_one();
+    }
   }
 
   models::LanguageModel model;
@@ -107,7 +135,11 @@ struct AnswerService::Impl {
   std::mutex mutex;
   std::condition_variable has_work;
   models::AnswerBatch batch;
-  std::map<std::int64_t, Receiver> receivers;  // by the number of the answer
+  std::uint64_t batches = 0;  // that failed
+  std::exception_ptr failure;
+  // By the number of the answer: who waits for it, and those that ended before that was known.
+  std::map<std::int64_t, Receiver> receivers;
+  std::map<std::int64_t, models::FinishedAnswer> early;
   bool is_stopping = false;
   std::thread worker;  // last: it uses the others
 };
@@ -129,12 +161,8 @@ PendingAnswers AnswerService::answer(std::vector<models::AnswerRequest> requests
     request.emit = [mailbox, index](std::string_view text) {
       mailbox->put({.index = index, .text = std::string(text)});
     };
-    // Locked until its receiver is known, for the answer may end at once.
-    const std::scoped_lock lock(impl_->mutex);
-    if (impl_->is_stopping) throw Error(Errc::cancelled, "server", "the server is stopping");
-    impl_->receivers[impl_->batch.add(std::move(request))] = {mailbox, index};
+    impl_->add(std::move(request), {mailbox, index});
   }
-  impl_->has_work.notify_one();
   return pending;
 }
 

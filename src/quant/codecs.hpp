@@ -1,6 +1,7 @@
 #pragma once
 
 #include "blocks.hpp"
+#include "elements.hpp"
 
 #include <type_traits>
 
@@ -11,14 +12,15 @@ namespace tenon::quant {
 #include "block_types.def"
 #undef TENON_BLOCK
 
-/// Whether blocks are encoded: not where the choice takes an importance matrix to be of use.
+/// Whether blocks are encoded without importances, too.
 template <class Block>
 inline constexpr bool is_encoded =
     !std::is_same_v<Block, BlockIQ1S> && !std::is_same_v<Block, BlockIQ1M> &&
     !std::is_same_v<Block, BlockIQ2XXS> && !std::is_same_v<Block, BlockIQ2XS>;
 
-/// Takes Block::size floats, all of them finite; defined where is_encoded<Block>.
-#define TENON_BLOCK(type, Block) void encode(const float* in, Block& block) noexcept;
+/// Takes Block::size floats, all of them finite. Importances, where they are used, are positive and at most 1; there are
+/// some unless is_encoded<Block>.
+#define TENON_BLOCK(type, Block) void encode(const Elements& in, Block& block) noexcept;
 #include "block_types.def"
 #undef TENON_BLOCK
 

@@ -2,20 +2,23 @@
 
 #include <cstring>
 
-// Functions whose bodies are compiled twice, for every machine and for AVX2: `name`(parameters) calls
-// `name`_in_lanes(arguments). There are no fused operations, so that both have the same results;
+// Functions whose bodies are compiled four times, for every machine and for AVX2, and without importances
+// and with them: `name`(parameters), the first of which are Elements `in`, calls
+// `name`_in_lanes<Weights>(arguments). There are no fused operations, so that both have the same results;
 // registers of 512 bits gain nothing here.
+#define TENON_BY_WEIGHTS(name, arguments) \
+  (in.importance == nullptr ? name##_in_lanes<Ones> arguments : name##_in_lanes<Lanes> arguments)
 #if defined(__x86_64__)
-#define TENON_IN_LANES(Result, name, parameters, arguments)                \
-  [[gnu::target("avx2")]] static Result name##_avx2 parameters noexcept {  \
-    return name##_in_lanes arguments;                                      \
-  }                                                                        \
-  Result name parameters noexcept {                                        \
-    return has_avx2() ? name##_avx2 arguments : name##_in_lanes arguments; \
+#define TENON_IN_LANES(Result, name, parameters, arguments)                        \
+  [[gnu::target("avx2")]] static Result name##_avx2 parameters noexcept {          \
+    return TENON_BY_WEIGHTS(name, arguments);                                      \
+  }                                                                                \
+  Result name parameters noexcept {                                                \
+    return has_avx2() ? name##_avx2 arguments : TENON_BY_WEIGHTS(name, arguments); \
   }
 #else
 #define TENON_IN_LANES(Result, name, parameters, arguments) \
-  Result name parameters noexcept { return name##_in_lanes arguments; }
+  Result name parameters noexcept { return TENON_BY_WEIGHTS(name, arguments); }
 #endif
 #define TENON_LANES_BODY [[gnu::always_inline]] static inline
 
@@ -35,9 +38,9 @@ typedef double Lanes [[gnu::vector_size(lanes * sizeof(double))]];
 typedef float Floats [[gnu::vector_size(lanes * sizeof(float))]];
 typedef std::int32_t Integers32 [[gnu::vector_size(lanes * sizeof(std::int32_t))]];
 
-TENON_LANES_BODY void load(std::span<const float> in, std::size_t first, Lanes& x) noexcept {
+TENON_LANES_BODY void load(const float* in, Lanes& x) noexcept {
   Floats floats;
-  std::memcpy(&floats, in.data() + first, sizeof floats);
+  std::memcpy(&floats, in, sizeof floats);
   x = __builtin_convertvector(floats, Lanes);
 }
 
@@ -48,15 +51,27 @@ TENON_LANES_BODY double sum_of(const Parts& parts) noexcept {
   return ((a[0] + a[1]) + (a[2] + a[3])) + ((b[0] + b[1]) + (b[2] + b[3]));
 }
 
-/// Calls `visit(x, part)` with all elements, four at a time; part: 0 and 1 in turn.
-template <class Visit>
-TENON_LANES_BODY void each_four(std::span<const float> in, const Visit& visit) noexcept {
-  for (std::size_t i = 0; i < in.size(); i += 2 * lanes) {
+/// The importances of four elements that count alike.
+struct Ones {};
+TENON_LANES_BODY void multiply(Lanes&, const Ones&) noexcept {}
+TENON_LANES_BODY void multiply(Lanes& x, const Lanes& weights) noexcept { x *= weights; }
+TENON_LANES_BODY void load_weights(const Elements&, std::size_t, Ones&) noexcept {}
+TENON_LANES_BODY void load_weights(const Elements& in, std::size_t first, Lanes& weights) noexcept {
+  load(in.importance + first, weights);
+}
+
+/// Calls `visit(x, weights, part)` with all elements, four at a time; part: 0 and 1 in turn.
+template <class Weights, class Visit>
+TENON_LANES_BODY void each_four(const Elements& in, const Visit& visit) noexcept {
+  for (std::size_t i = 0; i < in.x.size(); i += 2 * lanes) {
     Lanes x, next;
-    load(in, i, x);
-    load(in, i + lanes, next);
-    visit(x, 0);
-    visit(next, 1);
+    Weights weights, next_weights;
+    load(in.x.data() + i, x);
+    load(in.x.data() + i + lanes, next);
+    load_weights(in, i, weights);
+    load_weights(in, i + lanes, next_weights);
+    visit(x, weights, 0);
+    visit(next, next_weights, 1);
   }
 }
 
@@ -74,77 +89,106 @@ TENON_LANES_BODY void divide_lanes(Lanes& x, double scale) noexcept {
   x = x - x == 0.0 ? x : Lanes{};
 }
 
-TENON_LANES_BODY double squared_error_in_lanes(std::span<const float> in, double scale, int low,
+template <class Weights>
+TENON_LANES_BODY double squared_error_in_lanes(const Elements& in, double scale, int low,
                                                int high) noexcept {
   Parts sum{};
-  each_four(in, [&](const Lanes& x, int part) {
+  each_four<Weights>(in, [&](const Lanes& x, const auto& weights, int part) {
     Lanes level = x;
     divide_lanes(level, scale);
     round_lanes(level, low, high);
     const Lanes difference = x - scale * level;
-    sum[part] += difference * difference;
+    Lanes weighted = difference;
+    multiply(weighted, weights);
+    sum[part] += weighted * difference;
   });
   return sum_of(sum);
 }
-TENON_IN_LANES(double, squared_error, (std::span<const float> in, double scale, int low, int high),
+TENON_IN_LANES(double, squared_error, (const Elements& in, double scale, int low, int high),
                (in, scale, low, high))
 
-TENON_LANES_BODY double squared_error_in_lanes(std::span<const float> in, Affine pair,
-                                               int high) noexcept {
+template <class Weights>
+TENON_LANES_BODY double squared_error_in_lanes(const Elements& in, Affine pair, int high) noexcept {
   Parts sum{};
-  each_four(in, [&](const Lanes& x, int part) {
+  each_four<Weights>(in, [&](const Lanes& x, const auto& weights, int part) {
     Lanes code = x + pair.min;
     divide_lanes(code, pair.scale);
     round_lanes(code, 0, high);
     const Lanes difference = x - (pair.scale * code - pair.min);
-    sum[part] += difference * difference;
+    Lanes weighted = difference;
+    multiply(weighted, weights);
+    sum[part] += weighted * difference;
   });
   return sum_of(sum);
 }
-TENON_IN_LANES(double, squared_error, (std::span<const float> in, Affine pair, int high),
-               (in, pair, high))
+TENON_IN_LANES(double, squared_error, (const Elements& in, Affine pair, int high), (in, pair, high))
 
-TENON_LANES_BODY float fit_scale_in_lanes(std::span<const float> in, int low, int high) noexcept {
+template <class Weights>
+TENON_LANES_BODY LevelSums level_sums_in_lanes(const Elements& in, double factor, int low,
+                                               int high) noexcept {
+  Parts product{}, square{};
+  each_four<Weights>(in, [&](const Lanes& x, const auto& weights, int part) {
+    Lanes level = x * factor;
+    round_lanes(level, low, high);
+    Lanes weighted = level;
+    multiply(weighted, weights);
+    product[part] += x * weighted;
+    square[part] += level * weighted;
+  });
+  return {sum_of(product), sum_of(square)};
+}
+TENON_IN_LANES(LevelSums, level_sums, (const Elements& in, double factor, int low, int high),
+               (in, factor, low, high))
+
+template <class Weights>
+TENON_LANES_BODY float fit_scale_in_lanes(const Elements& in, int low, int high) noexcept {
   return fit_scale_by(in, low, high, [&](double factor) {
-    Parts product{}, square{};
-    each_four(in, [&](const Lanes& x, int part) {
-      Lanes level = x * factor;
-      round_lanes(level, low, high);
-      product[part] += x * level;
-      square[part] += level * level;
-    });
-    return LevelSums{sum_of(product), sum_of(square)};
+    return level_sums_in_lanes<Weights>(in, factor, low, high);
   });
 }
-TENON_IN_LANES(float, fit_scale, (std::span<const float> in, int low, int high), (in, low, high))
+TENON_IN_LANES(float, fit_scale, (const Elements& in, int low, int high), (in, low, high))
 
-/// Of codes q of elements x: sums of 1, q, q^2, x and x q.
-struct Sums {
-  double count, q1, q2, x1, xq;
-};
+/// The sums without codes.
+TENON_LANES_BODY CodeSums totals_of(const Elements& in) noexcept {
+  CodeSums totals{};
+  for (std::size_t i = 0; i < in.x.size(); ++i) {
+    totals.count += in.weight(i);
+    totals.x1 += in.weight(i) * static_cast<double>(in.x[i]);
+  }
+  return totals;
+}
 
-/// With the codes under x = q / factor + bottom.
-TENON_LANES_BODY Sums sums_of(std::span<const float> in, double x1, double bottom, double factor,
-                              int high) noexcept {
+/// With the codes under x = q / factor + bottom; `totals`: the sums of 1 and x.
+template <class Weights>
+TENON_LANES_BODY CodeSums sums_of(const Elements& in, const CodeSums& totals, double bottom,
+                                  double factor, int high) noexcept {
   Parts q1{}, q2{}, xq{};
   if (!std::isfinite(factor)) factor = 0;
-  each_four(in, [&](const Lanes& x, int part) {
+  each_four<Weights>(in, [&](const Lanes& x, const auto& weights, int part) {
     Lanes q = (x - bottom) * factor;
     round_lanes(q, 0, high);
-    q1[part] += q;
-    q2[part] += q * q;
-    xq[part] += x * q;
+    Lanes weighted = q;
+    multiply(weighted, weights);
+    q1[part] += weighted;
+    q2[part] += q * weighted;
+    xq[part] += x * weighted;
   });
-  return {static_cast<double>(in.size()), sum_of(q1), sum_of(q2), x1, sum_of(xq)};
+  return {totals.count, sum_of(q1), sum_of(q2), totals.x1, sum_of(xq)};
 }
+
+template <class Weights>
+TENON_LANES_BODY CodeSums code_sums_in_lanes(const Elements& in, Affine pair, int high) noexcept {
+  return sums_of<Weights>(in, totals_of(in), -pair.min, 1 / pair.scale, high);
+}
+TENON_IN_LANES(CodeSums, code_sums, (const Elements& in, Affine pair, int high), (in, pair, high))
 
 struct Gain {
   Affine pair;
-  double gain;  ///< sum x^2 less the squared error
+  double gain;  ///< sum x^2, each times the importance, less the error
 };
 
 /// Least squares of x = scale q - min, and through the origin where the min would be negative.
-TENON_LANES_BODY Gain gain_of(const Sums& s) noexcept {
+TENON_LANES_BODY Gain gain_of(const CodeSums& s) noexcept {
   if (s.q2 == 0) {
     const double min = s.x1 < 0 ? -s.x1 / s.count : 0.0;
     return {{0, min}, -min * s.x1};
@@ -159,9 +203,10 @@ TENON_LANES_BODY Gain gain_of(const Sums& s) noexcept {
   return {pair, pair.scale * s.xq - pair.min * s.x1};
 }
 
-TENON_LANES_BODY Affine fit_affine_in_lanes(std::span<const float> in, int high) noexcept {
-  float least = in[0], most = in[0];
-  for (const float x : in) {
+template <class Weights>
+TENON_LANES_BODY Affine fit_affine_in_lanes(const Elements& in, int high) noexcept {
+  float least = in.x[0], most = in.x[0];
+  for (const float x : in.x) {
     least = x < least ? x : least;
     most = x > most ? x : most;
   }
@@ -170,29 +215,42 @@ TENON_LANES_BODY Affine fit_affine_in_lanes(std::span<const float> in, int high)
   const double top = most > 0 ? static_cast<double>(most) : 0.0;
   if (top == bottom) return {};
 
-  double x1 = 0;
-  for (const float x : in) x1 += static_cast<double>(x);
+  const CodeSums totals = totals_of(in);
   Affine best;
   double gain = 0;
   constexpr int steps = 12;
   for (int step = -steps; step <= steps; ++step) {
     // From a range slightly wider than that of the values to one that cuts off the outermost.
     const double factor = (high + 0.08 * step) / (top - bottom);
-    const Gain fit = gain_of(sums_of(in, x1, bottom, factor, high));
+    const Gain fit = gain_of(sums_of<Weights>(in, totals, bottom, factor, high));
     if (fit.gain > gain) {
       gain = fit.gain;
       best = fit.pair;
     }
   }
+  if (in.importance != nullptr) {  // elements that count little may lie outside
+    constexpr int cuts = 6;
+    const double cut = 0.4 / cuts * (top - bottom);
+    for (int low = 0; low <= cuts; ++low) {
+      for (int high_cuts = 0; high_cuts <= cuts; ++high_cuts) {
+        const double from = bottom + cut * low, range = top - cut * high_cuts - from;
+        const Gain fit = gain_of(sums_of<Weights>(in, totals, from, high / range, high));
+        if (fit.gain > gain) {
+          gain = fit.gain;
+          best = fit.pair;
+        }
+      }
+    }
+  }
   // The codes that are nearest under these, and theirs.
   for (int round = 0; round < 2 && best.scale > 0; ++round) {
-    const Gain fit = gain_of(sums_of(in, x1, -best.min, 1 / best.scale, high));
+    const Gain fit = gain_of(sums_of<Weights>(in, totals, -best.min, 1 / best.scale, high));
     if (!(fit.gain > gain)) break;
     gain = fit.gain;
     best = fit.pair;
   }
   return best;
 }
-TENON_IN_LANES(Affine, fit_affine, (std::span<const float> in, int high), (in, high))
+TENON_IN_LANES(Affine, fit_affine, (const Elements& in, int high), (in, high))
 
 }  // namespace tenon::quant

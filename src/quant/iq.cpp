@@ -1,9 +1,10 @@
 // The iq1, iq2 and iq3 types: elements come in fours or eights from a lattice, under integer scales
-// that are odd numbers. Types with signs of their own for every element are encoded here; the
-// smaller ones are of use only with an importance matrix.
+// that are odd numbers. Types with signs of their own for every element are encoded here where all
+// elements count alike, and all of them with importances in iq_importance.cpp.
 
 #include "codecs.hpp"
 #include "half.hpp"
+#include "iq_importance.hpp"
 #include "levels.hpp"
 
 #include <tenon/dtype.hpp>
@@ -280,9 +281,15 @@ void decode(const BlockIQ2S& block, float* out) noexcept { decode_level_block(bl
 void decode(const BlockIQ3XXS& block, float* out) noexcept { decode_level_block(block, out); }
 void decode(const BlockIQ3S& block, float* out) noexcept { decode_level_block(block, out); }
 
-void encode(const float* in, BlockIQ2S& block) noexcept {
+void encode(const Elements& in, BlockIQ1S& block) noexcept { encode_by_importance(in, block); }
+void encode(const Elements& in, BlockIQ1M& block) noexcept { encode_by_importance(in, block); }
+void encode(const Elements& in, BlockIQ2XXS& block) noexcept { encode_by_importance(in, block); }
+void encode(const Elements& in, BlockIQ2XS& block) noexcept { encode_by_importance(in, block); }
+
+void encode(const Elements& in, BlockIQ2S& block) noexcept {
+  if (in.importance != nullptr) return encode_by_importance(in, block);
   static const Lattice<8, 1024> lattice(iq2_s_grid, iq2_levels, 2);
-  const Magnitudes x(in);
+  const Magnitudes x(in.x.data());
   const Fit<8, 1024> fit(lattice, x.at);
   const auto scales = fit_odd_scales<16>(fit, x.at, iq2_levels, 43);
   block = {};
@@ -296,9 +303,10 @@ void encode(const float* in, BlockIQ2S& block) noexcept {
   }
 }
 
-void encode(const float* in, BlockIQ3XXS& block) noexcept {
+void encode(const Elements& in, BlockIQ3XXS& block) noexcept {
+  if (in.importance != nullptr) return encode_by_importance(in, block);
   static const Lattice<4, 256> lattice(iq3_xxs_grid, iq3_xxs_levels, 3);
-  Magnitudes x(in);
+  Magnitudes x(in.x.data());
   x.make_even();
   const Fit<4, 256> fit(lattice, x.at);
   const auto scales = fit_odd_scales<8>(fit, x.at, iq3_xxs_levels, 62);
@@ -315,9 +323,10 @@ void encode(const float* in, BlockIQ3XXS& block) noexcept {
   }
 }
 
-void encode(const float* in, BlockIQ3S& block) noexcept {
+void encode(const Elements& in, BlockIQ3S& block) noexcept {
+  if (in.importance != nullptr) return encode_by_importance(in, block);
   static const Lattice<4, 512> lattice(iq3_s_grid, iq3_s_levels, 3);
-  const Magnitudes x(in);
+  const Magnitudes x(in.x.data());
   const Fit<4, 512> fit(lattice, x.at);
   const auto scales = fit_odd_scales<8>(fit, x.at, iq3_s_levels, 15);
   block = {};

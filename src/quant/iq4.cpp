@@ -52,12 +52,12 @@ void decode(const BlockIQ4XS& block, float* out) noexcept {
   }
 }
 
-void encode(const float* in, BlockIQ4NL& block) noexcept {
-  block.d = to_half(fit_scale<Levels>({in, sub_block})).bits;
-  pack_levels(in, widen(block.d), block.nibbles);
+void encode(const Elements& in, BlockIQ4NL& block) noexcept {
+  block.d = to_half(fit_scale<Levels>(in)).bits;
+  pack_levels(in.x.data(), widen(block.d), block.nibbles);
 }
 
-void encode(const float* in, BlockIQ4XS& block) noexcept {
+void encode(const Elements& in, BlockIQ4XS& block) noexcept {
   const auto fit = fit_scales<Levels, 8>(in, -32, 31);
   block.d = fit.d;
   block.scales_high = 0;
@@ -67,7 +67,7 @@ void encode(const float* in, BlockIQ4XS& block) noexcept {
     block.scales_low[b / 2] =
         static_cast<std::uint8_t>(block.scales_low[b / 2] | ((stored & 15u) << (b % 2 * 4)));
     block.scales_high = static_cast<std::uint16_t>(block.scales_high | ((stored >> 4) << (2 * b)));
-    pack_levels(in + sub_block * b, fit.scale(b), block.nibbles + 16 * b);
+    pack_levels(in.x.data() + sub_block * b, fit.scale(b), block.nibbles + 16 * b);
   }
 }
 

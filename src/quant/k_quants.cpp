@@ -147,10 +147,10 @@ void decode(const BlockQ8K& block, float* out) noexcept {
   for (int i = 0; i < super_block; ++i) out[i] = block.d * static_cast<float>(block.q[i]);
 }
 
-void encode(const float* in, BlockQ2K& block) noexcept {
+void encode(const Elements& in, BlockQ2K& block) noexcept {
   const auto fit = fit_affines<16>(in, 3, 15);
   std::uint8_t codes[super_block];
-  encode_codes(in, fit, 3, codes);
+  encode_codes(in.x.data(), fit, 3, codes);
   block.d = fit.d;
   block.dmin = fit.dmin;
   for (int b = 0; b < 16; ++b) {
@@ -159,30 +159,30 @@ void encode(const float* in, BlockQ2K& block) noexcept {
   pack_crumbs<0>(codes, block.crumbs);
 }
 
-void encode(const float* in, BlockQ3K& block) noexcept {
+void encode(const Elements& in, BlockQ3K& block) noexcept {
   const auto fit = fit_scales<Integers<-4, 3>, 16>(in, -32, 31);
   std::uint8_t codes[super_block];
-  encode_codes(in, fit, -4, 3, codes);
+  encode_codes(in.x.data(), fit, -4, 3, codes);
   block.d = fit.d;
   pack_scales_q3k(fit, block.scales);
   pack_crumbs<0>(codes, block.crumbs);
   pack_high_bits<2>(codes, block.high);
 }
 
-void encode(const float* in, BlockQ4K& block) noexcept {
+void encode(const Elements& in, BlockQ4K& block) noexcept {
   const auto fit = fit_affines<8>(in, 15, 63);
   std::uint8_t codes[super_block];
-  encode_codes(in, fit, 15, codes);
+  encode_codes(in.x.data(), fit, 15, codes);
   block.d = fit.d;
   block.dmin = fit.dmin;
   pack_scales_q4k(fit, block.scales);
   pack_nibble_pairs(codes, block);
 }
 
-void encode(const float* in, BlockQ5K& block) noexcept {
+void encode(const Elements& in, BlockQ5K& block) noexcept {
   const auto fit = fit_affines<8>(in, 31, 63);
   std::uint8_t codes[super_block];
-  encode_codes(in, fit, 31, codes);
+  encode_codes(in.x.data(), fit, 31, codes);
   block.d = fit.d;
   block.dmin = fit.dmin;
   pack_scales_q4k(fit, block.scales);
@@ -190,10 +190,10 @@ void encode(const float* in, BlockQ5K& block) noexcept {
   pack_nibble_pairs(codes, block);
 }
 
-void encode(const float* in, BlockQ6K& block) noexcept {
+void encode(const Elements& in, BlockQ6K& block) noexcept {
   const auto fit = fit_scales<Integers<-32, 31>, 16>(in, -128, 127);
   std::uint8_t codes[super_block];
-  encode_codes(in, fit, -32, 31, codes);
+  encode_codes(in.x.data(), fit, -32, 31, codes);
   block.d = fit.d;
   for (int b = 0; b < 16; ++b) block.scales[b] = static_cast<std::int8_t>(fit.scales[b]);
   for (int half = 0; half < 2; ++half) {
@@ -202,7 +202,8 @@ void encode(const float* in, BlockQ6K& block) noexcept {
   pack_crumbs<4>(codes, block.crumbs);
 }
 
-void encode(const float* in, BlockQ8K& block) noexcept {
+void encode(const Elements& elements, BlockQ8K& block) noexcept {
+  const float* const in = elements.x.data();
   float largest = 0;
   for (int i = 0; i < super_block; ++i) largest = std::fmax(largest, std::fabs(in[i]));
   block.d = largest / 127.0f;

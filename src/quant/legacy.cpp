@@ -1,8 +1,9 @@
-// The types with one scale for 32 elements: q4_0, q4_1, q5_0, q5_1, q8_0. The encoders follow the
-// arithmetic of `gguf.quants` step by step, in f32, since their bytes must be the same.
+// The types with one scale for 32 elements: q4_0, q4_1, q5_0, q5_1, q8_0. Without importances the
+// encoders follow the arithmetic of `gguf.quants` step by step, in f32, since their bytes must be the same.
 
 #include "codecs.hpp"
 #include "codes.hpp"
+#include "fit.hpp"
 #include "half.hpp"
 
 #include <tenon/dtype.hpp>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <span>
 
 namespace tenon::quant {
 namespace {
@@ -66,8 +68,19 @@ float encode_symmetric(const float* in, int middle,
   return d;
 }
 
+/// With importances: codes around `middle` under the scale of least error.
+template <int middle>
+std::uint16_t fit_symmetric(const Elements& in, std::uint8_t (&codes)[block_elements]) noexcept {
+  const auto d = to_half(fit_scale<Integers<-middle, middle - 1>>(in)).bits;
+  for (std::size_t i = 0; i < block_elements; ++i) {
+    const int level = nearest(ratio(in.x[i], widen(d)), -middle, middle - 1);
+    codes[i] = static_cast<std::uint8_t>(level + middle);
+  }
+  return d;
+}
+
 struct ScaleAndMin {
-  float d, m;
+  std::uint16_t d, m;  ///< as f16
 };
 
 /// Codes 0 to `high` between the smallest and the largest element.
@@ -79,6 +92,24 @@ ScaleAndMin encode_affine(const float* in, int high,
   const float factor = inverse(d);
   for (int i = 0; i < block_elements; ++i) {
     codes[i] = truncate((in[i] - m) * factor + 0.5f, static_cast<float>(high));
+  }
+  return {to_half(d).bits, to_half(m).bits};
+}
+
+/// With importances: codes 0 to `high` under the scale and the min of least error.
+ScaleAndMin fit_with_min(const Elements& in, int high,
+                         std::uint8_t (&codes)[block_elements]) noexcept {
+  // A min that is taken off cannot lift values: below the largest one there is nothing to lift.
+  const auto [least, most] = std::ranges::minmax(in.x);
+  if (!std::isfinite(least - most)) return encode_affine(in.x.data(), high, codes);
+  float below[block_elements];
+  for (std::size_t i = 0; i < block_elements; ++i) below[i] = in.x[i] - most;
+  const Affine fit = fit_affine({below, in.importance}, high);
+  const auto d = to_half(static_cast<float>(fit.scale)).bits;
+  const auto m = to_half(static_cast<float>(most - fit.min)).bits;
+  const Affine stored{widen(d), -widen(m)};
+  for (std::size_t i = 0; i < block_elements; ++i) {
+    codes[i] = static_cast<std::uint8_t>(affine_code(in.x[i], stored, high));
   }
   return {d, m};
 }
@@ -118,36 +149,41 @@ void decode(const BlockQ8_0& block, float* out) noexcept {
   for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(block.q[i]);
 }
 
-void encode(const float* in, BlockQ4_0& block) noexcept {
+void encode(const Elements& in, BlockQ4_0& block) noexcept {
   std::uint8_t codes[block_elements];
-  block.d = to_half(encode_symmetric(in, 8, codes)).bits;
+  block.d = in.importance == nullptr ? to_half(encode_symmetric(in.x.data(), 8, codes)).bits
+                                     : fit_symmetric<8>(in, codes);
   pack_nibbles<16>(codes, block.nibbles);
 }
 
-void encode(const float* in, BlockQ4_1& block) noexcept {
+void encode(const Elements& in, BlockQ4_1& block) noexcept {
   std::uint8_t codes[block_elements];
-  const auto [d, m] = encode_affine(in, 15, codes);
-  block.d = to_half(d).bits;
-  block.m = to_half(m).bits;
+  const auto [d, m] = in.importance == nullptr ? encode_affine(in.x.data(), 15, codes)
+                                               : fit_with_min(in, 15, codes);
+  block.d = d;
+  block.m = m;
   pack_nibbles<16>(codes, block.nibbles);
 }
 
-void encode(const float* in, BlockQ5_0& block) noexcept {
+void encode(const Elements& in, BlockQ5_0& block) noexcept {
   std::uint8_t codes[block_elements];
-  block.d = to_half(encode_symmetric(in, 16, codes)).bits;
+  block.d = in.importance == nullptr ? to_half(encode_symmetric(in.x.data(), 16, codes)).bits
+                                     : fit_symmetric<16>(in, codes);
   pack_five_bits(codes, block);
 }
 
-void encode(const float* in, BlockQ5_1& block) noexcept {
+void encode(const Elements& in, BlockQ5_1& block) noexcept {
   std::uint8_t codes[block_elements];
-  const auto [d, m] = encode_affine(in, 31, codes);
-  block.d = to_half(d).bits;
-  block.m = to_half(m).bits;
+  const auto [d, m] = in.importance == nullptr ? encode_affine(in.x.data(), 31, codes)
+                                               : fit_with_min(in, 31, codes);
+  block.d = d;
+  block.m = m;
   pack_five_bits(codes, block);
 }
 
 // KV caches are quantised to these blocks: both loops are written so that compilers vectorise them.
-void encode(const float* in, BlockQ8_0& block) noexcept {
+void encode(const Elements& elements, BlockQ8_0& block) noexcept {
+  const float* const in = elements.x.data();
   constexpr int lanes = 8;
   float largest[lanes] = {};
   for (int i = 0; i < block_elements; i += lanes) {

@@ -4,10 +4,13 @@
 #include <tenon/error.hpp>
 #include <tenon/quant.hpp>
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <type_traits>
 
 #include <fmt/format.h>
@@ -52,6 +55,13 @@ void set_nan(Block& block) noexcept {
   }
 }
 
+/// iq1_m has its scale in four parts.
+void set_nan(BlockIQ1M& block) noexcept {
+  std::memset(&block, 0, sizeof block);
+  block.scales[2] = 0xE000u;
+  block.scales[3] = 0x7000u;
+}
+
 /// mxfp4 has no NaN: infinities.
 void set_nan(BlockMXFP4& block) noexcept {
   block.exponent = 255;
@@ -80,7 +90,7 @@ void encode_blocks(const float* in, std::byte* blocks, std::int64_t count) noexc
   for (std::int64_t i = 0; i < count; i += Block::size) {
     Block block;
     if (is_finite(in + i, Block::size)) {
-      encode(in + i, block);
+      encode({{in + i, Block::size}}, block);
     } else {
       set_nan(block);
     }
@@ -91,6 +101,43 @@ void encode_blocks(const float* in, std::byte* blocks, std::int64_t count) noexc
 
 template <class Block>
 void encode_blocks(const float*, std::byte*, std::int64_t) noexcept {}  // refused before
+
+/// Importances of a block over the largest one, so that their size does not matter. Below 2^-24 of it, where a
+/// float's error under the largest one is, they count as that: zeros, too, so that no sum of them is zero.
+struct BlockImportance {
+  float at[256];
+  bool is_zero;
+
+  BlockImportance(std::span<const float> importance) noexcept {
+    const float largest = *std::ranges::max_element(importance);
+    is_zero = largest == 0;
+    for (std::size_t i = 0; i < importance.size(); ++i) {
+      const float part = is_zero ? 1.0f : importance[i] / largest;
+      at[i] = std::max(part, 0x1p-24f);
+    }
+  }
+};
+
+template <class Block>
+void encode_blocks(const float* in, std::byte* blocks, std::int64_t count,
+                   std::span<const float> importance) noexcept {
+  static_assert(Block::size <= 256);
+  std::size_t column = 0;
+  for (std::int64_t i = 0; i < count; i += Block::size) {
+    Block block;
+    if (is_finite(in + i, Block::size)) {
+      const BlockImportance weights(importance.subspan(column, Block::size));
+      const bool alike = weights.is_zero && is_encoded<Block>;
+      encode({{in + i, Block::size}, alike ? nullptr : weights.at}, block);
+    } else {
+      set_nan(block);
+    }
+    std::memcpy(blocks, &block, sizeof block);
+    blocks += sizeof block;
+    column += Block::size;
+    if (column == importance.size()) column = 0;
+  }
+}
 
 /// Plain types: converts one stored element after the other.
 template <class Stored, class F>
@@ -136,46 +183,85 @@ void dequantize(DType type, const std::byte* blocks, float* out, std::int64_t co
   with_block(type, [&]<class Block>(Block) { decode_blocks<Block>(blocks, out, count); });
 }
 
+bool is_quantizable_by_importance(DType type) noexcept {
+  return is_floating(type) || is_block(type);
+}
+
 bool is_quantizable(DType type) noexcept {
   bool encoded = is_floating(type);
   if (is_block(type)) with_block(type, [&]<class Block>(Block) { encoded = is_encoded<Block>; });
   return encoded;
 }
 
-void quantize(DType type, const float* in, std::byte* blocks, std::int64_t count) {
-  if (!is_floating(type) && !is_block(type)) {
-    throw Error(Errc::unsupported_dtype, "quantize",
-                fmt::format("{} is neither a floating nor a block type", name(type)));
-  }
-  if (!is_quantizable(type)) {
-    throw Error(Errc::unsupported_dtype, "quantize",
-                fmt::format("{} is read and computed with, but writing it takes an importance "
-                            "matrix, which is not supported",
-                            name(type)));
-  }
-  if (count < 0 || count % block_size(type) != 0) {
+namespace {
+
+void check_type(DType type) {
+  if (is_floating(type) || is_block(type)) return;
+  throw Error(Errc::unsupported_dtype, "quantize",
+              fmt::format("{} is neither a floating nor a block type", name(type)));
+}
+
+void check_count(DType type, std::int64_t count) {
+  if (count >= 0 && count % block_size(type) == 0) return;
+  throw Error(Errc::bad_argument, "quantize",
+              fmt::format("{} elements do not make whole blocks of {}, which hold {}", count,
+                          name(type), block_size(type)));
+}
+
+void check_importance(DType type, std::int64_t count, std::span<const float> importance) {
+  const auto columns = static_cast<std::int64_t>(importance.size());
+  if (columns == 0 || columns % block_size(type) != 0 || count % columns != 0) {
     throw Error(Errc::bad_argument, "quantize",
-                fmt::format("{} elements do not make whole blocks of {}, which hold {}", count,
-                            name(type), block_size(type)));
+                fmt::format("{} importances are no columns of {} elements in blocks of {}", columns,
+                            count, block_size(type)));
   }
-  if (count == 0) return;
+  for (std::size_t i = 0; i < importance.size(); ++i) {
+    if (std::isfinite(importance[i]) && importance[i] >= 0) continue;
+    throw Error(Errc::bad_argument, "quantize",
+                fmt::format("the importance of column {} is {}", i, importance[i]));
+  }
+}
+
+void quantize_plain(DType type, const float* in, std::byte* out, std::int64_t count) noexcept {
   switch (type) {
     case DType::f32:
-      std::memcpy(blocks, in, static_cast<std::size_t>(count) * 4);
+      std::memcpy(out, in, static_cast<std::size_t>(count) * 4);
       return;
     case DType::f16:
-      write_plain(in, blocks, count, [](float x) { return to_half(x); });
+      write_plain(in, out, count, [](float x) { return to_half(x); });
       return;
     case DType::bf16:
-      write_plain(in, blocks, count, [](float x) { return to_bfloat16(x); });
-      return;
-    case DType::f64:
-      write_plain(in, blocks, count, [](float x) { return static_cast<double>(x); });
+      write_plain(in, out, count, [](float x) { return to_bfloat16(x); });
       return;
     default:
-      break;
+      assert(type == DType::f64);
+      write_plain(in, out, count, [](float x) { return static_cast<double>(x); });
   }
+}
+
+}  // namespace
+
+void quantize(DType type, const float* in, std::byte* blocks, std::int64_t count) {
+  check_type(type);
+  if (!is_quantizable(type)) {
+    throw Error(Errc::unsupported_dtype, "quantize",
+                fmt::format("{} is written with an importance for each column only", name(type)));
+  }
+  check_count(type, count);
+  if (count == 0) return;
+  if (is_floating(type)) return quantize_plain(type, in, blocks, count);
   with_block(type, [&]<class Block>(Block) { encode_blocks<Block>(in, blocks, count); });
+}
+
+void quantize(DType type, const float* in, std::byte* blocks, std::int64_t count,
+              std::span<const float> importance) {
+  check_type(type);
+  check_count(type, count);
+  check_importance(type, count, importance);
+  if (count == 0) return;
+  if (is_floating(type)) return quantize_plain(type, in, blocks, count);
+  with_block(type,
+             [&]<class Block>(Block) { encode_blocks<Block>(in, blocks, count, importance); });
 }
 
 }  // namespace tenon

@@ -111,21 +111,22 @@ void decode(const BlockNVFP4& block, float* out) noexcept {
 void decode(const BlockQ1_0& block, float* out) noexcept { decode_codes(block, 2, 1, out); }
 void decode(const BlockQ2_0& block, float* out) noexcept { decode_codes(block, 1, 1, out); }
 
-void encode(const float* in, BlockTQ1_0& block) noexcept {
+void encode(const Elements& in, BlockTQ1_0& block) noexcept {
   std::uint8_t codes[ternary_block];
-  block.d = fit_ternary(in, codes);
+  block.d = fit_ternary(in.x.data(), codes);
   for (int i = 0; i < 32; ++i) block.digits[i] = digit_byte(codes + i, 32, 5);
   for (int i = 0; i < 16; ++i) block.digits[32 + i] = digit_byte(codes + 160 + i, 16, 5);
   for (int i = 0; i < 4; ++i) block.last[i] = digit_byte(codes + 240 + i, 4, 4);
 }
 
-void encode(const float* in, BlockTQ2_0& block) noexcept {
+void encode(const Elements& in, BlockTQ2_0& block) noexcept {
   std::uint8_t codes[ternary_block];
-  block.d = fit_ternary(in, codes);
+  block.d = fit_ternary(in.x.data(), codes);
   pack_crumbs<0>(codes, block.crumbs);
 }
 
-void encode(const float* in, BlockMXFP4& block) noexcept {
+void encode(const Elements& elements, BlockMXFP4& block) noexcept {
+  const float* const in = elements.x.data();
   float largest = 0;
   for (int i = 0; i < mx_block; ++i) largest = std::max(largest, std::fabs(in[i]));
   block = {};
@@ -146,7 +147,8 @@ void encode(const float* in, BlockMXFP4& block) noexcept {
   pack_nibbles<16>(codes, block.nibbles);
 }
 
-void encode(const float* in, BlockNVFP4& block) noexcept {
+void encode(const Elements& elements, BlockNVFP4& block) noexcept {
+  const float* in = elements.x.data();
   block = {};
   for (int g = 0; g < 4; ++g, in += nv_group) {
     float largest = 0;
@@ -174,7 +176,8 @@ void encode(const float* in, BlockNVFP4& block) noexcept {
 }
 
 /// With the signs given, the mean magnitude is the scale of least squared error.
-void encode(const float* in, BlockQ1_0& block) noexcept {
+void encode(const Elements& elements, BlockQ1_0& block) noexcept {
+  const float* const in = elements.x.data();
   block = {};
   double sum = 0;
   for (int i = 0; i < BlockQ1_0::size; ++i) {
@@ -186,9 +189,10 @@ void encode(const float* in, BlockQ1_0& block) noexcept {
 }
 
 /// The scale may be negative: the longer end of -d to 2 d lies where the block has its extreme.
-void encode(const float* in, BlockQ2_0& block) noexcept {
+void encode(const Elements& elements, BlockQ2_0& block) noexcept {
+  const float* const in = elements.x.data();
   block = {};
-  block.d = to_half(fit_scale<Integers<-1, 2>>({in, BlockQ2_0::size})).bits;
+  block.d = to_half(fit_scale<Integers<-1, 2>>({elements.x})).bits;
   for (int i = 0; i < BlockQ2_0::size; ++i) {
     const auto code = static_cast<unsigned>(nearest(ratio(in[i], widen(block.d)), -1, 2) + 1);
     block.crumbs[i / 4] = static_cast<std::uint8_t>(block.crumbs[i / 4] | code << (i % 4 * 2));

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`tenon compare` on real models against numpy: the output of every layer, computed in f64 from the same file.
+"""`tenon compare` and `tenon imatrix` on real models against numpy, which computes in f64 from the same file: the output of
+every layer, and the squares of what each weight is multiplied with.
 
     compare_models.py TENON MODELS
 
@@ -13,6 +14,7 @@ import sys
 import tempfile
 
 import numpy as np
+from gguf import GGUFReader
 from safetensors.numpy import save_file
 
 import bert_reference
@@ -60,6 +62,30 @@ def check(tool, path, recorded, layers, folder):
     assert json.loads(done.stdout)["first"] == f"layer[{middle}]", done.stdout
 
 
+class Watched(lm_reference.Model):
+    """Sums the squares of what the layers' weights are multiplied with."""
+
+    def linear(self, x, name):
+        if name.startswith("blk."):
+            self.sums[name + ".weight"] = (x * x).sum(axis=0)
+        return super().linear(x, name)
+
+
+def check_importance(tool, path, folder):
+    text, out = folder / "text.txt", folder / "imatrix.gguf"
+    text.write_text(SENTENCE)
+    tokens = subprocess.run([tool, "tokenize", path, SENTENCE, "--json"], capture_output=True, text=True, check=True)
+    model = Watched(path)
+    model.sums = {}
+    model.hidden(json.loads(tokens.stdout)["ids"])
+    subprocess.run([tool, "imatrix", path, "-f", text, "-o", out, "--precision", "exact"], check=True)
+    found = {tensor.name: tensor.data.ravel() for tensor in GGUFReader(out).tensors}
+    assert set(found) == {name + end for name in model.sums for end in (".in_sum2", ".counts")}
+    worst = max(np.abs(found[name + ".in_sum2"] - sums).max() / sums.max() for name, sums in model.sums.items())
+    print(f"{path.name}: importance of {len(model.sums)} weights, within {worst:.1e} of each one's largest number")
+    assert worst < 2e-4
+
+
 def main():
     tool, models = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
     found = [(path, decoder) for path in sorted(models.glob("*.gguf"))]
@@ -71,6 +97,8 @@ def main():
         for path, reference in found:
             recorded, layers = reference(path)
             check(tool, path, recorded, layers, pathlib.Path(folder))
+            if reference is decoder:
+                check_importance(tool, path, pathlib.Path(folder))
     return 0
 
 

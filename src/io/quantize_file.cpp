@@ -31,10 +31,6 @@ constexpr std::string_view caller = "quantize";
 
 const MixFacts& mix_named(std::string_view type) {
   if (const MixFacts* mix = find_mix(type)) return *mix;
-  if (needs_importance(type)) {
-    refuse(Errc::unsupported_dtype,
-           fmt::format("{} takes an importance matrix, which is not supported", type));
-  }
   refuse(Errc::bad_argument,
          fmt::format("no type '{}'; there are {}", type, fmt::join(quantize_types(), ", ")));
 }
@@ -51,13 +47,16 @@ void require_other_file(const File& file, const std::filesystem::path& out) {
 /// The rows of a tensor in another type.
 class Conversion {
  public:
-  Conversion(const TensorEntry& tensor, DType to, const Interrupt& interrupt)
+  /// `importance`: of each column of each matrix; empty: none.
+  Conversion(const TensorEntry& tensor, DType to, std::span<const float> importance,
+             const Interrupt& interrupt)
       : name_(tensor.name),
         data_(tensor.data()),
         from_(tensor.shape.dtype()),
         to_(to),
         columns_(tensor.shape[tensor.shape.rank() - 1]),
         rows_(columns_ == 0 ? 0 : tensor.shape.elements() / columns_),
+        importance_(importance),
         out_(static_cast<std::size_t>(tensor.shape.with_dtype(to).bytes())),
         interrupt_(interrupt) {}
 
@@ -102,7 +101,23 @@ class Conversion {
       if (std::any_of(buffer.begin(), end, [](float x) { return !std::isfinite(x); })) {
         has_special_ = true;
       }
-      quantize(to_, buffer.data(), out_.data() + first * row_out, count);
+      if (importance_.empty()) {
+        quantize(to_, buffer.data(), out_.data() + first * row_out, count);
+      } else {
+        quantize_rows(buffer.data(), first, count / columns_);
+      }
+    }
+  }
+  /// Rows from `first` on, each by the importance of its matrix.
+  void quantize_rows(const float* in, std::int64_t first, std::int64_t count) {
+    const std::int64_t row_out = columns_ / block_size(to_) * block_bytes(to_);
+    const std::int64_t matrices = std::ssize(importance_) / columns_;
+    for (std::int64_t row = first; row < first + count; ++row) {
+      const std::int64_t matrix = row / (rows_ / matrices);
+      quantize(to_, in, out_.data() + row * row_out, columns_,
+               importance_.subspan(static_cast<std::size_t>(matrix * columns_),
+                                   static_cast<std::size_t>(columns_)));
+      in += columns_;
     }
   }
 
@@ -111,13 +126,46 @@ class Conversion {
   DType from_, to_;
   std::int64_t columns_, rows_;
   std::int64_t rows_at_once_ = 1;
+  std::span<const float> importance_;
   std::vector<std::byte> out_;
   const Interrupt& interrupt_;
   std::atomic<std::int64_t> next_ = 0;
   std::atomic<bool> has_special_ = false;
 };
 
-Metadata metadata_for(const Metadata& from, const MixFacts& mix) {
+/// The importance of each column of a tensor that is converted to `to`; empty where there is none.
+std::vector<float> importance_of(const TensorEntry& tensor, DType to,
+                                 const QuantizeOptions& options) {
+  if (tensor.shape.dtype() == to || !is_block(to)) return {};
+  const ImportanceMatrix* const matrix = options.importance;
+  const auto found =
+      matrix == nullptr ? decltype(matrix->tensors.end())() : matrix->tensors.find(tensor.name);
+  if (matrix == nullptr || found == matrix->tensors.end()) {
+    if (!is_quantizable(to)) {
+      refuse(Errc::unsupported_dtype,
+             fmt::format("{} takes an importance matrix, and {}", name(to),
+                         matrix == nullptr
+                             ? std::string("there is none (--imatrix, QuantizeOptions::importance)")
+                             : fmt::format("it has nothing of tensor '{}'", tensor.name)));
+    }
+    return {};
+  }
+  const int rank = tensor.shape.rank();
+  const std::int64_t columns = tensor.shape[rank - 1];
+  const std::int64_t matrices =
+      rank < 3
+          ? 1
+          : tensor.shape.elements() / std::max<std::int64_t>(columns * tensor.shape[rank - 2], 1);
+  std::vector<float> means = found->second.means();
+  if (std::ssize(means) != matrices * columns) {
+    refuse(Errc::shape_mismatch,
+           fmt::format("the importance matrix has {} columns of tensor '{}', which is {}",
+                       means.size(), tensor.name, to_string(tensor.shape)));
+  }
+  return means;
+}
+
+Metadata metadata_for(const Metadata& from, const MixFacts& mix, const QuantizeOptions& options) {
   std::vector<Metadata::Entry> entries;
   for (const Metadata::Entry& entry : from.entries()) {
     if (!entry.key.starts_with("split.")) entries.push_back(entry);
@@ -126,6 +174,15 @@ Metadata metadata_for(const Metadata& from, const MixFacts& mix) {
   Metadata result(std::move(entries), std::make_shared<const Metadata>(from), std::string(caller));
   result.set("general.quantization_version", std::uint32_t{2});
   result.set("general.file_type", mix.file_type);
+  if (const ImportanceMatrix* const matrix = options.importance) {  // as llama.cpp names it
+    result.set("quantize.imatrix.file", options.importance_file);
+    if (!matrix->datasets.empty()) {
+      result.set("quantize.imatrix.dataset", matrix->datasets.front());
+    }
+    result.set("quantize.imatrix.entries_count",
+               static_cast<std::uint32_t>(matrix->tensors.size()));
+    result.set("quantize.imatrix.chunks_count", matrix->chunk_count);
+  }
   return result;
 }
 
@@ -147,13 +204,16 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
   }
   require_other_file(file, out);
   const auto tensors = file.tensors();
-  const auto choices = choose_types(tensors, file.metadata(), mix, options.pure);
+  const auto choices =
+      choose_types(tensors, file.metadata(), mix,
+                   {.pure = options.pure, .has_importance = options.importance != nullptr});
 
   QuantizeResult result;
   std::vector<TensorPlan> plans;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorEntry& tensor = tensors[i];
     require_convertible(tensor, choices[i].type, options);
+    result.weighed += importance_of(tensor, choices[i].type, options).empty() ? 0u : 1u;
     plans.push_back({tensor.name, tensor.shape.with_dtype(choices[i].type)});
     ++result.tensors;
     result.converted += choices[i].type != tensor.shape.dtype() ? 1u : 0u;
@@ -166,7 +226,7 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
   const int threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   std::uint64_t done = 0;
-  write_gguf(out, metadata_for(file.metadata(), mix), plans, caller,
+  write_gguf(out, metadata_for(file.metadata(), mix, options), plans, caller,
              [&](std::size_t i, AtomicFile& to) {
                const TensorEntry& tensor = tensors[i];
                const DType from = tensor.shape.dtype(), type = choices[i].type;
@@ -178,7 +238,8 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
                  const HostBuffer data = tensor.data();
                  to.write({data.bytes(), static_cast<std::size_t>(tensor.size_bytes)});
                } else {
-                 to.write(Conversion(tensor, type, options.interrupt).run(threads));
+                 const std::vector<float> importance = importance_of(tensor, type, options);
+                 to.write(Conversion(tensor, type, importance, options.interrupt).run(threads));
                }
                file.check_pages();
                done += tensor.size_bytes;

@@ -37,6 +37,11 @@ constexpr MixFacts all_mixes[] = {
     {"q2_k", Mix::q2_k, DType::q2_k, 10},
     {"q2_k_s", Mix::q2_k_s, DType::q2_k, 21},
     {"iq2_m", Mix::iq2_m, DType::iq2_s, 29},
+    {"iq2_s", Mix::iq2_s, DType::iq2_xs, 28},
+    {"iq2_xs", Mix::iq2_xs, DType::iq2_xs, 20},
+    {"iq2_xxs", Mix::iq2_xxs, DType::iq2_xxs, 19},
+    {"iq1_m", Mix::iq1_m, DType::iq1_m, 31},
+    {"iq1_s", Mix::iq1_s, DType::iq1_s, 24},
     {"tq2_0", Mix::tq2_0, DType::tq2_0, 37},
     {"tq1_0", Mix::tq1_0, DType::tq1_0, 36},
     {"q2_0", Mix::q2_0, DType::q2_0, 41},
@@ -45,8 +50,6 @@ constexpr MixFacts all_mixes[] = {
 
 constexpr std::pair<std::string_view, std::string_view> aliases[] = {
     {"q5_k", "q5_k_m"}, {"q4_k", "q4_k_m"}, {"q3_k", "q3_k_m"}};
-
-constexpr std::string_view with_importance[] = {"iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s"};
 
 /// Parts of names of weights that are small or must be exact.
 constexpr std::string_view kept_parts[] = {
@@ -160,6 +163,7 @@ struct Model {
   std::string architecture;
   std::int64_t layers = 0, experts = 0, heads_per_group = 1;
   std::int64_t value_tensors = 0;
+  bool has_importance = false;
   bool tied = true;     ///< the embedding is the output's matrix as well
   bool is_70b = false;  ///< eight heads share keys and values, in eighty layers
 
@@ -219,7 +223,12 @@ bool more_bits(std::int64_t i, std::int64_t count) {
   return i < count / 8 || i >= 7 * count / 8 || (i - count / 8) % 3 == 2;
 }
 
-constexpr bool is_low(Mix mix) { return mix == Mix::iq2_m; }
+/// The mixes of 2.7 bits and less, and those among them of 2.5 and more.
+constexpr bool is_low(Mix mix) {
+  return mix == Mix::iq1_s || mix == Mix::iq1_m || mix == Mix::iq2_xxs || mix == Mix::iq2_xs ||
+         mix == Mix::iq2_s || mix == Mix::iq2_m;
+}
+constexpr bool is_upper_low(Mix mix) { return mix == Mix::iq2_s || mix == Mix::iq2_m; }
 
 DType output_type(const MixFacts& mix, const Model& model, const Place& at) {
   if (mix.mix == Mix::mxfp4_moe || model.is_falcon()) return DType::q8_0;
@@ -229,20 +238,24 @@ DType output_type(const MixFacts& mix, const Model& model, const Place& at) {
 }
 
 DType embedding_type(const MixFacts& mix) {
-  if (is_low(mix.mix) || mix.mix == Mix::iq3_xxs) return DType::iq3_s;
+  if (is_upper_low(mix.mix) || mix.mix == Mix::iq3_xxs) return DType::iq3_s;
+  if (is_low(mix.mix)) return DType::q2_k;
   if (mix.mix == Mix::tq1_0 || mix.mix == Mix::tq2_0 || mix.mix == Mix::q2_0) return DType::q4_k;
   return mix.main;
 }
 
-/// iq2_m.
+/// Of the low mixes.
 DType low_type(const MixFacts& mix, const Model& model, const Place& at) {
+  const DType raised = is_upper_low(mix.mix) ? DType::iq3_s : DType::q2_k;
   if (is_value(at.role)) {
-    return model.heads_per_group >= 4 || model.experts >= 4 ? DType::q4_k : DType::iq3_s;
+    return model.heads_per_group >= 4 || model.experts >= 4 ? DType::q4_k : raised;
   }
   if (at.role == Role::attention_k && model.experts == 8) return DType::q4_k;
-  if (at.role == Role::down && at.layer < model.layers / 8) return DType::iq3_s;
-  if (at.role == Role::attention_output) return model.experts == 8 ? DType::q5_k : DType::iq3_s;
-  return mix.main;
+  if (at.role == Role::down && at.layer < model.layers / 8) return raised;
+  if (at.role != Role::attention_output) return mix.main;
+  if (model.experts == 8) return DType::q5_k;
+  if (is_upper_low(mix.mix)) return DType::iq3_s;
+  return mix.main == DType::iq1_s || mix.main == DType::iq1_m ? DType::iq2_xxs : mix.main;
 }
 
 DType value_type(const MixFacts& mix, const Model& model, const Place& at) {
@@ -259,7 +272,7 @@ DType value_type(const MixFacts& mix, const Model& model, const Place& at) {
       if (grouped) type = DType::q4_k;
       break;
     case Mix::iq3_xxs:
-      type = grouped ? DType::q4_k : DType::iq3_s;
+      type = grouped ? DType::q4_k : model.has_importance ? DType::iq3_xxs : DType::iq3_s;
       break;
     case Mix::iq3_m:
       type = DType::q4_k;
@@ -297,6 +310,7 @@ DType down_type(const MixFacts& mix, const Model& model, const Place& at) {
     case Mix::q2_k_s:
       return early ? DType::q4_k : mix.main;
     case Mix::iq3_xxs:
+      if (model.has_importance) return mix.main;
       return early ? DType::q4_k : DType::q3_k;
     case Mix::q3_k_m:
       if (i < count / 16) return DType::q5_k;
@@ -311,7 +325,11 @@ DType down_type(const MixFacts& mix, const Model& model, const Place& at) {
       return more_bits(i, count) ? DType::q5_k : DType::q4_k;
     case Mix::iq4_nl:
     case Mix::iq4_xs:
-      return early ? DType::q5_k : mix.main;
+      return early && !model.has_importance ? DType::q5_k : mix.main;
+    case Mix::q4_0:
+      return early && model.has_importance ? DType::q4_1 : mix.main;
+    case Mix::q5_0:
+      return early && model.has_importance ? DType::q5_1 : mix.main;
     case Mix::q5_k_m:
       return more_bits(i, count) ? DType::q6_k : mix.main;
     case Mix::q4_k_s:
@@ -378,6 +396,10 @@ Choice fitting(DType type, std::int64_t columns) {
   if (fits(type)) return {type};
   DType smaller = type;
   switch (type) {
+    case DType::iq1_s:
+    case DType::iq1_m:
+    case DType::iq2_xxs:
+    case DType::iq2_xs:
     case DType::iq2_s:
     case DType::iq3_xxs:
     case DType::iq3_s:
@@ -419,13 +441,10 @@ const MixFacts* find_mix(std::string_view name) noexcept {
   return found == std::end(all_mixes) ? nullptr : found;
 }
 
-bool needs_importance(std::string_view name) noexcept {
-  return std::ranges::find(with_importance, name) != std::end(with_importance);
-}
-
 std::vector<Choice> choose_types(std::span<const TensorEntry> tensors, const Metadata& metadata,
-                                 const MixFacts& mix, bool pure) {
-  const Model model = describe(tensors, metadata);
+                                 const MixFacts& mix, const ChoiceOptions& options) {
+  Model model = describe(tensors, metadata);
+  model.has_importance = options.has_importance;
   // Tensors are counted layer by layer, in whichever order the file has them.
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -453,7 +472,7 @@ std::vector<Choice> choose_types(std::span<const TensorEntry> tensors, const Met
       at.layer = model.experts > 1 && !is_low(mix.mix) ? layer_of(tensor.name) : before;
       ++before;
     }
-    choices[i] = fitting(pure ? mix.main : wanted_type(mix, model, at), at.columns);
+    choices[i] = fitting(options.pure ? mix.main : wanted_type(mix, model, at), at.columns);
     if (is_value(at.role)) ++values;
   }
   return choices;

@@ -11,8 +11,7 @@
 
 /// Which element type each tensor of a quantised model gets.
 ///
-/// Source: the rules of llama.cpp's src/llama-quant.cpp as of July 2026, without an importance
-/// matrix.
+/// Source: the rules of llama.cpp's src/llama-quant.cpp as of July 2026.
 namespace tenon::io::quantize_rules {
 
 enum class Mix : std::uint8_t {
@@ -34,6 +33,11 @@ enum class Mix : std::uint8_t {
   q5_k_s,
   q5_k_m,
   q6_k,
+  iq1_s,
+  iq1_m,
+  iq2_xxs,
+  iq2_xs,
+  iq2_s,
   iq2_m,
   iq3_xxs,
   iq3_xs,
@@ -58,16 +62,18 @@ struct MixFacts {
 std::span<const MixFacts> mixes() noexcept;
 /// The mix of a name, in which "q4_k" stands for "q4_k_m" and so on.
 const MixFacts* find_mix(std::string_view name) noexcept;
-/// Whether llama.cpp has a mix of this name that takes an importance matrix.
-bool needs_importance(std::string_view name) noexcept;
-
 struct Choice {
   DType type;
   bool fallback = false;  ///< rows are no whole number of the wanted type's blocks
 };
 
-/// One for each tensor. `pure`: the main type for all that are quantised.
+struct ChoiceOptions {
+  bool pure = false;            ///< the main type for all that are quantised
+  bool has_importance = false;  ///< an importance matrix: some tensors need no more bits then
+};
+
+/// One for each tensor.
 std::vector<Choice> choose_types(std::span<const TensorEntry> tensors, const Metadata& metadata,
-                                 const MixFacts& mix, bool pure);
+                                 const MixFacts& mix, const ChoiceOptions& options);
 
 }  // namespace tenon::io::quantize_rules

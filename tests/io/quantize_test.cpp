@@ -2,6 +2,7 @@
 #include "temp_folder.hpp"
 
 #include <tenon/io/file.hpp>
+#include <tenon/io/importance.hpp>
 #include <tenon/io/quantize.hpp>
 #include <tenon/io/save.hpp>
 #include <tenon/quant.hpp>
@@ -10,7 +11,9 @@
 #include <cmath>
 #include <fstream>
 #include <limits>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -55,6 +58,28 @@ std::filesystem::path made_model(const TempFolder& folder,
   const auto path = folder.path() / "model.gguf";
   io::save_gguf(path, metadata, tensors);
   return path;
+}
+
+io::ColumnSums sums_of_waves(std::int64_t matrices, std::int64_t columns) {
+  io::ColumnSums sums = io::ColumnSums::zeros(matrices, columns);
+  const HostBuffer rows = waves(matrices, columns);
+  for (std::int64_t i = 0; i < matrices; ++i) {
+    sums.add(i, rows.values<float>().subspan(static_cast<std::size_t>(i * columns),
+                                             static_cast<std::size_t>(columns)));
+  }
+  return sums;
+}
+
+/// Of all weights of the layers.
+io::ImportanceMatrix importance_of_model() {
+  io::ImportanceMatrix importance;
+  for (int i = 0; i < layers; ++i) {
+    for (const auto& [part, columns] :
+         {std::pair("attn_q", 256), {"attn_v", 256}, {"attn_output", 96}, {"ffn_down", 512}}) {
+      importance.tensors[fmt::format("blk.{}.{}.weight", i, part)] = sums_of_waves(1, columns);
+    }
+  }
+  return importance;
 }
 
 DType type_in(const io::File& file, const std::string& name) { return file.at(name).shape.dtype(); }
@@ -113,18 +138,75 @@ TEST_CASE("quantize: q4_k_m, its types by hand and its bytes by quant.hpp") {
 TEST_CASE("quantize: every type is written and read") {
   const TempFolder folder;
   const auto in = made_model(folder);
+  const io::ImportanceMatrix importance = importance_of_model();
   for (const std::string_view type : io::quantize_types()) {
     INFO(type);
     const auto out = folder.path() / "out.gguf";
-    io::quantize_gguf(in, out, type, {.threads = 2});
+    const bool needs_one = type.starts_with("iq1") || (type.starts_with("iq2") && type != "iq2_m");
+    io::quantize_gguf(in, out, type,
+                      {.threads = 2, .importance = needs_one ? &importance : nullptr});
     const io::File file = io::open(out);
     for (const io::TensorEntry& tensor : file.tensors()) {
       const HostBuffer values = tensor.data().to(f32);
       CHECK(
           std::ranges::all_of(values.values<float>(), [](float x) { return std::fabs(x) < 0.2f; }));
     }
-    io::quantize_gguf(in, out, type, {.pure = true});
+    if (!needs_one) io::quantize_gguf(in, out, type, {.pure = true});
   }
+}
+
+TEST_CASE("quantize: by importance, each row as quant.hpp does it, and the types of llama.cpp") {
+  const TempFolder folder;
+  auto tensors = model_tensors();
+  tensors.push_back({"blk.0.ffn_down_exps.weight", waves(6, 256).reshape({3, 2, 256})});
+  const auto in = made_model(folder, tensors);
+  const auto out = folder.path() / "out.gguf";
+  io::ImportanceMatrix importance = importance_of_model();
+  io::ColumnSums& experts = importance.tensors["blk.0.ffn_down_exps.weight"];
+  experts = sums_of_waves(3, 256);
+  const auto run = [&](std::string_view type) {
+    return io::quantize_gguf(
+        in, out, type, {.threads = 3, .importance = &importance, .importance_file = "i.gguf"});
+  };
+  // Where llama.cpp gives other types with an importance matrix.
+  run("iq3_xxs");
+  CHECK(type_in(io::open(out), "blk.0.attn_v.weight") == DType::iq3_xxs);
+  CHECK(type_in(io::open(out), "blk.0.ffn_down.weight") == DType::iq3_xxs);
+  run("q4_0");
+  CHECK(type_in(io::open(out), "blk.0.ffn_down.weight") == DType::q4_1);
+  CHECK(type_in(io::open(out), "blk.1.ffn_down.weight") == DType::q4_0);
+  run("iq1_m");
+  CHECK(type_in(io::open(out), "blk.7.attn_q.weight") == DType::iq1_m);
+  CHECK(type_in(io::open(out), "blk.0.ffn_down.weight") == DType::q2_k);
+  CHECK(type_in(io::open(out), "token_embd.weight") == DType::q5_k);
+  const io::QuantizeResult result = run("q4_k_s");
+  // Norms and the embedding have no importance.
+  CHECK(result.weighed == 4 * layers + 1);
+  const io::File source = io::open(in), file = io::open(out);
+  CHECK(file.metadata().get<std::string>("quantize.imatrix.file") == "i.gguf");
+  CHECK(file.metadata().get<int>("quantize.imatrix.entries_count") == 4 * layers + 1);
+  for (const auto& [name, sums] : importance.tensors) {
+    INFO(name);
+    const io::TensorEntry& made = file.at(name);
+    const HostBuffer values = source.at(name).data().to(f32), found = made.data();
+    const std::int64_t columns = sums.columns, rows = values.shape().elements() / columns;
+    const std::vector<float> means = sums.means();
+    std::vector<std::byte> wanted(made.size_bytes);
+    for (std::int64_t row = 0; row < rows; ++row) {
+      const std::int64_t matrix = row / (rows / sums.matrices());
+      quantize(made.shape.dtype(), values.values<float>().data() + row * columns,
+               wanted.data() + row * std::ssize(wanted) / rows, columns,
+               std::span(means).subspan(static_cast<std::size_t>(matrix * columns),
+                                        static_cast<std::size_t>(columns)));
+    }
+    CHECK(std::equal(wanted.begin(), wanted.end(), found.bytes()));
+  }
+
+  experts = sums_of_waves(3, 128);
+  CHECK(contains(expect_error(Errc::shape_mismatch, [&] { run("q4_k_s"); }), "ffn_down_exps"));
+  importance.tensors.erase("blk.7.attn_q.weight");
+  experts = sums_of_waves(3, 256);
+  CHECK(contains(expect_error(Errc::unsupported_dtype, [&] { run("iq1_m"); }), "blk.7.attn_q"));
 }
 
 TEST_CASE("quantize: an output of its own leaves the embedding to the mix") {

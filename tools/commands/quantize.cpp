@@ -2,11 +2,13 @@
 #include "terminal.hpp"
 #include "tool.hpp"
 
+#include <tenon/io/importance.hpp>
 #include <tenon/io/quantize.hpp>
 
 #include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -16,7 +18,7 @@ namespace tenon::tool {
 namespace {
 
 struct Options {
-  std::string in, out, type;
+  std::string in, out, type, importance;
   int threads = 0;
   bool requantize = false, pure = false;
 };
@@ -39,6 +41,12 @@ void run(const Tool& tool, const Options& options) {
                                .pure = options.pure,
                                .progress = progress_line(),
                                .interrupt = {.cancel = interrupts.begin()}};
+  std::optional<io::ImportanceMatrix> importance;
+  if (!options.importance.empty()) {
+    importance = io::load_importance(options.importance);
+    quantize.importance = &*importance;
+    quantize.importance_file = options.importance;
+  }
   const auto start = std::chrono::steady_clock::now();
   const auto clear = [&] {
     if (quantize.progress) fmt::print(stderr, "\r\033[K");
@@ -61,6 +69,7 @@ void run(const Tool& tool, const Options& options) {
                 {"tensors", result.tensors},
                 {"converted", result.converted},
                 {"fallbacks", result.fallbacks},
+                {"weighed", result.weighed},
                 {"bytes_before", result.bytes_before},
                 {"bytes_after", result.bytes_after},
                 {"bits_per_weight", bits},
@@ -71,6 +80,10 @@ void run(const Tool& tool, const Options& options) {
       "{}: {} of {} tensors converted, {:.1f} MB -> {:.1f} MB, {:.2f} bits per weight, {:.1f} s\n",
       options.out, result.converted, result.tensors, static_cast<double>(result.bytes_before) / 1e6,
       static_cast<double>(result.bytes_after) / 1e6, bits, time);
+  if (importance) {
+    fmt::print("{} tensors weighed by the importance of their columns, {} without any\n",
+               result.weighed, result.converted - result.weighed);
+  }
   if (result.fallbacks > 0) {
     fmt::print("{} tensors have rows that do not suit the type and got another\n",
                result.fallbacks);
@@ -89,6 +102,9 @@ void add_quantize(CLI::App& app, Tool& tool) {
       .option("--type", options->type,
               fmt::format("One of {}", fmt::join(io::quantize_types(), ", ")))
       .required();
+  command.option(
+      "--imatrix", options->importance,
+      "A file of `tenon imatrix` or llama-imatrix: how much the columns of weights matter");
   command.flag("--pure", options->pure, "The type's main element type for all that is quantised");
   command.flag("--requantize", options->requantize,
                "Also convert weights that are quantised already");

@@ -2,6 +2,7 @@
 
 #include <tenon/dtype.hpp>
 #include <tenon/interrupt.hpp>
+#include <tenon/io/importance.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,9 @@ struct QuantizeOptions {
   bool allow_requantize = false;
   /// Every tensor that is quantised at all gets the mix's main type, where its rows allow.
   bool pure = false;
+  /// By what the columns of weights are weighed; null: all alike. Metadata of the output name it. It must live during the call.
+  const ImportanceMatrix* importance = nullptr;
+  std::string importance_file{};  ///< where it is from, for the metadata
   std::function<void(const QuantizeProgress&)> progress = {};
   Interrupt interrupt = {};
 };
@@ -36,6 +40,7 @@ struct QuantizeResult {
   std::size_t tensors = 0;
   std::size_t converted = 0;  ///< of them; the others are copied
   std::size_t fallbacks = 0;  ///< whose rows are no whole number of the wanted type's blocks
+  std::size_t weighed = 0;    ///< of the converted ones, by QuantizeOptions::importance
   std::uint64_t elements = 0;
   std::uint64_t bytes_before = 0, bytes_after = 0;  ///< of tensors
 };
@@ -46,7 +51,7 @@ std::span<const std::string_view> quantize_types();
 /// Writes the GGUF file `in` again, to `out`, with its weights in other element types.
 ///
 /// `type` is a mix: a main type, and rules by which some tensors get more bits - those of llama.cpp
-/// (llama-quant.cpp) without an importance matrix, so that sizes and types of tensors are the same.
+/// (llama-quant.cpp), so that sizes and types of tensors are the same, with and without an importance matrix.
 /// Tensors of rank 1, norms, routers and other small ones are copied. Metadata are kept, except
 /// for `general.file_type` and `general.quantization_version`; a split input becomes one file.
 ///
@@ -54,7 +59,8 @@ std::span<const std::string_view> quantize_types();
 ///
 /// Errors  of io::open and save_gguf
 ///         bad_argument       no such type, or `out` is a file of the input
-///         unsupported_dtype  a type that takes an importance matrix
+///         unsupported_dtype  a tensor gets iq1_s, iq1_m, iq2_xxs or iq2_xs, and there is no importance for it
+///         shape_mismatch     importance of another number of columns than the tensor's
 ///         unsupported        the input is no GGUF file, or holds block types without
 ///                            allow_requantize
 ///         bad_input          weights to convert hold an infinity or a NaN

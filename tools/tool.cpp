@@ -1,5 +1,6 @@
 #include "tool.hpp"
 
+#include "base/atomic_file.hpp"
 #include "terminal.hpp"
 
 #include <tenon/error.hpp>
@@ -498,20 +499,9 @@ std::string read_text(const std::string& path) {
 }
 
 void write_text(const std::filesystem::path& path, const std::string& text) {
-  std::filesystem::path fresh = path;
-  fresh += ".tmp";
-  std::ofstream out(fresh, std::ios::binary);
-  out << text;
-  out.close();
-  std::error_code failed;
-  if (std::filesystem::exists(path, failed)) {
-    std::filesystem::permissions(fresh, std::filesystem::status(path).permissions(), failed);
-  }
-  if (out) std::filesystem::rename(fresh, path, failed);
-  if (!out || failed) {
-    std::filesystem::remove(fresh, failed);
-    throw Error(Errc::io_error, path.string(), "cannot be written");
-  }
+  io::AtomicFile file(path);
+  file.write(text);
+  file.commit();
 }
 
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary) {

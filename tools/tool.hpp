@@ -122,7 +122,8 @@ void add_generation(Command& command, GenerationOptions& options);
 /// The bytes of a file, or of standard input for "-". Errc::not_found, Errc::io_error, and
 /// Errc::limit_exceeded above 1 GiB.
 std::string read_text(const std::string& path);
-/// Replaces a file by way of another one beside it, so that it is never half written. Errc::io_error.
+/// Writes or replaces a file, which is never half written; a link stays a link. Errc::not_regular_file for
+/// what is none (a pipe, a device), Errc::io_error.
 void write_text(const std::filesystem::path& path, const std::string& text);
 
 /// The inputs of a program from a file that has them under the names of its parameters, with its

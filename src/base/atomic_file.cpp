@@ -42,6 +42,8 @@ Folder folder_of(const std::filesystem::path& path) {
 }  // namespace
 
 AtomicFile::Place AtomicFile::place_of(const std::filesystem::path& path) {
+  if (path.empty())
+    throw Error(Errc::bad_argument, "save", "the path of the file to write is empty");
   std::error_code failure;
   const auto real = std::filesystem::canonical(path, failure);
   const std::filesystem::path& target = failure ? path : real;

@@ -21,7 +21,7 @@ namespace tenon::io {
 class AtomicFile {
  public:
   /// A link stays a link: its target is replaced, and keeps its mode. Errc::not_regular_file when
-  /// `path` exists and is no regular file; Errc::io_error.
+  /// `path` exists and is no regular file; Errc::bad_argument for an empty path; Errc::io_error.
   explicit AtomicFile(const std::filesystem::path& path);
   /// A file that this user alone may read and write, in a folder that passes check_private(). What
   /// has the name is replaced: of a link the link itself. Errors of check_private();

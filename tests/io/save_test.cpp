@@ -159,6 +159,7 @@ TEST_CASE("save: places that cannot be written") {
     expect_error(Errc::io_error, [&] { save(writer, folder / "missing" / "m", tensors); });
     expect_error(Errc::not_regular_file, [&] { save(writer, folder.path(), tensors); });
     expect_error(Errc::not_regular_file, [&] { save(writer, "/dev/null", tensors); });
+    expect_error(Errc::bad_argument, [&] { save(writer, "", tensors); });
   }
   expect_error(Errc::io_error, [&] { io::write_npy(folder / "no" / "a", tensors[0].data); });
   CHECK(folder.entries() == 0);

@@ -843,6 +843,22 @@ z = [12, 34] f32[2]
         self.assertFalse(self.json("fmt", self.text, "--write")["differs"])
         self.refused(WRONG_CALL, "BadArgument", "fmt", "--write", "-", says="--write is for a file")
 
+    def test_files_are_replaced_and_nothing_else(self):
+        link, beside = self.folder / "link.tenon", self.folder / f"{self.text.name}.tmp"
+        link.symlink_to(self.text.name)
+        beside.write_text("of somebody else")
+        self.text.write_text(PROGRAM.replace("mul(x, w)", "mul( x,w )"))
+        self.tenon("fmt", link, "--write")
+        self.assertTrue(link.is_symlink())
+        self.assertEqual(self.text.read_text(), PROGRAM)
+        self.assertEqual(beside.read_text(), "of somebody else")
+        pipe = self.folder / "pipe"
+        os.mkfifo(pipe)
+        self.refused(MALFORMED, "NotRegularFile", "codegen", self.text, "-o", pipe, says="not a regular file")
+        self.assertTrue(pipe.is_fifo())
+        self.refused(MACHINE, "IoError", "codegen", self.text, "-o", self.folder / "no" / "x.hpp",
+                     says="No such file or directory")
+
     def test_codegen(self):
         code = self.tenon("codegen", self.text).stdout.decode()
         self.assertIn("Array y = eager_.run(tenon::Mul{}, std::move(x), w);", code)

@@ -12,8 +12,8 @@ namespace tenon::io {
 ///
 /// Errors  bad_magic, unsupported_version, truncated, trailing_data  the file's structure
 ///         syntax, limit_exceeded, bad_key, duplicate_name           the header's dictionary
-///         unsupported_dtype                                         records, objects, strings,
-///                                                                   complex, 64-bit unsigned
+///         unsupported_dtype                                         records, objects, strings, dates,
+///                                                                   c16 and other long numbers
 ///         bad_shape, shape_overflow                                 the shape
 HostBuffer read_npy(const std::filesystem::path& path, const Limits& limits = {});
 

@@ -22,6 +22,7 @@ struct NamedTensor {
 //
 // Errors  io_error          with the system's message
 //         not_regular_file  `path` is a directory, pipe or device
+//         bad_argument      `path` is empty
 //         duplicate_name    two tensors have one name
 //         bad_key           a name is empty
 //         bad_encoding      a name is not UTF-8

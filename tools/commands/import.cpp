@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon::tool {
@@ -33,7 +34,8 @@ void run(Tool& tool, const Options& options) {
   arguments.insert(arguments.end(), {"--output", target});
   for (const std::string& shape : options.shapes)
     arguments.insert(arguments.end(), {"--shape", shape});
-  tool.status = run_python(is_torch ? "tenon.torch" : "tenon.onnx", arguments, tool.json);
+  tool.status =
+      run_python(is_torch ? "tenon.torch" : "tenon.onnx", std::move(arguments), tool.json);
   if (tool.json && tool.status == 0) tool.print({{"written", target}});
 }
 

@@ -1,6 +1,5 @@
 """Programs as ONNX models: the program's text, op by op, as nodes of opset 21."""
 
-import os
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +7,7 @@ import onnx
 from onnx import helper
 
 from .. import ir
+from ..importing import files
 from ..importing.errors import unsupported, wrong_call
 from ..importing.types import NUMPY, type_of
 from .types import NUMBERS
@@ -18,12 +18,7 @@ OPSET, IR_VERSION = 21, 10
 
 def save(program, path, weights=None):
     """Writes a program as an ONNX model. `weights` has constants that are not part of the program, by name."""
-    model = to_model(program, weights)
-    data = model.SerializeToString()
-    temporary = f"{os.fspath(path)}.part"
-    with open(temporary, "wb") as file:
-        file.write(data)
-    os.replace(temporary, path)
+    files.write(path, to_model(program, weights).SerializeToString())
 
 
 def to_model(program, weights=None):

@@ -12,6 +12,7 @@ from google.protobuf.message import DecodeError
 from .. import _tenon
 from ..errors import ArgumentError, InputError, UnsupportedError
 from . import families  # noqa: F401: fills the table of handlers
+from ..importing import files
 from ..importing.errors import NotKnown, malformed, wrong_call
 from ..importing.kept import Programs, check_options, forward, types_text
 from ..importing.types import as_array
@@ -63,9 +64,7 @@ def read(model, folder=None):
         proto = _parsed(bytes(model), "model")
     else:
         path = pathlib.Path(os.fspath(model))
-        if not path.is_file():
-            raise malformed(str(path), "no such file", "NotFound")
-        proto = _parsed(path.read_bytes(), str(path))
+        proto = _parsed(files.read(path), str(path))
         folder = folder or path.parent
     _check_version(proto)
     return proto, folder

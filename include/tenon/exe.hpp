@@ -11,6 +11,7 @@
 #include <tenon/session.hpp>
 
 #include <algorithm>
+#include <concepts>
 #include <filesystem>
 #include <functional>
 #include <list>
@@ -124,12 +125,16 @@ class ArgumentList {
   /// another form than the declared one, that has no data, or whose tags contradict the declared.
   std::vector<Shape> shapes_of(std::span<const std::string> paths,
                                std::span<Buffer* const> leaves) const;
+  /// Errc::bad_input, naming the argument: forward was compiled with another plain value.
+  [[noreturn]] void refuse_value(const OtherValue& value) const;
   /// Errc::bad_input, naming the argument, unless these types fit the declared ones:
   /// CompileOptions::closed_shapes.
   void check_fit(std::span<const Shape> inputs) const;
 
  private:
-  std::string described(std::size_t i) const;
+  std::string name_of(const std::string& path) const;
+  std::string described(const std::string& path) const;
+  std::string described(std::size_t i) const { return described(paths_[i]); }
   void check_form(std::span<const std::string> paths) const;
   void check_tags(std::size_t i, const Shape& given) const;
 
@@ -182,6 +187,9 @@ class Exe {
   using Shapes = rebind_t<Arguments, Shape>;     ///< the same form, of Shapes
   using Buffers = rebind_t<Arguments, Buffer>;   ///< the same form, of Buffers
   using Result = rebind_t<typename Traits::Returns, Buffer>;
+  static_assert(detail::has_buffers<Arguments> && detail::has_buffers<typename Traits::Returns>,
+                "a struct that forward takes or returns is a template whose one parameter is the "
+                "type of its tensors: template <class T = Tensor> struct State { T cache; ... }");
 
   /// `where` is the line that inputs are said to come from in messages.
   Exe(Model model, const Shapes& shapes, CompileOptions options,
@@ -205,10 +213,12 @@ class Exe {
   }
 
   /// Binds the weights of another forward of the same model, packed once for both.
-  /// Errc::bad_argument for null.
-  BoundExe<Forward> bind(std::shared_ptr<const WeightSet> weights) const {
-    if (weights == nullptr) throw Error(Errc::bad_argument, "Exe::bind", "no weights: null");
-    return BoundExe<Forward>(state_.shared(), std::move(weights));
+  /// Errc::bad_argument for null. (A template, so that `bind({})` is the other one.)
+  template <std::convertible_to<std::shared_ptr<const WeightSet>> Weights>
+  BoundExe<Forward> bind(Weights weights) const {
+    std::shared_ptr<const WeightSet> shared(std::move(weights));
+    if (shared == nullptr) throw Error(Errc::bad_argument, "Exe::bind", "no weights: null");
+    return BoundExe<Forward>(state_.shared(), std::move(shared));
   }
 
   /// The optimised program for the compiled shapes.
@@ -244,6 +254,15 @@ class Exe {
         declared.push_back(shape);
       });
       return {std::move(paths), std::move(declared), std::move(names), std::tuple_size_v<Shapes>};
+    }
+
+    /// Errc::bad_input, naming it, where a plain value of the arguments is not the compiled one.
+    template <class Given>
+    void check_values(const Given& given) const {
+      detail::FieldWalk walk("");
+      std::optional<detail::OtherValue> other;
+      detail::find_other_value(given, example, walk, other);
+      if (other) arguments.refuse_value(*other);
     }
 
     detail::Traced trace(std::span<const Shape> inputs) {
@@ -340,8 +359,8 @@ class BoundExe {
   /// cache still holds the positions before the call.
   ///
   /// Errors: Errc::bad_input, naming an argument whose structure is not the compiled one, that has
-  /// no data, or whose axis tags contradict the compiled ones; those of forward and of
-  /// Session::forward.
+  /// no data, whose axis tags contradict the compiled ones, or in which a plain value (a number, a
+  /// text) is not the compiled one; those of forward and of Session::forward.
   template <class... Args>
   Result operator()(Args&&... args) {
     static_assert(fits<Args...>(),
@@ -414,6 +433,7 @@ class BoundExe {
     visit_fields(arguments, [&](const std::string&, const Shape& shape) {
       shapes.push_back(shape.without_tags());
     });
+    state_->check_values(arguments);
     session(shapes).session.prepare(shapes);
   }
 
@@ -465,7 +485,9 @@ class BoundExe {
       paths.push_back(path);
       leaves.push_back(&leaf);
     });
-    Entry& entry = session(state_->arguments.shapes_of(paths, leaves));
+    const std::vector<Shape> shapes = state_->arguments.shapes_of(paths, leaves);
+    state_->check_values(buffers);
+    Entry& entry = session(shapes);
     entry.session.set_interrupt(interrupt_);
     return entry;
   }

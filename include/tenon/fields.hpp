@@ -6,6 +6,7 @@
 #include <tenon/tensor.hpp>
 
 #include <array>
+#include <cmath>
 #include <concepts>
 #include <cstddef>
 #include <map>
@@ -202,6 +203,12 @@ template <class T>
 inline constexpr bool hides_leaves = false;
 template <template <class...> class Outer, class... Inner>
 inline constexpr bool hides_leaves<Outer<Inner...>> = (!std::is_void_v<form_leaf_t<Inner>> || ...);
+template <class Inner, std::size_t N>
+inline constexpr bool hides_leaves<Inner[N]> =
+    hides_leaves<Inner> || !std::is_void_v<form_leaf_t<Inner>>;
+template <class Inner>
+inline constexpr bool hides_leaves<Inner*> =
+    hides_leaves<Inner> || !std::is_void_v<form_leaf_t<Inner>>;
 
 /// The leaves that a walk through a struct has found, with their paths. Neither the walk nor this
 /// depend on what is then done with a leaf: a struct's walk is compiled once for all visitors.
@@ -216,6 +223,7 @@ class FieldWalk {
   explicit FieldWalk(std::string path) : path_(std::move(path)) {}
   void add(const void* from, void* to);
   const std::vector<Field>& fields() const noexcept { return fields_; }
+  const std::string& path() const noexcept { return path_; }  ///< of where the walk is
 
   /// A field's name or an element's index: part of the path for its lifetime.
   class Part {
@@ -280,8 +288,8 @@ void find_fields(Model& model, FieldWalk& walk) {
   } else {
     static_assert(
         !hides_leaves<Form>,
-        "its tensors cannot be found: a struct of tensors lists its members with "
-        "TENON_FIELDS, and containers of them are vectors, optionals, arrays, tuples, pairs "
+        "its tensors cannot be found: a struct of tensors lists its members with a public "
+        "TENON_FIELDS, and containers of them are vectors, optionals, std::arrays, tuples, pairs "
         "and maps by std::string");
   }
 }
@@ -337,6 +345,85 @@ void pair_fields(const From& from, To& to, FieldWalk& walk) {
                   "a field that is neither a leaf, a struct with TENON_FIELDS, "
                   "a container of these, nor a plain value");
     to = from;
+  }
+}
+
+/// A plain value that two structs of one form do not have in common.
+struct OtherValue {
+  std::string path;
+  std::string given, wanted;  ///< empty where it is no number
+};
+
+/// A number as text; empty for other values.
+template <class Value>
+std::string number_text(const Value& value) {
+  if constexpr (std::is_arithmetic_v<Value>) {
+    return std::to_string(value);
+  } else {
+    return {};
+  }
+}
+
+template <class Given, class Wanted>
+void find_other_value(const Given& given, const Wanted& wanted, FieldWalk& walk,
+                      std::optional<OtherValue>& found);
+
+/// The same for a struct's field, which has name `index` of `names`.
+template <class Given, class Wanted>
+void find_other_field(const Given& given, const Wanted& wanted, std::string_view names,
+                      std::size_t index, FieldWalk& walk, std::optional<OtherValue>& found) {
+  const FieldWalk::Part part(walk, names, index);
+  find_other_value(given, wanted, walk, found);
+}
+
+template <class Value>
+bool same_value(const Value& a, const Value& b) {
+  if constexpr (std::is_floating_point_v<Value>) {
+    if (std::isnan(a) && std::isnan(b)) return true;
+  }
+  return a == b;
+}
+
+/// Sets `found` to the first plain value, of a type with ==, that differs. Elements that only one of the two has are
+/// left out.
+template <class Given, class Wanted>
+void find_other_value(const Given& given, const Wanted& wanted, FieldWalk& walk,
+                      std::optional<OtherValue>& found) {
+  constexpr bool has_leaves = !std::is_void_v<form_leaf_t<Given>>;
+  if constexpr (FieldLeaf<Given>) {
+    return;
+  } else if constexpr (HasFields<Given>) {
+    given.tenon_fields()([&](const auto&... one) {
+      wanted.tenon_fields()([&](const auto&... other) {
+        std::size_t index = 0;
+        (find_other_field(one, other, Given::tenon_field_names(), index++, walk, found), ...);
+      });
+    });
+  } else if constexpr (is_vector<Given> && has_leaves) {
+    if constexpr (FieldLeaf<typename Given::value_type>) return;
+    for (std::size_t i = 0; i < given.size() && i < wanted.size(); ++i) {
+      const FieldWalk::Part part(walk, i);
+      find_other_value(given[i], wanted[i], walk, found);
+    }
+  } else if constexpr (is_map<Given>) {
+    for (const auto& [key, value] : given) {
+      const auto other = wanted.find(key);
+      if (other == wanted.end()) continue;
+      const FieldWalk::Part part(walk, key);
+      find_other_value(value, other->second, walk, found);
+    }
+  } else if constexpr (is_optional<Given> && has_leaves) {
+    if (given && wanted) find_other_value(*given, *wanted, walk, found);
+  } else if constexpr (TupleLike<Given>) {
+    for_each_field<std::tuple_size_v<Given>>([&]<std::size_t i>() {
+      if constexpr (!FieldLeaf<std::tuple_element_t<i, Given>>) {
+        const FieldWalk::Part part(walk, i);
+        find_other_value(std::get<i>(given), std::get<i>(wanted), walk, found);
+      }
+    });
+  } else if constexpr (std::equality_comparable<Given>) {
+    if (found || same_value(given, wanted)) return;
+    found = OtherValue{walk.path(), number_text(given), number_text(wanted)};
   }
 }
 

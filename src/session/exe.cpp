@@ -58,9 +58,10 @@ bool ArgumentList::is_static() const noexcept {
   return std::ranges::all_of(declared_, [](const Shape& shape) { return shape.is_static(); });
 }
 
+std::string ArgumentList::name(std::size_t i) const { return name_of(paths_[i]); }
+
 /// A path begins with the number of its argument.
-std::string ArgumentList::name(std::size_t i) const {
-  const std::string& path = paths_[i];
+std::string ArgumentList::name_of(const std::string& path) const {
   std::size_t number = 0;
   const char* const path_end = path.data() + path.size();
   const auto [rest, error] = std::from_chars(path.data(), path_end, number);
@@ -69,11 +70,20 @@ std::string ArgumentList::name(std::size_t i) const {
 }
 
 /// "'cache.keys'", or "'keys' of argument 2" where that has no name.
-std::string ArgumentList::described(std::size_t i) const {
-  if (const std::string called = name(i); !called.empty()) return fmt::format("'{}'", called);
-  const std::size_t dot = paths_[i].find('.');
-  if (dot == std::string::npos) return fmt::format("argument {}", paths_[i]);
-  return fmt::format("'{}' of argument {}", paths_[i].substr(dot + 1), paths_[i].substr(0, dot));
+std::string ArgumentList::described(const std::string& path) const {
+  if (const std::string called = name_of(path); !called.empty()) return fmt::format("'{}'", called);
+  const std::size_t dot = path.find('.');
+  if (dot == std::string::npos) return fmt::format("argument {}", path);
+  return fmt::format("'{}' of argument {}", path.substr(dot + 1), path.substr(0, dot));
+}
+
+void ArgumentList::refuse_value(const OtherValue& value) const {
+  throw Error(
+      Errc::bad_input, "forward",
+      fmt::format("{} {}: forward was compiled with {}. What differs between calls is a tensor",
+                  described(value.path),
+                  value.given.empty() ? "has another value" : "is " + value.given,
+                  value.wanted.empty() ? "the one of then" : value.wanted));
 }
 
 std::vector<Shape> ArgumentList::with_tags(std::span<const Shape> inputs) const {

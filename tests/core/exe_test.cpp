@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cmath>
 #include <map>
 #include <optional>
 #include <string>
@@ -202,6 +203,35 @@ struct Tagged {
   {
     const Tensor w = weight.with_tags({"out", "in"});
     return dot(x, w, "in");
+  }
+};
+
+/// A plain value as an argument.
+template <class T = Tensor>
+struct Scaled {
+  TENON_FIELDS()
+  Tensor forward(const Tensor& x, int times) const { return x * times; }
+};
+
+/// Plain values beside a tensor.
+template <class T = Tensor>
+struct Counted {
+  T sum;
+  int steps = 0;
+  std::string name;
+  std::vector<int> sizes;
+  double limit = 0;
+  TENON_FIELDS(sum, steps, name, sizes, limit)
+};
+template <class T = Tensor>
+struct Counting {
+  TENON_FIELDS()
+  std::vector<Counted<>> forward(std::vector<Counted<>> states) const {
+    for (Counted<>& state : states) {
+      state.sum = state.sum + state.steps;
+      ++state.steps;
+    }
+    return states;
   }
 };
 
@@ -669,6 +699,39 @@ TEST_CASE("Exe: messages about an input name the line that compiled") {
   const auto fails = [&] { compile<&Added<>::forward>(Added<>(), {a, b}, on("reference")); };
   check_contains(expect_error(Errc::shape_mismatch, fails),
                  {"input 'x0', exe_test.cpp:" + line, "input 'x1', exe_test.cpp:" + line});
+}
+
+TEST_CASE("Exe: plain values of arguments are those of then") {
+  CompileOptions options = on("reference");
+  const Shape two({2}, f32);
+  const Buffer x = device(floats({2}, {1, 2}));
+  auto run = compile<&Scaled<>::forward>(Scaled<>(), {two, 3}, options).bind({});
+  CHECK(values(run(x, 3)) == std::vector<float>{3, 6});
+  check_contains(expect_error(Errc::bad_input, [&] { run(x, 5); }),
+                 {"argument 1 is 5: forward was compiled with 3"});
+  expect_error(Errc::bad_input, [&] { run.submit(x, 5); });
+  expect_error(Errc::bad_input, [&] { run.prepare({two, 5}); });
+  CHECK(values(run(x, 3)) == std::vector<float>{3, 6});
+
+  options.arguments = {"states"};
+  const Counted<Shape> shape{two, 1, "a", {4, 5}, std::nan("")};
+  auto count = compile<&Counting<>::forward>(Counting<>(), {{shape, shape}}, options).bind({});
+  const Counted<Buffer> counted{x, 1, "a", {4, 5}, std::nan("")};
+  const std::vector<Counted<Buffer>> results = count(std::vector{counted, counted});
+  CHECK(values(results.at(1).sum) == std::vector<float>{2, 3});
+  CHECK(results[1].steps == 2);
+  const auto refused = [&](auto&& change, const std::string& says) {
+    std::vector<Counted<Buffer>> states{counted, counted};
+    change(states[1]);
+    check_contains(expect_error(Errc::bad_input, [&] { count(std::move(states)); }), {says});
+    CHECK(states.at(1).sum.has_data());  // given back
+  };
+  refused([](auto& state) { state.steps = 2; },
+          "'states.1.steps' is 2: forward was compiled with 1");
+  refused([](auto& state) { state.name = "b"; }, "'states.1.name' has another value");
+  refused([](auto& state) { state.sizes.push_back(6); }, "'states.1.sizes' has another value");
+  refused([](auto& state) { state.limit = 0; }, "'states.1.limit' is 0");
+  CHECK_NOTHROW(count(std::vector{counted, counted}));
 }
 
 TEST_CASE("Exe: layers in a map") {

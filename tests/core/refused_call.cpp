@@ -27,6 +27,24 @@ struct Listed {
   TENON_FIELDS(parts)
 };
 
+template <class T = tenon::Tensor>
+struct Array {
+  T parts[2];
+  TENON_FIELDS(parts)
+};
+
+template <class T = tenon::Tensor>
+struct TakesPlain {
+  TENON_FIELDS()
+  tenon::Tensor forward(const Plain& x) const { return x.weight; }
+};
+
+template <class T = tenon::Tensor>
+struct Weightless {
+  TENON_FIELDS()
+  tenon::Tensor forward(const tenon::Tensor& x) const { return x; }
+};
+
 }  // namespace
 
 #if defined(CASE_no_template)
@@ -35,7 +53,14 @@ void call(const tenon::Exe<&Plain::forward>& exe, const Plain& weights) { exe.bi
 void call(const Listed<>& model) {
   tenon::visit_fields(model, [](const std::string&, const tenon::Tensor&) {});
 }
+#elif defined(CASE_c_array)
+void call(const Array<>& model) {
+  tenon::visit_fields(model, [](const std::string&, const tenon::Tensor&) {});
+}
+#elif defined(CASE_plain_argument)
+void call(const tenon::Exe<&TakesPlain<>::forward>& exe) { exe.program(); }
 #else
+void call(const tenon::Exe<&Weightless<>::forward>& exe) { exe.bind({}); }
 void call(tenon::BoundExe<&Sum<>::forward>& run, tenon::Buffer& x, const tenon::Shape& shape) {
   static_cast<void>(shape);
 #if defined(CASE_good)

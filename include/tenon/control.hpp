@@ -13,6 +13,7 @@
 #include <source_location>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -23,6 +24,15 @@ namespace tenon {
 inline constexpr std::int64_t max_iterations = std::int64_t{1} << 20;
 
 namespace detail {
+
+/// Errc::bad_type unless a condition is a bool[].
+void check_condition(std::string_view loop, const Tensor& condition,
+                     const std::source_location& where);
+/// Errc::shape_mismatch, naming both, unless two functions, or a function and what it gets, have tensors of the same
+/// types.
+void check_same_types(std::string_view loop, std::string_view name, std::span<const Tensor> made,
+                      std::string_view wanted_name, std::span<const Tensor> wanted,
+                      const std::source_location& where);
 
 /// carry = body(index, carry) while the first tensor of `carry`, a bool[], is true.
 template <class Carry, class Body>
@@ -55,10 +65,13 @@ Carry while_loop(Carry carry, Condition&& condition, Body&& body,
   }
   using Both = std::pair<Tensor, Carry>;
   const Tensor first = condition(carry);
+  detail::check_condition("while_loop", first, where);
   const Both last = detail::repeat_while(
       limit, Both(first, carry),
       [&](const Tensor&, const Both& now) {
         Carry next = body(now.second);
+        detail::check_same_types("while_loop", "the body", detail::leaves_of(next), "the carry",
+                                 detail::leaves_of(now.second), where);
         Tensor goes_on = condition(next);
         return Both(std::move(goes_on), std::move(next));
       },
@@ -80,6 +93,7 @@ auto cond(const Tensor& predicate, Yes&& yes, No&& no,
           const std::source_location& where = std::source_location::current()) {
   using Result = std::remove_cvref_t<decltype(yes())>;
   using Both = std::pair<Tensor, Result>;
+  detail::check_condition("cond", predicate, where);
   const Result example = yes();  // nothing uses what this records but for the types
   Result empty;
   transform_fields(example, empty, [&](const std::string&, const Tensor& like, Tensor& to) {
@@ -90,7 +104,13 @@ auto cond(const Tensor& predicate, Yes&& yes, No&& no,
       [&](const Tensor&, const Both& now) { return Both(now.first, yes()); }, where);
   const Both after_no = detail::repeat_while(
       1, Both(logical_not(predicate, where), after_yes.second),
-      [&](const Tensor&, const Both& now) { return Both(now.first, no()); }, where);
+      [&](const Tensor&, const Both& now) {
+        Result made = no();
+        detail::check_same_types("cond", "no()", detail::leaves_of(made), "yes()",
+                                 detail::leaves_of(example), where);
+        return Both(now.first, std::move(made));
+      },
+      where);
   return after_no.second;
 }
 
@@ -107,15 +127,21 @@ template <class Carry, class Yes, class No>
 Carry cond(const Tensor& predicate, Carry carry, Yes&& yes, No&& no,
            const std::source_location& where = std::source_location::current()) {
   using Both = std::pair<Tensor, Carry>;
-  const auto run_if = [&](const Tensor& runs, Carry before, auto& branch) {
+  detail::check_condition("cond", predicate, where);
+  const auto run_if = [&](const Tensor& runs, Carry before, std::string_view name, auto& branch) {
     return detail::repeat_while(
                1, Both(runs, std::move(before)),
-               [&](const Tensor&, const Both& now) { return Both(now.first, branch(now.second)); },
+               [&](const Tensor&, const Both& now) {
+                 Carry made = branch(now.second);
+                 detail::check_same_types("cond", name, detail::leaves_of(made), "the carry",
+                                          detail::leaves_of(now.second), where);
+                 return Both(now.first, std::move(made));
+               },
                where)
         .second;
   };
-  Carry after_yes = run_if(predicate, std::move(carry), yes);
-  return run_if(logical_not(predicate, where), std::move(after_yes), no);
+  Carry after_yes = run_if(predicate, std::move(carry), "yes()", yes);
+  return run_if(logical_not(predicate, where), std::move(after_yes), "no()", no);
 }
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
 #include "graph/graph_impl.hpp"
 #include "graph/loop_values.hpp"
 
+#include <tenon/control.hpp>
 #include <tenon/error.hpp>
 
 #include <algorithm>
@@ -281,5 +282,35 @@ std::vector<Tensor> RepeatRecorder::finish() {
   for (const Node* node : self.carry) results.push_back(graph.handle(node));
   return results;
 }
+
+namespace detail {
+
+void check_condition(std::string_view loop, const Tensor& condition,
+                     const std::source_location& where) {
+  const Shape& shape = condition.shape(where);
+  if (shape.dtype() == boolean && shape.rank() == 0) return;
+  throw Error(Errc::bad_type, where,
+              fmt::format("{}: its condition is bool[], not {}", loop, to_string(shape)));
+}
+
+void check_same_types(std::string_view loop, std::string_view name, std::span<const Tensor> made,
+                      std::string_view wanted_name, std::span<const Tensor> wanted,
+                      const std::source_location& where) {
+  if (made.size() != wanted.size()) {
+    throw Error(Errc::shape_mismatch, where,
+                fmt::format("{}: {} has {} tensors, {} {}: they have the same types", loop, name,
+                            made.size(), wanted_name, wanted.size()));
+  }
+  for (std::size_t i = 0; i < made.size(); ++i) {
+    const Shape &is = made[i].shape(where), &wants = wanted[i].shape(where);
+    if (is == wants) continue;
+    const std::string tensor = made.size() == 1 ? "" : fmt::format(" as tensor {}", i);
+    throw Error(Errc::shape_mismatch, where,
+                fmt::format("{}: {} has {}{}, {} {}: they have the same types", loop, name,
+                            to_string(is), tensor, wanted_name, to_string(wants)));
+  }
+}
+
+}  // namespace detail
 
 }  // namespace tenon

@@ -361,16 +361,44 @@ TEST_CASE("control: errors name what is wrong") {
   const std::string text = refused(Errc::bad_type, [](std::span<const Tensor> in) {
     return std::vector{cond(in[0], [&] { return in[0]; }, [&] { return in[0]; })};
   });
-  CHECK(text.find("bool[], not f32[3]") != std::string::npos);
-  refused(Errc::shape_mismatch, [](std::span<const Tensor> in) {
-    return std::vector{
-        cond(any(gt(in[0], in[0])), [&] { return in[0]; }, [&] { return sum(in[0]); })};
-  });
-  refused(Errc::shape_mismatch, [](std::span<const Tensor> in) {
-    return std::vector{while_loop(
-        in[0], [](const Tensor& x) { return any(gt(x, x)); },
-        [](const Tensor& x) { return concat({x, x}, 0); })};
-  });
+  const auto says = [](const std::string& message, std::string_view part) {
+    INFO(message);
+    CHECK(message.find(part) != std::string::npos);
+  };
+  says(text, "cond: its condition is bool[], not f32[3]");
+  says(refused(Errc::bad_type,
+               [](std::span<const Tensor> in) {
+                 const auto same = [](const Tensor& x) { return x; };
+                 return std::vector{while_loop(in[0], same, same)};
+               }),
+       "while_loop: its condition is bool[], not f32[3]");
+  says(refused(Errc::shape_mismatch,
+               [](std::span<const Tensor> in) {
+                 return std::vector{cond(
+                     any(gt(in[0], in[0])), [&] { return in[0]; }, [&] { return sum(in[0]); })};
+               }),
+       "cond: no() has f32[], yes() f32[3]");
+  says(refused(Errc::shape_mismatch,
+               [](std::span<const Tensor> in) {
+                 return std::vector{cond(
+                     any(gt(in[0], in[0])), in[0], [](const Tensor& x) { return x; },
+                     [](const Tensor& x) { return sum(x); })};
+               }),
+       "cond: no() has f32[], the carry f32[3]");
+  says(refused(Errc::shape_mismatch,
+               [](std::span<const Tensor> in) {
+                 const auto many = [&](std::size_t count) { return std::vector(count, in[0]); };
+                 return cond(
+                     any(gt(in[0], in[0])), [&] { return many(2); }, [&] { return many(3); });
+               }),
+       "cond: no() has 3 tensors, yes() 2");
+  says(refused(Errc::shape_mismatch,
+               [](std::span<const Tensor> in) {
+                 return std::vector{while_loop(
+                     in[0], [](const Tensor& x) { return any(gt(x, x)); },
+                     [](const Tensor& x) { return concat({x, x}, 0); })};
+               }),
+       "while_loop: the body has f32[6], the carry f32[3]");
 }
 
 const std::string text = R"(# tenon 1.0

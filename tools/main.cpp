@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <iostream>
 #include <new>
 #include <string>
 #include <string_view>
@@ -84,6 +85,14 @@ void register_all() {
 #ifdef TENON_WITH_CUDA_EMULATION
   tenon::cuda::register_emulation();
 #endif
+}
+
+/// On a full device, writing buffered output fails only here.
+void flush_output() {
+  std::cout.flush();
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    throw Error(Errc::io_error, "standard output", "cannot be written");
+  }
 }
 
 bool asks_for_json(int count, char** arguments) {
@@ -166,23 +175,23 @@ int main(int count, char** arguments) {
       "4 unsupported, 5 machine (memory, storage, device), 6 ended early, 1 internal error of "
       "tenon.");
   try {
-    app.parse(count, arguments);
+    try {
+      app.parse(count, arguments);
+    } catch (const CLI::ParseError& error) {
+      if (error.get_exit_code() != 0) throw;
+      app.exit(error);  // prints the help or the version
+      flush_output();
+      return 0;
+    }
     for (const std::string& sentence : tenon::tool::unread_variables()) warn(sentence);
     tenon::set_log_sink([](tenon::LogLevel level, std::string_view message) {
       if (level >= tenon::LogLevel::warning) warn(message);
     });
     register_all();
     tool.run();
-    // On a full device, writing buffered output fails only here.
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      throw Error(Errc::io_error, "standard output", "cannot be written");
-    }
+    flush_output();
     return tool.status;
-  } catch (const CLI::CallForHelp&) {
-    fmt::print("{}", app.help());
-    return 0;
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
     tool.json = asks_for_json(count, arguments);
     return report(
         tool, Error(Errc::bad_argument, "command line", complaint(app, error, count, arguments)));

@@ -26,6 +26,7 @@ std::string system_text(int code) { return std::generic_category().message(code)
 }  // namespace
 
 std::shared_ptr<const InputFile> InputFile::open(const std::filesystem::path& path, Access access) {
+  if (path.empty()) throw Error(Errc::not_found, "open", "the path is empty");
   const int descriptor = retry_interrupted([&] { return ::open(path.c_str(), read_flags); });
   if (descriptor < 0) {
     const int code = errno;

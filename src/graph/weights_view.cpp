@@ -1,3 +1,4 @@
+#include "base/suggestion.hpp"
 #include "graph/graph_impl.hpp"
 
 #include <tenon/error.hpp>
@@ -87,14 +88,17 @@ std::optional<Tensor> WeightsView::declared(std::string_view name,
 
 Tensor WeightsView::tensor(std::string_view name, const std::source_location& where) const {
   if (auto found = find(name, where)) return *found;
-  std::vector<std::string> similar;
+  std::vector<std::string_view> here, all;
   for (const auto& [known, shape] : source_->weights) {
-    if (known.starts_with(prefix_) && similar.size() < 5) similar.push_back(known);
+    if (known.starts_with(prefix_) && here.size() < 5) here.push_back(known);
+    all.push_back(known);
   }
-  throw Error(Errc::bad_reference, where,
-              fmt::format("{} has no tensor '{}'; it has {} tensors, here {}", source_->origin,
-                          full_name(name), source_->weights.size(),
-                          similar.empty() ? "none" : fmt::format("{}", fmt::join(similar, ", "))));
+  const std::string full = full_name(name);
+  throw Error(
+      Errc::bad_reference, where,
+      fmt::format("{} has no tensor '{}'; it has {} tensors, here {}{}", source_->origin, full,
+                  all.size(), here.empty() ? "none" : fmt::format("{}", fmt::join(here, ", ")),
+                  suggestion(full, all)));
 }
 
 Tensor WeightsView::tensor(std::string_view name, std::span<const std::int64_t> dims,

@@ -70,6 +70,7 @@ class GgufParser {
     if (found == "PK\x03\x04") {
       message += ": a ZIP archive; `tenon import` reads those of torch.export";
     }
+    if (found == "# te") message += ": `tenon run` runs texts of programs";
     // A protobuf whose first field is a version and whose next one is a name.
     if (found[0] == '\x08' && found[1] > 0 && found[1] < 0x20 && found[2] == '\x12') {
       message += ": `tenon import` reads ONNX models";

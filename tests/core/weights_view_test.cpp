@@ -57,6 +57,10 @@ TEST_CASE("WeightsView: a missing or misshapen weight is named with its file") {
     INFO(missing << " should hold " << part);
     CHECK(missing.find(part) != std::string::npos);
   }
+  const std::string close =
+      expect_error(Errc::bad_reference, [&] { view["blk"][0].tensor("up.wieght"); });
+  INFO(close);
+  CHECK(close.find("did you mean 'blk.0.up.weight'") != std::string::npos);
   const std::int64_t wrong[] = {2, 4};
   const std::string shape =
       expect_error(Errc::shape_mismatch, [&] { view["blk"][0]["up"].tensor("weight", wrong); });

@@ -173,7 +173,8 @@ class WrongMachine(Folder):
         self.refused(MACHINE, "IoError", "score", LLAMA, "--tokens", "1,2", "--out",
                      self.folder / "none" / "x.npy", says="x.npy")
         with open("/dev/full", "wb") as full:
-            for arguments in (["info", LLAMA, "--json"], ["generate", LLAMA, "--prompt", "a", "-n", "1"]):
+            for arguments in (["--help"], ["--version"], ["info", "--help"], ["info", LLAMA, "--json"],
+                              ["generate", LLAMA, "--prompt", "a", "-n", "1"]):
                 done = subprocess.run([self.program, *arguments], stdout=full, stderr=subprocess.PIPE,
                                       timeout=300, check=False)
                 self.assertEqual(done.returncode, MACHINE)

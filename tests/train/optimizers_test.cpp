@@ -184,6 +184,10 @@ TEST_CASE("train: parameters and state are written and read back") {
   const TempFolder folder;
   const Mlp<Buffer> net = parameters(oracle(), "start.");
   const auto both = std::tuple(net, train::Adam{}.start(net, cpu_device()));
+  const Mlp<Buffer> empty;
+  check_contains(
+      expect_error(Errc::call_order, [&] { train::save(folder / "empty.safetensors", empty); }),
+      {"train::save: '", "' has no data"});
   train::save(folder / "state.safetensors", both,
               {{"epoch", HostBuffer::of<float>(Shape({1}, f32), {3.0F})}});
   const io::File file = io::open(folder / "state.safetensors");

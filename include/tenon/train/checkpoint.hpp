@@ -14,13 +14,15 @@
 namespace tenon::train {
 
 /// Writes the buffers of a struct, or of a tuple of structs, to a safetensors file, atomically,
-/// under the paths of their fields, and `others` under their names. Errors: those of
-/// io::save_safetensors.
+/// under the paths of their fields, and `others` under their names. Errors: Errc::call_order, naming a buffer without
+/// data; those of io::save_safetensors.
 template <class Buffers>
 void save(const std::filesystem::path& path, const Buffers& buffers,
           std::vector<io::NamedTensor> others = {}) {
   std::vector<io::NamedTensor>& tensors = others;
   visit_fields(buffers, [&](const std::string& name, const Buffer& buffer) {
+    if (!buffer.has_data())
+      throw Error(Errc::call_order, "train::save", "'" + name + "' has no data");
     tensors.push_back({name, buffer.to_host()});
   });
   io::save_safetensors(path, tensors);

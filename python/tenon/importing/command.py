@@ -34,6 +34,8 @@ class Parser(argparse.ArgumentParser):
             return 0
         except errors.Error as error:
             return report(command, error, as_json)
+        except KeyboardInterrupt:
+            return report(command, errors.EndedEarlyError("Cancelled", 11012, "import", "interrupted"), as_json)
         except Exception as error:  # of this package: the place is what there is to report
             traceback.print_exc()
             return report(command, errors.InternalError("Internal", 11013, type(error).__name__, str(error)), as_json)
@@ -52,14 +54,21 @@ def to_text(program, source, target):
     text = ir.parse(str(program))
     files.check_target(target, {"the model": source})
     files.check_place(target)
+    beside = None
     if program.folded:
         has_blocks = any(one.dtype.is_block for one in program.folded.values())
         beside = target.with_suffix(".gguf" if has_blocks else ".safetensors")
         files.check_target(target, {"the file of its weights": beside})
         files.check_target(beside, {"the model": source})
-        (save_gguf if has_blocks else save_safetensors)(beside, program.folded)
         text.weights = beside.name
-    files.write(target, str(text).encode("utf-8"))
+    try:
+        data = str(text).encode("utf-8")
+    except UnicodeEncodeError:
+        raise errors.ArgumentError("BadArgument", 11010, str(target), "the text names the file of its weights, and is "
+                                   "UTF-8, which that name is not") from None
+    if beside:
+        (save_gguf if has_blocks else save_safetensors)(beside, program.folded)
+    files.write(target, data)
 
 
 def size(text):

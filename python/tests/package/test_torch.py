@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 
 import numpy as np
@@ -175,6 +176,10 @@ class Recorded(unittest.TestCase):
             with contextlib.redirect_stderr(io.StringIO()) as printed:
                 self.assertEqual(main([str(pathlib.Path(folder, "none.pt2"))]), 3)
             self.assertIn("no such file", printed.getvalue())
+            with contextlib.redirect_stderr(io.StringIO()) as printed, \
+                    unittest.mock.patch("tenon.torch.__main__.load", side_effect=KeyboardInterrupt):
+                self.assertEqual(main([source]), 6)
+            self.assertIn("tenon.torch: Cancelled", printed.getvalue())
 
     @unittest.skipUnless(os.environ.get("TENON_TOOL"), "SKIPPED: TENON_TOOL names no tool")
     def test_the_tool_imports_and_exports(self):
@@ -217,6 +222,9 @@ class Recorded(unittest.TestCase):
                 self.assertFalse(output.is_file())
             self.assertTrue(pipe.is_fifo())
             self.assertFalse(pathlib.Path(folder, "pipe.safetensors").exists())
+            foreign = pathlib.Path(folder, os.fsdecode(b"\xff.tenon"))
+            self.assertIn("is UTF-8, which that name is not", run("import", source, "-o", foreign, status=2).stderr)
+            self.assertFalse(foreign.with_suffix(".safetensors").exists())
             own = pathlib.Path(folder, "own.pt2")
             own.write_bytes(source.read_bytes())
             self.assertIn("is the model", run("import", own, "-o", own, status=2).stderr)

@@ -1,14 +1,37 @@
 #include <tenon/fields.hpp>
 
+#include <algorithm>
+
 namespace tenon::detail {
 namespace {
 
-/// Name `index` of a comma-separated list.
+/// Where the first of comma-separated expressions ends: `Base<T, 2>::weight` is one.
+std::size_t end_of_first(std::string_view list) {
+  int depth = 0;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (list.substr(i).starts_with("->")) {
+      ++i;
+    } else if (std::string_view("<([{").find(list[i]) != std::string_view::npos) {
+      ++depth;
+    } else if (std::string_view(">)]}").find(list[i]) != std::string_view::npos) {
+      --depth;
+    } else if (list[i] == ',' && depth == 0) {
+      return i;
+    }
+  }
+  return list.size();
+}
+
+/// Name `index` of a comma-separated list of members, of which those of a base may be `this->weight` and `Base::weight`.
 std::string_view name_of(std::string_view names, std::size_t index) {
-  for (; index > 0; --index) names.remove_prefix(names.find(',') + 1);
-  names = names.substr(0, names.find(','));
+  for (; index > 0; --index) names.remove_prefix(std::min(end_of_first(names) + 1, names.size()));
+  names = names.substr(0, end_of_first(names));
   while (!names.empty() && names.front() == ' ') names.remove_prefix(1);
   while (!names.empty() && names.back() == ' ') names.remove_suffix(1);
+  constexpr std::string_view self = "this->";
+  if (names.starts_with(self)) names.remove_prefix(self.size());
+  if (const std::size_t of = names.rfind("::"); of != std::string_view::npos)
+    names.remove_prefix(of + 2);
   return names;
 }
 

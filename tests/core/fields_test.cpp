@@ -41,6 +41,14 @@ struct Modules {
   TENON_FIELDS(parts, scales, flags)
 };
 
+/// With members of bases.
+template <class T = Tensor>
+struct Derived : Dense<T> {
+  std::pair<T, T> ends;
+  T last;
+  TENON_FIELDS(this->weight, Dense<T>::bias, std::get<0>(ends), ends.second, last)
+};
+
 Shape numbered(int size) { return Shape({size}, f32); }
 
 Stack<Shape> sample() {
@@ -69,6 +77,14 @@ TEST_CASE("Fields: visited in order under their paths") {
                                                                   {"tail.0", 6},
                                                                   {"tail.1.weight", 7},
                                                                   {"counted.1", 8}});
+}
+
+TEST_CASE("Fields: members of a base have their names") {
+  Derived<Shape> derived;
+  derived.bias = numbered(1);
+  std::string names;
+  visit_fields(derived, [&](const std::string& path, const Shape&) { names += path + " "; });
+  CHECK(names == "weight bias get<0>(ends) ends.second last ");
 }
 
 TEST_CASE("Fields: rebinding gives the same form with other leaves") {

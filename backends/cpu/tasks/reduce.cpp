@@ -1,5 +1,6 @@
 // Axes folded into one element each. The elements of a result are summed part by part, and the parts in order, so that
 // several threads may share a long sum: its bits do not depend on how many do.
+#include "../elementwise/stored_sums.hpp"
 #include "../elementwise/typed.hpp"
 #include "../integer_math.hpp"
 #include "array/transpose.hpp"
@@ -59,6 +60,7 @@ class ReduceTask final : public PartwiseTask {
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
     sum_type_ = is_extreme() ? type_ : is_whole_ ? Compute::i64 : Compute::f64;
     sum_bytes_ = compute_bytes(sum_type_);
+    if (is_whole_ && meaning.gathering == Gathering::sum) narrow_ = stored_sums(x_.shape.dtype());
     find_way();
     parts_ = ceil_div(elements_, part_elements);
     if (parts_ > 1 && outputs_ * parts_ <= max_partial_sums) {
@@ -268,6 +270,11 @@ class ReduceTask final : public PartwiseTask {
     if (is_stored_as_computed()) {
       return cpu::fold_rows(type_, meaning_.gathering, x, column_step_, count, length, sums.bytes);
     }
+    if (narrow_ != nullptr) {
+      auto* const to = reinterpret_cast<std::int64_t*>(sums.bytes);
+      for (std::int64_t r = 0; r < count; ++r) to[r] = narrow_->row(x + r * column_step_, length);
+      return;
+    }
     Widened wide;
     const std::int64_t room = std::max<std::int64_t>(widened_at_once() / length, 1);
     for (std::int64_t r = 0; r < count; r += room, x += room * column_step_) {
@@ -314,6 +321,9 @@ class ReduceTask final : public PartwiseTask {
   void add_rows(const std::byte* x, std::int64_t count, std::int64_t rows, std::int64_t step,
                 std::byte* sums) const noexcept {
     if (is_stored_as_computed()) return add_computed_rows(x, count, rows, step, sums);
+    if (narrow_ != nullptr && count >= lanes) {
+      return narrow_->columns(x, count, rows, step, reinterpret_cast<std::int64_t*>(sums));
+    }
     Widened wide;
     const std::int64_t room = widened_at_once() / count;
     for (std::int64_t r = 0; r < rows; r += room) {
@@ -517,6 +527,7 @@ class ReduceTask final : public PartwiseTask {
   std::int64_t run_ = 1, runs_ = 1, run_step_ = 0;
   std::int64_t partial_sums_ = 0, finished_ = 0;
   bool is_whole_ = false, may_share_ = false;
+  const StoredSums* narrow_ = nullptr;  ///< of sums of whole numbers that are narrower than type_
 };
 
 template <class Op, const Meaning& meaning>

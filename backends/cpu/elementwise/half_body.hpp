@@ -9,6 +9,7 @@
 #include "half_segments.hpp"
 #include "half_unary.hpp"
 #include "math_body.hpp"
+#include "store_half_body.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -123,15 +124,6 @@ auto half_gelu_tanh() {
   };
 }
 #endif
-
-TENON_INLINE void store_f16(std::uint16_t* y, Float v) {
-  constexpr int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-#if defined(__AVX512F__)
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(y), _mm512_cvtps_ph(v, nearest));
-#else
-  _mm_storeu_si128(reinterpret_cast<__m128i*>(y), _mm256_cvtps_ph(v, nearest));
-#endif
-}
 
 /// The rest of an array goes through the same instructions, filled up with zeros.
 template <class F>

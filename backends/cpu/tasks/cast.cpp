@@ -37,6 +37,14 @@ void widened(const PointCall& call, const OpInstance&) noexcept {
                 [](const void* x, void* y, std::int64_t count) { widen(from, x, y, count); });
 }
 
+/// run(first, n) for parts that a buffer holds.
+template <class Run>
+void for_each_block(std::int64_t count, Run run) {
+  for (std::int64_t i = 0; i < count; i += block_elements) {
+    run(i, std::min(block_elements, count - i));
+  }
+}
+
 /// From the type that the result is computed in.
 void narrowed(const PointCall& call, const OpInstance& op) noexcept {
   const DType to = op.as<Cast>()->dtype;
@@ -66,9 +74,11 @@ void rounded_once(const PointCall& call, const OpInstance& op) noexcept {
   const DType to = op.as<Cast>()->dtype;
   convert_block(call, block_bytes(to), [to](const void* x, void* y, std::int64_t count) {
     std::array<double, block_elements> wide;
-    const auto* const from = static_cast<const From*>(x);
-    for (std::int64_t i = 0; i < count; ++i) wide[static_cast<std::size_t>(i)] = sticky(from[i]);
-    narrow_sums(to, wide.data(), y, count);
+    for_each_block(count, [&](std::int64_t first, std::int64_t some) {
+      const auto* const from = static_cast<const From*>(x) + first;
+      for (std::int64_t i = 0; i < some; ++i) wide[static_cast<std::size_t>(i)] = sticky(from[i]);
+      narrow_sums(to, wide.data(), static_cast<std::byte*>(y) + first * block_bytes(to), some);
+    });
   });
 }
 
@@ -77,8 +87,11 @@ void narrowed_by_f32(const PointCall& call, const OpInstance& op) noexcept {
   const DType to = op.as<Cast>()->dtype;
   convert_block(call, block_bytes(to), [to](const void* x, void* y, std::int64_t count) {
     std::array<float, block_elements> wide;
-    conversion_kernels().saturation(Compute::i32, DType::f32)(x, wide.data(), count);
-    narrow(to, wide.data(), y, count);
+    for_each_block(count, [&](std::int64_t first, std::int64_t some) {
+      const auto* const from = static_cast<const std::int32_t*>(x) + first;
+      conversion_kernels().saturation(Compute::i32, DType::f32)(from, wide.data(), some);
+      narrow(to, wide.data(), static_cast<std::byte*>(y) + first * block_bytes(to), some);
+    });
   });
 }
 

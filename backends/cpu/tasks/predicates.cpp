@@ -1,5 +1,6 @@
 // What gives bools or is chosen by them.
 #include "../elementwise/independent.hpp"
+#include "../elementwise/stored_pairs.hpp"
 #include "point_task.hpp"
 
 #include <tenon/ops/compare.hpp>
@@ -33,8 +34,41 @@ PointFunction comparison(Compute type) {
   return compared<op, Compute::f64>;
 }
 
+template <Comparison op, DType dtype>
+void compared_stored(const PointCall& call, const OpInstance&) noexcept {
+  const StoredPairs run = stored_pair_kernels().comparison(dtype, op);
+  run(call.x[0], call.step[0], call.x[1], call.step[1], call.y, call.count);
+}
+
+/// Null where elements are not compared in their own narrow type.
+template <Comparison op>
+PointFunction stored_comparison(DType dtype) {
+  if (stored_pair_kernels().comparison(dtype, op) == nullptr) return nullptr;
+  switch (dtype) {
+    case DType::i8:
+      return compared_stored<op, DType::i8>;
+    case DType::u8:
+      return compared_stored<op, DType::u8>;
+    case DType::i16:
+      return compared_stored<op, DType::i16>;
+    case DType::u16:
+      return compared_stored<op, DType::u16>;
+    case DType::u32:
+      return compared_stored<op, DType::u32>;
+    case DType::f16:
+      return compared_stored<op, DType::f16>;
+    case DType::bf16:
+      return compared_stored<op, DType::bf16>;
+    default:
+      return nullptr;
+  }
+}
+
 template <Comparison op>
 PointStep compare_point(const Step& step) {
+  if (const auto function = stored_comparison<op>(step.inputs[0].shape.dtype())) {
+    return {step, function, Reader::As::raw, Reader::As::raw};
+  }
   return {step, comparison<op>(compute_type(step.inputs[0].shape.dtype())), Reader::As::computed,
           Reader::As::raw};
 }

@@ -37,14 +37,19 @@ void halves(const PointCall& call, const OpInstance&) noexcept {
   std::fill(y + count, y + call.count, *y);
 }
 
-/// Of f16 and bf16 by their sign's bit.
-template <Unary function>
+/// Of f16 and bf16 by their sign's bit; `infinity`: the bits of infinity.
+template <Unary function, std::uint16_t infinity>
 void signs(const PointCall& call, const OpInstance&) noexcept {
   const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
   const auto* x = static_cast<const std::uint16_t*>(call.x[0]);
   auto* y = static_cast<std::uint16_t*>(call.y);
   TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
-    y[i] = static_cast<std::uint16_t>(function == Unary::neg ? x[i] ^ 0x8000 : x[i] & 0x7FFF);
+    if constexpr (function == Unary::relu) {  // a NaN stays
+      const bool is_number = (x[i] & 0x7FFF) <= infinity, is_negative = (x[i] & 0x8000) != 0;
+      y[i] = (is_number & is_negative) ? std::uint16_t{0} : x[i];
+    } else {
+      y[i] = static_cast<std::uint16_t>(function == Unary::neg ? x[i] ^ 0x8000 : x[i] & 0x7FFF);
+    }
   }
   std::fill(y + count, y + call.count, *y);
 }
@@ -120,9 +125,13 @@ PointFunction typed_or_defined(const OpInstance& op) {
 template <class Op, Unary function>
 PointStep unary_point(const Step& step) {
   const DType dtype = step.output.shape.dtype();
-  constexpr bool is_of_signs = function == Unary::neg || function == Unary::abs;
-  if (is_of_signs && (dtype == DType::f16 || dtype == DType::bf16)) {
-    return {step, signs<function>, Reader::As::raw, Reader::As::raw};
+  if constexpr (function == Unary::neg || function == Unary::abs || function == Unary::relu) {
+    if (dtype == DType::f16) {
+      return {step, signs<function, 0x7C00>, Reader::As::raw, Reader::As::raw};
+    }
+    if (dtype == DType::bf16) {
+      return {step, signs<function, 0x7F80>, Reader::As::raw, Reader::As::raw};
+    }
   }
   if (dtype == DType::f16 && half_unary_kernel(function) != nullptr) {
     return {step, halves<function>, Reader::As::raw, Reader::As::raw};

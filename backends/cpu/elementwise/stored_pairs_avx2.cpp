@@ -1,0 +1,11 @@
+// The vectors first: the body is written in terms of them.
+// clang-format off
+#include "../simd/avx2.hpp"
+#include "stored_pairs_body.hpp"
+// clang-format on
+
+namespace tenon::cpu::avx2 {
+
+constinit const StoredPairKernels stored_pairs = all_stored_pairs;
+
+}  // namespace tenon::cpu::avx2

@@ -1,5 +1,5 @@
-// The gradient of a convolution's filter: by Winograd's filtering where that is faster, or as a
-// GEMM over the pixels of the result. Blocks of pixels are copied into panels: the upstream
+// The gradient of a convolution's filter: by Winograd's filtering where that is faster, plane by plane where groups have few
+// channels, or as a GEMM over the pixels of the result. Blocks of pixels are copied into panels: the upstream
 // gradient with its channels last, and for each tap the pixels of x that it meets, from an image
 // with its channels last. A thread owns some output channels, or some of the filter's input
 // channels where there are too few, and sums them over all pixels in their order: the bits do not
@@ -11,6 +11,7 @@
 #include "../task.hpp"
 #include "array/transpose.hpp"
 #include "conv_f64.hpp"
+#include "plane_filter_backward.hpp"
 #include "real.hpp"
 #include "windows.hpp"
 
@@ -341,6 +342,7 @@ std::optional<std::string> refuses_filter_backward(const Step& step) {
 std::unique_ptr<Task> make_filter_backward(const Step& step, Compiler& compiler) {
   if (is_f64(step)) return make_conv2d_filter_backward_f64(step, compiler);
   if (auto task = winograd::make_filter_backward(step, compiler)) return task;
+  if (auto task = make_plane_filter_backward(step, compiler)) return task;
   return std::make_unique<FilterBackwardTask>(step, compiler);
 }
 

@@ -255,6 +255,47 @@ Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv1d
   return squeeze(y, 2, where);
 }
 
+namespace {
+
+/// The slices of x, padded, [N, C, D, H, W] that a tap of the depth meets, one for each slice of the result.
+Tensor slices_of(const Tensor& padded, const WindowAxis& depth, std::int64_t outputs,
+                 std::int64_t tap, const std::source_location& where) {
+  const std::int64_t first = tap * depth.dilation;
+  return slice(padded, 2, first, first + (outputs - 1) * depth.stride + 1, depth.stride, where);
+}
+
+/// [N * D', O, H', W'] by one conv2d, whose channels are those of the slices that a slice of the result sees.
+Tensor with_stacked_taps(const Tensor& padded, const Tensor& w, const Tensor& bias,
+                         const WindowAxis& depth, std::int64_t outputs, const Conv2d& op,
+                         const std::source_location& where) {
+  std::vector<Tensor> taps;
+  for (std::int64_t tap = 0; tap < depth.taps; ++tap) {
+    taps.push_back(slices_of(padded, depth, outputs, tap, where));
+  }
+  Tensor images = stack(taps, 2, {}, where);            // [N, C, KD, D', H, W]
+  images = permute(images, {0, 3, 1, 2, 4, 5}, where);  // [N, D', C, KD, H, W]
+  images = merge_axes(merge_axes(images, 2, 3, {}, where), 0, 1, {}, where);
+  return conv2d(images, merge_axes(w, 1, 2, {}, where), bias, op, where);
+}
+
+/// The same as a sum of conv2ds of a tap each: where each group has one channel, these are depthwise.
+Tensor with_summed_taps(const Tensor& padded, const Tensor& w, const Tensor& bias,
+                        const WindowAxis& depth, std::int64_t outputs, const Conv2d& op,
+                        const std::source_location& where) {
+  Tensor y;
+  for (std::int64_t tap = 0; tap < depth.taps; ++tap) {
+    const Tensor met = slices_of(padded, depth, outputs, tap, where);
+    const Tensor images =
+        merge_axes(permute(met, {0, 2, 1, 3, 4}, where), 0, 1, {}, where);  // [N * D', C, H, W]
+    const Tensor filter = squeeze(slice(w, 2, tap, tap + 1, 1, where), 2, where);
+    const Tensor part = conv2d(images, filter, tap == 0 ? bias : Tensor(), op, where);
+    y = tap == 0 ? part : add(y, part, where);
+  }
+  return y;
+}
+
+}  // namespace
+
 Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3dOptions& options,
               const std::source_location& where) {
   constexpr std::string_view name = "conv3d";
@@ -274,25 +315,18 @@ Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3d
     return window_outputs(name, depth, x.dim(2),
                           to_string(x.shape()) + ", " + to_string(w.shape()));
   });
-  // [N, C, D, H, W] as [N * D', C * KD, H, W].
   const Tensor padded = depth.before + depth.after > 0
                             ? pad(x.with_tags({}), 2, depth.before, depth.after, 0, where)
                             : x.with_tags({});
-  std::vector<Tensor> taps;
-  for (std::int64_t tap = 0; tap < depth.taps; ++tap) {
-    const std::int64_t first = tap * depth.dilation;
-    taps.push_back(
-        slice(padded, 2, first, first + (outputs - 1) * depth.stride + 1, depth.stride, where));
-  }
-  Tensor images = stack(taps, 2, {}, where);            // [N, C, KD, D', H, W]
-  images = permute(images, {0, 3, 1, 2, 4, 5}, where);  // [N, D', C, KD, H, W]
-  images = merge_axes(merge_axes(images, 2, 3, {}, where), 0, 1, {}, where);
-  const Tensor filter = merge_axes(w.with_tags({}), 1, 2, {}, where);
   const Conv2d op{.stride = volume.plane_stride,
                   .padding = volume.plane_padding,
                   .dilation = volume.plane_dilation,
                   .groups = options.groups};
-  const Tensor y = conv2d(images, filter, bias, op, where);  // [N * D', O, H', W']
+  // A sum of narrow types would be rounded after every tap.
+  const bool is_wide = x.dtype() == DType::f32 || x.dtype() == DType::f64;
+  const bool is_summed = is_wide && options.groups > 1 && w.shape()[1] == 1;
+  const Tensor y = (is_summed ? with_summed_taps : with_stacked_taps)(padded, w.with_tags({}), bias,
+                                                                      depth, outputs, op, where);
   return permute(split_axis(y, 0, {-1, outputs}, where), {0, 2, 1, 3, 4}, where);
 }
 

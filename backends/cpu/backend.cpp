@@ -24,9 +24,9 @@ namespace cpu {
 #include "kernels.def"
 #undef CPU_KERNEL
 // Of ops that only this backend makes.
-extern const Kernel fused_points_kernel, integer_product_kernel, linear_argmax_kernel,
-    merged_conv2d_kernel, merged_linear_kernel, quantized_conv2d_kernel, quantized_mean_kernel,
-    registered_kernel;
+extern const Kernel fused_points_kernel, gathered_sum_kernel, integer_product_kernel,
+    linear_argmax_kernel, merged_conv2d_kernel, merged_linear_kernel, quantized_conv2d_kernel,
+    quantized_mean_kernel, registered_kernel;
 
 namespace {
 
@@ -34,8 +34,9 @@ constinit const Kernel* const kernel_list[] = {
 #define CPU_KERNEL(id, Struct) &id##_kernel,
 #include "kernels.def"
 #undef CPU_KERNEL
-    &fused_points_kernel,  &integer_product_kernel,  &linear_argmax_kernel,  &merged_conv2d_kernel,
-    &merged_linear_kernel, &quantized_conv2d_kernel, &quantized_mean_kernel, &registered_kernel,
+    &fused_points_kernel,     &gathered_sum_kernel,   &integer_product_kernel,
+    &linear_argmax_kernel,    &merged_conv2d_kernel,  &merged_linear_kernel,
+    &quantized_conv2d_kernel, &quantized_mean_kernel, &registered_kernel,
 };
 
 class CpuBackend final : public Backend {

@@ -4,6 +4,7 @@
 #include "convolution/channels_last.hpp"
 #include "convolution/merge.hpp"
 #include "convolution/split.hpp"
+#include "gathered_sum.hpp"
 #include "int8/integer_product.hpp"
 #include "int8/quantize.hpp"
 #include "matmul/merged_linear.hpp"
@@ -38,6 +39,9 @@ constexpr Pass pass_list[] = {
      [](Steps& p, const Options&) { merge_integer_products(p.steps, p.leaves, p.notes); }},
     {"merge linear layers", nullptr,
      [](Steps& p, const Options&) { merge_linears(p.program, p.original, p.steps); }},
+    // In another order than that of the single steps, which exact results keep.
+    {"merge gathered sums", [](const Options& options) { return !options.exact; },
+     [](Steps& p, const Options&) { merge_gathered_sums(p.program, p.original, p.steps); }},
     // Behind merging, which leaves fewer images to place.
     {"channels last", nullptr,
      [](Steps& p, const Options&) { put_channels_last(p.steps, p.leaves); }},

@@ -138,18 +138,18 @@ TEST_CASE("merge_linears: in the memory of an input that is given up, with the s
   CHECK(testing::same_bits(activated(true), activated(false)));
 }
 
-struct Layer {
+struct DenseLayer {
   Tensor weight;
   TENON_FIELDS(weight)
 };
 
 TEST_CASE("merge_linears: layers that repeat are merged in their loop") {
   CHECK(merged([](Graph& graph, const Tensor& x) -> Results {
-          std::vector<Layer> layers;
+          std::vector<DenseLayer> layers;
           for (const char* name : {"layer.0.w", "layer.1.w", "layer.2.w"}) {
             layers.push_back({graph.constant(name, Shape({32, 32}, f32))});
           }
-          return {repeat(layers, x, [](const Layer& l, const Tensor&, const Tensor& carried) {
+          return {repeat(layers, x, [](const DenseLayer& l, const Tensor&, const Tensor& carried) {
             return gelu(linear(carried, l.weight)) + carried;
           })};
         }) == 1);

@@ -32,6 +32,18 @@ def embedding(n, weight, indices, padding_idx=-1, scale_grad_by_freq=False, spar
     return shaped(n.b.gather(weight, _places(n, indices, weight.shape[0]), axis=0), shape)
 
 
+def _bag_length(offsets, count, with_end):
+    """The length of all bags of `count` indices, where they are known to have one; else 0."""
+    if not offsets.is_known or not isinstance(count, int):
+        return 0
+    begins = [int(place) for place in offsets.array]
+    ends = begins[1:] if with_end else [*begins[1:], count]
+    lengths = {end - begin for begin, end in zip(begins, ends)}
+    if len(lengths) != 1 or begins[0] != 0 or ends[-1] != count:
+        return 0
+    return max(lengths.pop(), 0)
+
+
 @op("embedding_bag.default", "embedding_bag.padding_idx", "_embedding_bag.default",
     "_embedding_bag_forward_only.default")
 def embedding_bag(n, weight, indices, offsets, scale_grad_by_freq=False, mode=0, sparse=False,
@@ -40,6 +52,13 @@ def embedding_bag(n, weight, indices, offsets, scale_grad_by_freq=False, mode=0,
         raise n.malformed(f"argument 'mode': {mode}")
     if any(n.wants(output) for output in (1, 2, 3)):
         raise n.error("results beside the bags")
+    length = _bag_length(offsets, indices.shape[0], include_last_offset)
+    if length and mode != 2 and per_sample_weights is None and padding_idx in (-1, None):
+        bags = n.b.reshape_to(n.cast(indices, "i64"), (indices.shape[0] // length, length))
+        rows = shaped(n.b.gather(weight, bags, axis=0), (*bags.shape, weight.shape[1]))
+        fold = n.b.mean if mode == 1 else n.b.sum
+        made = shaped(fold(rows, axis=[1], keep_dims=False), (bags.shape[0], weight.shape[1]))
+        return (made, None, None, None) if "_embedding_bag" in n.op else made
     rows = shaped(n.b.gather(weight, n.cast(indices, "i64"), axis=0), (*indices.shape, weight.shape[1]))
     if per_sample_weights is not None:
         rows = rows * n.b.unsqueeze(per_sample_weights, 1)

@@ -755,6 +755,9 @@ for _mode in ("sum", "mean", "max"):
     case(f"bags_{_mode}", lambda i, w, m=_mode: (F.embedding_bag(i, w, torch.tensor([0, 3, 3, 5]), mode=m),
          F.embedding_bag(i, w, torch.tensor([0, 3, 3, 5, 8]), mode=m, include_last_offset=True),
          F.embedding_bag(i, w, torch.tensor([0, 3, 3, 5]), mode=m, padding_idx=1)), T("8", "i64", 0, 3), T("6 4"))
+case("bags_of_one_length", lambda i, w: (F.embedding_bag(i, w, mode="sum"), F.embedding_bag(i, w, mode="mean"),
+     F.embedding_bag(i.reshape(-1), w, torch.tensor([0, 5, 10, 15]), mode="sum", include_last_offset=True)),
+     T("3 5", "i64", 0, 5), T("6 3"))
 case("bags_of_rows", lambda i, w: (F.embedding_bag(i, w, mode="max"), F.embedding_bag(i, w, mode="max", padding_idx=2)),
      T("B 4", "i64", 0, 5), T("6 3"))
 case("masked_scatter", lambda x, m, s: (x.masked_scatter(m, s), x.masked_scatter(m[:1], s)), T("B 4"), T("B 4", "bool"),

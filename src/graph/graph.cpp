@@ -407,6 +407,8 @@ Tensor Tensor::with_tags(std::initializer_list<Name> tags,
 
 Tensor Tensor::with_tags(std::span<const Name> tags, const std::source_location& asked) const {
   const Shape& own = shape(asked);
+  // A copy takes memory of the graph. That of weights has room for what it declares, and every program reads it.
+  if (tags.empty() && !own.has_tags()) return *this;
   const Shape renamed = tags.empty() ? own.without_tags() : own.with_tags(tags);
   return {node_, graph_id_, graph_registry::find(graph_id_)->arena.make(renamed)};
 }

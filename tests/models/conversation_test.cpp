@@ -119,6 +119,18 @@ TEST_CASE("conversation: it tells its tokens") {
   CHECK(held_by(conversation) == ids(8));
 }
 
+TEST_CASE("conversation: prompts of many lengths") {
+  // Each length is a program of its own, which leaves nothing in the graph that declares the weights.
+  for (const char* architecture : {"mamba", "rwkv7", "falcon-h1"}) {
+    INFO(architecture);
+    const LanguageModel model = tiny_model(architecture, one_by_one(48, 48));
+    for (std::int32_t length = 1; length <= 30; ++length) {
+      Conversation conversation = model.conversation();
+      CHECK_NOTHROW(conversation.read(Ids(static_cast<std::size_t>(length), 3)));
+    }
+  }
+}
+
 TEST_CASE("conversation: it keeps what it has in common with a text") {
   const LanguageModel model = tiny_model("llama");
   Conversation conversation = model.conversation();

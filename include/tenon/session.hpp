@@ -246,6 +246,9 @@ class Session {
   /// poisoned with the call's error.
   std::vector<Buffer> forward(std::vector<Buffer>&& inputs);
   std::vector<Buffer> forward(const std::vector<Buffer>& inputs);
+  /// As above. This call ends when `interrupt` is due, too: its token takes the place of that of set_interrupt(), and
+  /// of two deadlines the earlier one counts.
+  std::vector<Buffer> forward(std::vector<Buffer>&& inputs, const Interrupt& interrupt);
   /// As above, into the caller's buffers in any region, whose shapes must match (Errc::bad_input).
   /// An output may share memory with an input: it is written after the last read of the input.
   /// Errc::alias for outputs that overlap each other.
@@ -338,7 +341,8 @@ class Session {
   Session() = default;
   Session(std::shared_ptr<Shared> shared);
   void change_option(std::string_view option);
-  std::vector<Buffer> run(std::vector<Buffer>& inputs, std::span<Buffer> given);
+  std::vector<Buffer> run(std::vector<Buffer>& inputs, std::span<Buffer> given,
+                          const Interrupt& interrupt);
   std::vector<Buffer> start(std::vector<Buffer> inputs, const SubmitOptions& options);
   std::shared_ptr<const sessions::BoundPlan> plan_of(std::span<const Buffer> inputs,
                                                      bool keeps_all);

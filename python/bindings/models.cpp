@@ -1,4 +1,5 @@
 #include "bindings.hpp"
+#include "interruptible.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/models/answer_batch.hpp>
@@ -359,6 +360,11 @@ nb::dict to_dict(const Generated& result) {
   return facts;
 }
 
+/// What interruptible() counts calls of, for such a read: steps of one token are most of them.
+const void* step_of(const Conversation& conversation, const std::vector<std::int32_t>& tokens) {
+  return tokens.size() == 1 ? &conversation : nullptr;
+}
+
 /// Logits as an array of numpy's, of its own.
 nb::object logits_array(std::span<const float> logits, std::int64_t rows) {
   const auto columns = static_cast<std::int64_t>(logits.size()) / std::max<std::int64_t>(rows, 1);
@@ -622,9 +628,11 @@ void bind_vision_encoder(nb::module_& module) {
       "encode",
       [](const VisionEncoder& self, nb::handle pixels, std::optional<double> timeout) {
         const HostBuffer image = to_host_buffer(pixels);
-        const Interrupt interrupt = to_interrupt(timeout);
-        const nb::gil_scoped_release no_gil;
-        return self.encode(image, interrupt);
+        const Interrupt limit = to_interrupt(timeout);
+        return interruptible(nullptr, [&](Interrupt interrupt) {
+          interrupt.deadline = limit.deadline;
+          return self.encode(image, interrupt);
+        });
       },
       nb::arg("pixels"), nb::arg("timeout") = nb::none(),
       "Embeddings of an image, u8 RGB [height, width, 3]: f32 [embeddings, width of the language "
@@ -647,11 +655,9 @@ void bind_language_model(nb::module_& module) {
   conversation.def(
       "read",
       [](Conversation& self, const std::vector<std::int32_t>& tokens) {
-        std::span<const float> logits;
-        {
-          const nb::gil_scoped_release no_gil;
-          logits = self.read(tokens);
-        }
+        const auto logits = interruptible(step_of(self, tokens), [&](const Interrupt& interrupt) {
+          return self.read(tokens, interrupt);
+        });
         return logits_array(logits, -1);
       },
       nb::arg("tokens"), "Reads tokens; the logits after the last one, f32 [vocabulary]");
@@ -660,36 +666,38 @@ void bind_language_model(nb::module_& module) {
       [](Conversation& self, const std::vector<std::int32_t>& tokens) {
         std::vector<float> all;
         std::int64_t rows = 0;
-        {
-          const nb::gil_scoped_release no_gil;
-          self.read_all(tokens, [&](std::span<const float> logits, std::int64_t count) {
-            all.insert(all.end(), logits.begin(), logits.end());
-            rows += count;
-          });
-        }
+        const auto take = [&](std::span<const float> logits, std::int64_t count) {
+          all.insert(all.end(), logits.begin(), logits.end());
+          rows += count;
+        };
+        interruptible(step_of(self, tokens),
+                      [&](const Interrupt& interrupt) { self.read_all(tokens, take, interrupt); });
         return logits_array(all, rows);
       },
       nb::arg("tokens"), "Reads tokens; the logits after each, f32 [tokens, vocabulary]");
   conversation.def(
       "read_greedy",
       [](Conversation& self, const std::vector<std::int32_t>& tokens) {
-        const nb::gil_scoped_release no_gil;
-        return self.read_greedy(tokens);
+        return interruptible(step_of(self, tokens), [&](const Interrupt& interrupt) {
+          return self.read_greedy(tokens, interrupt);
+        });
       },
       nb::arg("tokens"), "Reads tokens; the most probable next one");
   conversation.def(
       "read_all_greedy",
       [](Conversation& self, const std::vector<std::int32_t>& tokens) {
-        const nb::gil_scoped_release no_gil;
-        return self.read_all_greedy(tokens);
+        return interruptible(step_of(self, tokens), [&](const Interrupt& interrupt) {
+          return self.read_all_greedy(tokens, interrupt);
+        });
       },
       nb::arg("tokens"), "Reads tokens; the most probable next one behind each");
   conversation.def(
       "read_guess",
       [](Conversation& self, const std::vector<std::int32_t>& tokens) {
-        const nb::gil_scoped_release no_gil;
-        const auto [token, probability] = self.read_guess(tokens);
-        return std::pair(token, probability);
+        return interruptible(step_of(self, tokens), [&](const Interrupt& interrupt) {
+          const auto [token, probability] = self.read_guess(tokens, interrupt);
+          return std::pair(token, probability);
+        });
       },
       nb::arg("tokens"), "Reads tokens; the most probable next one, and its probability");
   conversation.def(
@@ -697,8 +705,9 @@ void bind_language_model(nb::module_& module) {
       [](Conversation& self, const std::vector<std::int32_t>& tokens,
          const std::vector<std::int32_t>& history, const nb::kwargs& sampler) {
         const nn::SamplerOptions options = sampler_of({}, sampler);
-        const nb::gil_scoped_release no_gil;
-        return self.read_sampled(tokens, options, history);
+        return interruptible(step_of(self, tokens), [&](const Interrupt& interrupt) {
+          return self.read_sampled(tokens, options, history, interrupt);
+        });
       },
       nb::arg("tokens"), nb::arg("history") = std::vector<std::int32_t>(), nb::arg("sampler"),
       "Reads tokens; the next one, drawn where the model runs, by generate()'s options of "
@@ -709,12 +718,11 @@ void bind_language_model(nb::module_& module) {
       [](Conversation& self, nb::handle rows, std::int64_t height, std::int64_t width,
          std::optional<double> timeout) {
         const HostBuffer values = to_host_buffer(rows).contiguous();
-        const Interrupt interrupt = to_interrupt(timeout);
-        std::span<const float> logits;
-        {
-          const nb::gil_scoped_release no_gil;
-          logits = self.read_image(values.values<float>(), {height, width}, interrupt);
-        }
+        const Interrupt limit = to_interrupt(timeout);
+        const auto logits = interruptible(nullptr, [&](Interrupt interrupt) {
+          interrupt.deadline = limit.deadline;
+          return self.read_image(values.values<float>(), {height, width}, interrupt);
+        });
         return logits_array(logits, -1);
       },
       nb::arg("rows"), nb::arg("height"), nb::arg("width"), nb::arg("timeout") = nb::none(),
@@ -729,12 +737,11 @@ void bind_language_model(nb::module_& module) {
               Errc::bad_shape, "read_embeddings",
               fmt::format("rows are f32 [count, width], not {}", to_string(values.shape())));
         }
-        std::span<const float> logits;
-        {
-          const nb::gil_scoped_release no_gil;
-          logits = self.read_embeddings(values.values<float>(),
-                                        mutual ? RowAttention::mutual : RowAttention::causal);
-        }
+        const auto logits = interruptible(nullptr, [&](const Interrupt& interrupt) {
+          return self.read_embeddings(values.values<float>(),
+                                      mutual ? RowAttention::mutual : RowAttention::causal,
+                                      interrupt);
+        });
         return logits_array(logits, -1);
       },
       nb::arg("rows"), nb::arg("mutual") = false,
@@ -842,11 +849,9 @@ void bind_language_model(nb::module_& module) {
       "read_each",
       [](const LanguageModel& self, const std::vector<Conversation>& conversations,
          const std::vector<std::int32_t>& tokens) {
-        HostBuffer logits;
-        {
-          const nb::gil_scoped_release no_gil;
-          logits = self.read_each(conversations, tokens);
-        }
+        HostBuffer logits = interruptible(&self, [&](const Interrupt& interrupt) {
+          return self.read_each(conversations, tokens, interrupt);
+        });
         return nb::cast(std::move(logits)).attr("numpy")();
       },
       nb::arg("conversations"), nb::arg("tokens"),
@@ -855,8 +860,9 @@ void bind_language_model(nb::module_& module) {
       "read_each_greedy",
       [](const LanguageModel& self, const std::vector<Conversation>& conversations,
          const std::vector<std::int32_t>& tokens) {
-        const nb::gil_scoped_release no_gil;
-        return self.read_each_greedy(conversations, tokens);
+        return interruptible(&self, [&](const Interrupt& interrupt) {
+          return self.read_each_greedy(conversations, tokens, interrupt);
+        });
       },
       nb::arg("conversations"), nb::arg("tokens"),
       "The same with the most probable token behind each, -1 where no logit is a number");
@@ -1054,16 +1060,17 @@ void bind_models(nb::module_& module) {
       "embed",
       [](const SentenceEncoder& self, const std::vector<nb::str>& texts) {
         const std::vector<std::string> utf8 = to_texts(texts, "embed", "text");
-        const nb::gil_scoped_release no_gil;
-        return self.embed(utf8);
+        return interruptible(
+            nullptr, [&](const Interrupt& interrupt) { return self.embed(utf8, interrupt); });
       },
       nb::arg("texts"), "f32 [texts, width]");
   encoder.def(
       "embed_tokens",
       [](const SentenceEncoder& self, const nb::str& text) {
         const std::string utf8 = to_utf8(text, "embed_tokens", "the text");
-        const nb::gil_scoped_release no_gil;
-        return self.embed_tokens(utf8);
+        return interruptible(nullptr, [&](const Interrupt& interrupt) {
+          return self.embed_tokens(utf8, interrupt);
+        });
       },
       nb::arg("text"), "With pooling=\"none\": an embedding for each token, f32 [tokens, width]");
   encoder.def(
@@ -1071,8 +1078,9 @@ void bind_models(nb::module_& module) {
       [](const SentenceEncoder& self, const nb::str& query, const std::vector<nb::str>& documents) {
         const std::string asked = to_utf8(query, "score", "the query");
         const std::vector<std::string> utf8 = to_texts(documents, "score", "document");
-        const nb::gil_scoped_release no_gil;
-        return self.score(asked, utf8);
+        return interruptible(nullptr, [&](const Interrupt& interrupt) {
+          return self.score(asked, utf8, interrupt);
+        });
       },
       nb::arg("query"), nb::arg("documents"),
       "Of a reranker: how well each document answers the query, f32 [documents]");

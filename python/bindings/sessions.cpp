@@ -1,4 +1,5 @@
 #include "bindings.hpp"
+#include "interruptible.hpp"
 
 #include <tenon/calibration.hpp>
 #include <tenon/compare.hpp>
@@ -408,8 +409,9 @@ void bind_sessions(nb::module_& module) {
       [](Session& self, const nb::args& arrays, const nb::kwargs& named) {
         Inputs inputs(self.program(), arrays, named);
         try {
-          const nb::gil_scoped_release no_gil;
-          return self.forward(std::move(inputs.arrays));
+          return interruptible(&self, [&](const Interrupt& interrupt) {
+            return self.forward(std::move(inputs.arrays), interrupt);
+          });
         } catch (...) {
           inputs.give_back();
           throw;

@@ -12,6 +12,7 @@
 #include <tenon/models/vocabulary.hpp>
 
 #include <algorithm>
+#include <atomic>
 #include <functional>
 #include <initializer_list>
 #include <numeric>
@@ -184,7 +185,18 @@ struct SentenceEncoder::Impl {
   explicit Impl(std::shared_ptr<const Model> shared)
       : model(std::move(shared)), bound(model->bound.fork()) {}
 
-  Buffer embed(const Buffer& ids, const Buffer& mask) {
+  Buffer embed(const Buffer& ids, const Buffer& mask, const Interrupt& interrupt) {
+    struct Use {
+      explicit Use(std::atomic_flag& flag) : is_used(flag) {
+        if (!is_used.test_and_set()) return;
+        throw Error(Errc::busy, "SentenceEncoder",
+                    "is in use on another thread; fork() makes a second one");
+      }
+      ~Use() { is_used.clear(); }
+      std::atomic_flag& is_used;
+    } const use(is_used);
+    interrupt.check("SentenceEncoder");
+    bound.set_interrupt(interrupt);
     Buffer result = bound(ids, mask);
     model->file.check_pages();
     return result;
@@ -227,16 +239,16 @@ struct SentenceEncoder::Impl {
   }
 
   /// What the model makes of each text's ids, in their order: [texts, numbers of a result].
-  HostBuffer results(const std::vector<std::vector<std::int32_t>>& ids);
+  HostBuffer results(const std::vector<std::vector<std::int32_t>>& ids, const Interrupt& interrupt);
 
   /// Of one text, with the batch as first axis.
-  HostBuffer result(std::span<const std::int32_t> ids) {
+  HostBuffer result(std::span<const std::int32_t> ids, const Interrupt& interrupt) {
     const auto columns = static_cast<std::int64_t>(ids.size());
     HostBuffer batch = HostBuffer::zeros(Shape({1, columns}, i32));
     HostBuffer mask = HostBuffer::zeros(Shape({1, columns}, f32));
     std::ranges::copy(ids, batch.mutable_values<std::int32_t>().begin());
     std::ranges::fill(mask.mutable_values<float>(), 1.0f);
-    return embed(batch.to_device(cpu_device()), mask.to_device(cpu_device())).to_host();
+    return embed(batch.to_device(cpu_device()), mask.to_device(cpu_device()), interrupt).to_host();
   }
 
   void require(const char* call, std::initializer_list<Pooling> allowed) const {
@@ -252,9 +264,11 @@ struct SentenceEncoder::Impl {
 
   std::shared_ptr<const Model> model;
   BoundExe<&SentenceModel<>::embed> bound;
+  std::atomic_flag is_used;
 };
 
-HostBuffer SentenceEncoder::Impl::results(const std::vector<std::vector<std::int32_t>>& ids) {
+HostBuffer SentenceEncoder::Impl::results(const std::vector<std::vector<std::int32_t>>& ids,
+                                          const Interrupt& interrupt) {
   std::vector<std::size_t> order(ids.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, [&](std::size_t a, std::size_t b) {
@@ -285,7 +299,7 @@ HostBuffer SentenceEncoder::Impl::results(const std::vector<std::vector<std::int
       std::fill_n(mask.mutable_values<float>().begin() + offset, ids[order[row]].size(), 1.0f);
     }
     const HostBuffer made =
-        embed(batch.to_device(cpu_device()), mask.to_device(cpu_device())).to_host();
+        embed(batch.to_device(cpu_device()), mask.to_device(cpu_device()), interrupt).to_host();
     const std::int64_t numbers = made.shape()[1];
     const auto width = static_cast<std::size_t>(numbers);
     if (begin == 0) {
@@ -361,7 +375,7 @@ SentenceEncoder::Impl::Tokens SentenceEncoder::Impl::tokens(std::string_view que
 }
 
 Buffer SentenceEncoder::embed(const Buffer& ids, const Buffer& mask) const {
-  return with_memory_errors("SentenceEncoder::embed", [&] { return impl_->embed(ids, mask); });
+  return with_memory_errors("SentenceEncoder::embed", [&] { return impl_->embed(ids, mask, {}); });
 }
 
 HostBuffer SentenceEncoder::embed(std::string_view text) const {
@@ -372,36 +386,41 @@ HostBuffer SentenceEncoder::embed(std::initializer_list<std::string_view> texts)
   return embed(std::vector<std::string>(texts.begin(), texts.end()));
 }
 
-HostBuffer SentenceEncoder::embed(std::span<const std::string> texts) const {
+HostBuffer SentenceEncoder::embed(std::span<const std::string> texts,
+                                  const Interrupt& interrupt) const {
   constexpr const char* call = "SentenceEncoder::embed";
   return with_memory_errors(call, [&] {
     if (texts.empty()) throw Error(Errc::bad_argument, call, "no texts");
     impl_->require(call, {Pooling::mean, Pooling::cls, Pooling::last});
-    return impl_->results(impl_->all_tokens(
-        call, texts, [&](const std::string& text) { return impl_->tokens(text); }));
+    return impl_->results(
+        impl_->all_tokens(call, texts,
+                          [&](const std::string& text) { return impl_->tokens(text); }),
+        interrupt);
   });
 }
 
-HostBuffer SentenceEncoder::embed_tokens(std::string_view text) const {
+HostBuffer SentenceEncoder::embed_tokens(std::string_view text, const Interrupt& interrupt) const {
   constexpr const char* call = "SentenceEncoder::embed_tokens";
   return with_memory_errors(call, [&] {
     impl_->require(call, {Pooling::none});
     const std::vector<std::int32_t> ids = tokens(text);
     if (ids.empty()) throw Error(Errc::bad_input, call, "a text without tokens");
-    return impl_->result(ids).reshape({static_cast<std::int64_t>(ids.size()), embedding_width()});
+    return impl_->result(ids, interrupt)
+        .reshape({static_cast<std::int64_t>(ids.size()), embedding_width()});
   });
 }
 
-HostBuffer SentenceEncoder::score(std::string_view query,
-                                  std::span<const std::string> documents) const {
+HostBuffer SentenceEncoder::score(std::string_view query, std::span<const std::string> documents,
+                                  const Interrupt& interrupt) const {
   constexpr const char* call = "SentenceEncoder::score";
   return with_memory_errors(call, [&] {
     if (documents.empty()) throw Error(Errc::bad_argument, call, "no documents");
     impl_->require(call, {Pooling::rank});
-    const HostBuffer labels =
-        impl_->results(impl_->all_tokens(call, documents, [&](const std::string& document) {
-          return impl_->tokens(query, document);
-        }));
+    const HostBuffer labels = impl_->results(
+        impl_->all_tokens(
+            call, documents,
+            [&](const std::string& document) { return impl_->tokens(query, document); }),
+        interrupt);
     HostBuffer scores = HostBuffer::zeros(Shape({labels.shape()[0]}, f32));
     const auto count = static_cast<std::size_t>(labels.shape()[1]);
     const auto all = labels.values<float>();

@@ -43,12 +43,12 @@ const Session::Run::Spot& Session::Run::Space::operator[](const StorageKey& key)
 }
 
 Session::Run::Run(std::shared_ptr<const BoundPlan> bound, const Shared& shared, State& state,
-                  std::vector<Buffer>& inputs, std::span<Buffer> given)
+                  std::vector<Buffer>& inputs, std::span<Buffer> given, Interrupt interrupt)
     : bound_(std::move(bound)),
       plan_(*bound_->plan),
       shared_(shared),
       state_(state),
-      interrupt_(state.interrupt) {
+      interrupt_(std::move(interrupt)) {
   if (!state_.options.dump_folder.empty()) check_dumps();
   try {
     take_inputs(inputs);

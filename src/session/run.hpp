@@ -18,7 +18,7 @@ class Session::Run {
   /// Takes the inputs, ready or not, and settles in which memory everything is; Errc::bad_input,
   /// Errc::alias. What throws leaves `inputs` as it was.
   Run(std::shared_ptr<const sessions::BoundPlan> bound, const Shared& shared, State& state,
-      std::vector<Buffer>& inputs, std::span<Buffer> given);
+      std::vector<Buffer>& inputs, std::span<Buffer> given, Interrupt interrupt);
   /// Puts the handles of a failed run's inputs back where they were taken from, and poisons those
   /// whose memory was reused.
   void fail(std::vector<Buffer>& inputs, const std::exception_ptr& error);

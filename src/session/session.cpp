@@ -320,7 +320,7 @@ std::vector<Buffer> Session::Bound::compute(const Shared& shared, Lowered part) 
   bound->plan = std::move(plan);
   State state;
   std::vector<Buffer> inputs;
-  Run run(bound, shared, state, inputs, {});
+  Run run(bound, shared, state, inputs, {}, {});
   run.run();
   return std::move(run).results();
 }
@@ -517,19 +517,30 @@ void Session::apply() { state_->applied = true; }
 void Session::set_interrupt(Interrupt interrupt) { state_->interrupt = std::move(interrupt); }
 
 std::vector<Buffer> Session::forward(std::vector<Buffer>&& inputs) {
-  return with_memory_errors("Session::forward", [&] { return run(inputs, {}); });
+  return with_memory_errors("Session::forward", [&] { return run(inputs, {}, state_->interrupt); });
+}
+
+std::vector<Buffer> Session::forward(std::vector<Buffer>&& inputs, const Interrupt& interrupt) {
+  return with_memory_errors("Session::forward", [&] {
+    Interrupt both = state_->interrupt;
+    if (interrupt.cancel.stop_possible()) both.cancel = interrupt.cancel;
+    if (interrupt.deadline) {
+      both.deadline = std::min(both.deadline.value_or(*interrupt.deadline), *interrupt.deadline);
+    }
+    return run(inputs, {}, both);
+  });
 }
 
 std::vector<Buffer> Session::forward(const std::vector<Buffer>& inputs) {
   return with_memory_errors("Session::forward", [&] {
     std::vector<Buffer> copies = inputs;
-    return run(copies, {});
+    return run(copies, {}, state_->interrupt);
   });
 }
 
 void Session::forward(std::vector<Buffer>&& inputs, std::span<Buffer> outputs) {
   if (outputs.empty()) throw Error(Errc::bad_argument, "Session::forward", "no outputs given");
-  with_memory_errors("Session::forward", [&] { run(inputs, outputs); });
+  with_memory_errors("Session::forward", [&] { run(inputs, outputs, state_->interrupt); });
 }
 
 void Session::forward(const std::vector<Buffer>& inputs, std::span<Buffer> outputs) {
@@ -548,13 +559,14 @@ std::shared_ptr<const BoundPlan> Session::plan_of(std::span<const Buffer> inputs
   return bound_->bind(*shared_, std::move(plan));
 }
 
-std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given) {
+std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> given,
+                                 const Interrupt& interrupt) {
   auto bound = plan_of(inputs, !given.empty());
-  const Activations::Lock lock(*state_->activations, state_->interrupt);
+  const Activations::Lock lock(*state_->activations, interrupt);
   state_->applied = true;
   state_->stepping.reset();
   const auto begin = Trace::Clock::now();
-  Run run(std::move(bound), *shared_, *state_, inputs, given);
+  Run run(std::move(bound), *shared_, *state_, inputs, given, interrupt);
   try {
     run.run();
     state_->total = Trace::Clock::now() - begin;
@@ -610,7 +622,8 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
   submitted->state = state_.shared();
   submitted->after = options.after;
   const std::scoped_lock lock(state_->activations->handles());
-  submitted->run.emplace(plan_of(inputs, false), *shared_, *state_, inputs, std::span<Buffer>());
+  submitted->run.emplace(plan_of(inputs, false), *shared_, *state_, inputs, std::span<Buffer>(),
+                         state_->interrupt);
   submitted->run->start_input_copies();
   submitted->handles.emplace(submitted->run->handles_of_results());
   EventSource ended;
@@ -634,8 +647,8 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
     const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
     auto bound = bound_->bind(*shared_, shared_->plan_for(signature, false, bound_->weights.get()));
     state_->times.clear();
-    auto fresh =
-        std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>());
+    auto fresh = std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs,
+                                       std::span<Buffer>(), state_->interrupt);
     fresh->begin();
     run = std::move(fresh);
   }

@@ -304,6 +304,15 @@ TEST_CASE("set_interrupt: a call ends when it is cancelled or late, and the sess
     expect_error(Errc::cancelled, [&] { result.wait(); });
     expect_error(Errc::cancelled, [&] { run.forward({x}); });
     run.set_interrupt({});
+    // An interrupt of the call alone, and with a deadline of the session's.
+    const Interrupt cancelled{.cancel = source.get_token()};
+    const Interrupt late{.deadline = std::chrono::steady_clock::now()};
+    expect_error(Errc::cancelled, [&] { run.forward({x}, cancelled); });
+    expect_error(Errc::timeout, [&] { run.forward({x}, late); });
+    run.set_interrupt(late);
+    std::stop_source unused;
+    expect_error(Errc::timeout, [&] { run.forward({x}, Interrupt{.cancel = unused.get_token()}); });
+    run.set_interrupt({});
     if (std::string_view(backend) == "cpu") {
       const std::vector<float> wanted = values(run.forward({x})[0]);
       std::stop_source other;  // one that is never used changes nothing

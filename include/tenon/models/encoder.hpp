@@ -275,8 +275,8 @@ class SentenceEncoder {
   std::vector<std::int32_t> tokens(std::string_view query, std::string_view document) const;
 
   /// One embedding per text: f32 [texts, embedding_width()]. Errors: bad_argument for no texts, bad_input for one without
-  /// tokens, unsupported with Pooling::none and Pooling::rank.
-  HostBuffer embed(std::span<const std::string> texts) const;
+  /// tokens, unsupported with Pooling::none and Pooling::rank; cancelled, timeout by `interrupt`.
+  HostBuffer embed(std::span<const std::string> texts, const Interrupt& interrupt = {}) const;
   HostBuffer embed(std::initializer_list<std::string_view> texts) const;
 
   /// The embedding of one text: f32 [embedding_width()].
@@ -284,12 +284,13 @@ class SentenceEncoder {
 
   /// With Pooling::none: an embedding for each of the text's tokens, f32 [tokens, embedding_width()]. Errc::unsupported with
   /// another pooling.
-  HostBuffer embed_tokens(std::string_view text) const;
+  HostBuffer embed_tokens(std::string_view text, const Interrupt& interrupt = {}) const;
 
   /// With Pooling::rank: how well each document answers the query, f32 [documents], the larger the better. It is what the
   /// classifier gives for its first label; Qwen3's rerankers give a probability. Errors: those of embed() and of tokens();
   /// unsupported with another pooling.
-  HostBuffer score(std::string_view query, std::span<const std::string> documents) const;
+  HostBuffer score(std::string_view query, std::span<const std::string> documents,
+                   const Interrupt& interrupt = {}) const;
 
   /// SentenceModel::embed of token ids, i32 [B, S], and a mask, f32 [B, S] with 1 for tokens and 0 for
   /// padding behind them; in the device's memory.

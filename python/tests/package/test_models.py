@@ -667,6 +667,29 @@ class Batches(unittest.TestCase):
             timer.join()
             self.assertLess(conversation.position, 25000)
 
+    def test_ctrl_c_ends_long_calls(self):
+        model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=30000, threads=1, chunk=64)
+        conversation, tokens = model.conversation(), [5] * 29000
+        encoder = tenon.SentenceEncoder(TINY / "encoders/nomic-bert.gguf", threads=1)
+
+        @tenon.compiled
+        def long(x):
+            for _ in range(300):
+                x = tenon.ops.matmul(x, x)
+            return x
+
+        x = np.zeros((700, 700), np.float32)
+        for call in (lambda: conversation.read(tokens), lambda: long(x), lambda: encoder.embed(["a b c"] * 200000)):
+            timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+            timer.start()
+            with self.assertRaises(KeyboardInterrupt):
+                call()
+            timer.join()
+        self.assertLess(conversation.position, 25000)
+        self.assertEqual(conversation.position % 64, 0)  # whole chunks; it can be read on
+        conversation.read(tokens[:3])
+        self.assertEqual(encoder.embed("a b c").shape, encoder.embed(["a b c"]).shape[1:])
+
     def test_arguments_of_other_types_are_named(self):
         for name, value in (("max_tokens", "5"), ("max_tokens", None), ("stop", 5), ("stop", [5]), ("timeout", "1"),
                             ("logprobs", "a"), ("conversation", 5), ("draft", 5), ("grammar_after", 3)):

@@ -10,8 +10,12 @@
 #include <tenon/error.hpp>
 #include <tenon/memory_errors.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/worker_threads.hpp>
 
+#include <algorithm>
 #include <any>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -39,7 +43,7 @@ constinit const Kernel* const kernel_list[] = {
     &quantized_conv2d_kernel, &quantized_mean_kernel, &registered_kernel,
 };
 
-class CpuBackend final : public Backend {
+class CpuBackend final : public Backend, public WorkerThreads {
  public:
   explicit CpuBackend(const BackendOptions& options)
       : with_{std::make_shared<ThreadPool>(checked_threads(options)), options.exact,
@@ -81,6 +85,15 @@ class CpuBackend final : public Backend {
             {"threads", std::to_string(with_.pool->threads())},
             {"precision", with_.exact ? "exact" : "fast"},
             {"convolutions", int8_ != nullptr ? "int8" : "f32"}};
+  }
+
+  void share(std::int64_t count, const std::function<void(std::int64_t)>& run) const override {
+    const auto run_some = [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) run(i);
+    };
+    const auto threads = std::min<std::int64_t>(count, ThreadPool::max_threads);
+    with_.pool->run([&](Worker& worker) { worker.share(count, 1, run_some); },
+                    static_cast<int>(threads));
   }
 
  private:

@@ -341,6 +341,7 @@ nb::dict to_dict(const Generated& result) {
   facts["tokens"] = result.tokens;
   facts["end"] = word(result.end);
   facts["prompt_tokens"] = result.prompt_tokens;
+  facts["reused_tokens"] = result.reused_tokens;
   facts["plan_time"] = seconds(result.plan_time);
   facts["prefill_time"] = seconds(result.prefill_time);
   facts["decode_time"] = seconds(result.decode_time);
@@ -465,7 +466,8 @@ std::shared_ptr<nb::object> shared_callback(nb::object callback) {
 }
 
 struct Batch {
-  Batch(const LanguageModel& of, std::int64_t at_once) : model(of), answers(of, at_once) {}
+  Batch(const LanguageModel& of, std::int64_t at_once, std::uint64_t prompt_bytes)
+      : model(of), answers(of, {.at_once = at_once, .prompt_bytes = prompt_bytes}) {}
 
   std::int64_t add(models::AnswerRequest request, nb::object emit) {
     if (!emit.is_none()) {
@@ -504,7 +506,9 @@ struct Batch {
 
 void bind_batch(nb::module_& module) {
   auto batch = nb::class_<Batch>(module, "_AnswerBatch");
-  batch.def(nb::init<const LanguageModel&, std::int64_t>(), nb::arg("model"), nb::arg("at_once"));
+  batch.def(nb::init<const LanguageModel&, std::int64_t, std::uint64_t>(), nb::arg("model"),
+            nb::arg("at_once"),
+            nb::arg("prompt_bytes") = models::AnswerBatchOptions().prompt_bytes);
   def_answering<nb::class_<Batch>, std::vector<std::int32_t>>(
       batch, "add",
       [](Batch& self, const Conversation& at, const std::vector<std::int32_t>& prompt,

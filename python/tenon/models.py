@@ -34,6 +34,7 @@ class Generated:
     decode_time: float
     drafted_tokens: int = 0  # with a draft: tokens that were guessed ahead,
     accepted_tokens: int = 0  # and those among them that were drawn
+    reused_tokens: int = 0  # of a batched model: tokens of the prompt that one before it had read
     choices: list = field(default_factory=list)  # with logprobs: (token, log-probability, [(token, ...), ...])
     # Of chat(): the answer as a message of the conversation, a dict of role, content, and, where it has them,
     # reasoning_content and tool_calls, as OpenAI's API has it.
@@ -249,9 +250,9 @@ class LanguageModel:
                 _settle(answers[id], batch, id)
         return [answer.result() for answer in answers.values()]
 
-    def batched(self, at_once=64):
+    def batched(self, at_once=64, prompt_bytes=256 << 20):
         """The same model for many callers at once, such as the requests of a server: a BatchedLanguageModel."""
-        return BatchedLanguageModel(self, at_once)
+        return BatchedLanguageModel(self, at_once, prompt_bytes)
 
     def chat(self, messages, **options):
         """As generate(), for messages: dicts of role and content, or one user's text. Generated.message is the answer as
@@ -429,13 +430,16 @@ class BatchedLanguageModel(LanguageModel):
     each reads one token ("continuous batching"), so that together they take little longer than the longest of them. At
     most `at_once` are answered at a time, others wait. On the CPU answers are those that the model gives alone. Drafts
     and `sample_on_device` are refused. Streams hold what their readers have not taken: a slow one holds up no other.
+
+    What a prompt has in common with one before it is not read again (Generated.reused_tokens), as long as that is among
+    the last `prompt_bytes` of them; 0: none is kept.
     """
 
     _ahead = 0  # the thread that steps must not wait for a reader
 
-    def __init__(self, model, at_once=64):
-        self._model, self.vision, self._at_once = model._model, model.vision, at_once
-        self._batch = _tenon._AnswerBatch(self._model, at_once)
+    def __init__(self, model, at_once=64, prompt_bytes=256 << 20):
+        self._model, self.vision, self._limits = model._model, model.vision, (at_once, prompt_bytes)
+        self._batch = _tenon._AnswerBatch(self._model, *self._limits)
         self._lock = threading.Lock()
         self._waiting = {}  # by the number of the answer: what its caller waits for
         self._worker = None  # steps while somebody waits
@@ -467,7 +471,7 @@ class BatchedLanguageModel(LanguageModel):
                 else:
                     done = [(None, id, answer) for id, answer in self._waiting.items()]
                     self._waiting = {}
-                    self._batch = _tenon._AnswerBatch(self._model, self._at_once)
+                    self._batch = _tenon._AnswerBatch(self._model, *self._limits)
                 is_last = not self._waiting
                 if is_last:
                     self._worker = None

@@ -1,4 +1,6 @@
 #include "generation.hpp"
+#include "kept_prompts.hpp"
+#include "language_model_impl.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
@@ -7,8 +9,11 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdint>
 #include <deque>
+#include <functional>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -38,6 +43,8 @@ struct Answer {
     error = std::move(why);
     has_ended = true;
   }
+  /// Whether a step that failed has emptied the conversation, of which the prompt was read.
+  bool has_lost_states() const { return request.conversation.position() == 0; }
   FinishedAnswer finish() {
     FinishedAnswer done;
     done.id = id;
@@ -60,9 +67,10 @@ struct Answer {
 }  // namespace
 
 struct AnswerBatch::Impl {
-  Impl(const LanguageModel& of, std::int64_t most) : model(of), at_once(most) {
-    if (most < 1) {
-      throw Error(Errc::bad_argument, "AnswerBatch", fmt::format("{} answers at once", most));
+  Impl(const LanguageModel& of, const AnswerBatchOptions& options)
+      : model(of), at_once(options.at_once), kept(of, options.prompt_bytes) {
+    if (at_once < 1) {
+      throw Error(Errc::bad_argument, "AnswerBatch", fmt::format("{} answers at once", at_once));
     }
   }
 
@@ -81,32 +89,35 @@ struct AnswerBatch::Impl {
     return next_id++;
   }
 
-  /// Those that take part in the next step.
-  std::vector<Answer*> active() {
+  /// All answers, in the order of their numbers.
+  std::vector<Answer*> present() {
     const std::scoped_lock lock(mutex);
-    std::vector<Answer*> first;
-    for (const std::unique_ptr<Answer>& answer : answers) {
-      if (static_cast<std::int64_t>(first.size()) == at_once) break;
-      first.push_back(answer.get());
-    }
-    return first;
+    std::vector<Answer*> all;
+    all.reserve(answers.size());
+    for (const std::unique_ptr<Answer>& answer : answers) all.push_back(answer.get());
+    return all;
   }
 
+  /// Memory that runs out here, before anything is read, ends no answer.
   std::vector<FinishedAnswer> step() {
-    const std::vector<Answer*> all = active();
+    const std::vector<Answer*> all = present();
     std::vector<FinishedAnswer> finished;
     finished.reserve(all.size());
     std::vector<Answer*> ready;
     ready.reserve(all.size());
-    const auto reads_prompt = [](const Answer* answer) { return answer->generation.has_prompt(); };
-    if (const auto first = std::ranges::find_if(all, reads_prompt); first != all.end()) {
-      Answer& answer = **first;
-      answer.run(
-          [&] { return answer.generation.check_interrupt() && answer.generation.read_prompt(); });
+    // Those that wait can be interrupted, too.
+    for (Answer* const answer : all) {
+      answer->run([&] { return answer->generation.check_interrupt(); });
     }
+    std::int64_t taking_part = 0;
+    bool has_read_prompt = false;
     for (Answer* const answer : all) {
       if (answer->has_ended) continue;
-      answer->run([&] { return answer->generation.check_interrupt(); });
+      if (taking_part++ == at_once) break;
+      if (!has_read_prompt && answer->generation.has_prompt()) {
+        has_read_prompt = true;
+        read_prompt(*answer);
+      }
       if (!answer->has_ended && !answer->generation.has_prompt()) ready.push_back(answer);
     }
     if (!ready.empty()) read_tokens(ready);
@@ -118,16 +129,42 @@ struct AnswerBatch::Impl {
     return finished;
   }
 
-  /// The next token of each. What all of them share and fails ends them all.
+  /// A piece of a prompt.
+  void read_prompt(Answer& answer) {
+    answer.run([&] {
+      Generation& generation = answer.generation;
+      generation.reuse(kept);
+      const bool continues = generation.read_prompt();
+      if (!generation.has_prompt() && generation.holds_prompt()) {
+        kept.keep(answer.request.conversation);
+      }
+      return continues;
+    });
+  }
+
+  /// The next token of each. Where reading together fails, each reads by itself: what one of them cannot do, or what
+  /// only one of them has memory for, ends no other.
   void read_tokens(const std::vector<Answer*>& ready) {
     try {
       with_memory_errors("generate", [&] { read_together(ready); });
+      return;
     } catch (...) {
-      for (Answer* const answer : ready) answer->end_with(std::current_exception());
+      const bool has_lost = std::ranges::any_of(
+          ready, [](const Answer* answer) { return answer->has_lost_states(); });
+      if (ready.size() == 1 || has_lost) {
+        for (Answer* const answer : ready) answer->end_with(std::current_exception());
+        return;
+      }
+    }
+    for (Answer* const answer : ready) {
+      answer->run([&] {
+        read_together({&answer, 1});
+        return !answer->has_ended;
+      });
     }
   }
 
-  void read_together(const std::vector<Answer*>& ready) const {
+  void read_together(std::span<Answer* const> ready) const {
     std::vector<Conversation> conversations;
     std::vector<std::int32_t> tokens;
     for (const Answer* const answer : ready) {
@@ -142,25 +179,46 @@ struct AnswerBatch::Impl {
       }
       return;
     }
+    // Nothing is allocated between reading and drawing: who has read draws.
+    std::span<const float> rows;
+    std::vector<std::uint8_t> has_drawn(ready.size());
+    const std::function<void(std::int64_t)> draw = [&](std::int64_t number) {
+      const auto at = static_cast<std::size_t>(number);
+      if (has_drawn[at] != 0) return;
+      has_drawn[at] = 1;
+      const std::size_t width = rows.size() / ready.size();
+      ready[at]->run([&] {
+        ready[at]->generation.draw_of(rows.subspan(at * width, width));
+        return true;
+      });
+    };
     const HostBuffer logits = model.read_each(conversations, tokens);
-    const auto rows = logits.values<float>();
-    const std::size_t width = rows.size() / ready.size();
-    for (std::size_t i = 0; i < ready.size(); ++i) {
-      const auto row = rows.subspan(i * width, width);
-      ready[i]->run([&] { return ready[i]->generation.continue_with(row); });
+    rows = logits.values<float>();
+    const auto count = static_cast<std::int64_t>(ready.size());
+    try {
+      model.impl_->share(count, draw);
+    } catch (...) {  // no threads
+      for (std::int64_t i = 0; i < count; ++i) draw(i);
+    }
+    for (Answer* const answer : ready) {
+      if (answer->has_ended) continue;
+      answer->run([&] { return answer->generation.take_drawn(); });
     }
   }
 
   LanguageModel model;
   std::int64_t at_once;
+  KeptPrompts kept;
   mutable ForkAwareMutex mutex{"AnswerBatch"};
   std::deque<std::unique_ptr<Answer>> answers;  // in the order of their numbers
   std::int64_t next_id = 0;
   std::atomic_flag is_stepping;
 };
 
+AnswerBatch::AnswerBatch(const LanguageModel& model, const AnswerBatchOptions& options)
+    : impl_(std::make_shared<Impl>(model, options)) {}
 AnswerBatch::AnswerBatch(const LanguageModel& model, std::int64_t at_once)
-    : impl_(std::make_shared<Impl>(model, at_once)) {}
+    : AnswerBatch(model, AnswerBatchOptions{.at_once = at_once}) {}
 
 std::int64_t AnswerBatch::add(AnswerRequest request) {
   return with_memory_errors("AnswerBatch::add", [&] { return impl_->add(std::move(request)); });
@@ -168,7 +226,8 @@ std::int64_t AnswerBatch::add(AnswerRequest request) {
 
 std::vector<FinishedAnswer> AnswerBatch::step() {
   return with_memory_errors("AnswerBatch::step", [&] {
-    Impl& impl = *impl_;
+    const std::shared_ptr<Impl> held = impl_.shared();  // also where `emit` drops the last handle
+    Impl& impl = *held;
     if (impl.is_stepping.test_and_set()) {
       throw Error(Errc::busy, "AnswerBatch", "a step is under way");
     }

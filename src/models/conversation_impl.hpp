@@ -250,6 +250,24 @@ struct Conversation::Impl {
   void settle_shift() {
     if (cache.shift) cache.shift = number_buffer(shift());
   }
+  /// Copies what it holds to a cache of as many positions or more.
+  void copy_to(const DecoderCache<Buffer>& other) {
+    const Use use(*this);
+    copy_parts(used(), used_parts(model->config, other, position()));
+  }
+  /// Without tokens yet, it begins with these, of which another cache has what they take.
+  void fill(std::span<const std::int32_t> first, const DecoderCache<Buffer>& other) {
+    const Use use(*this);
+    reserve(first.size());
+    begin();
+    const auto count = static_cast<std::int64_t>(first.size());
+    const std::vector<UsedPart> from = used_parts(model->config, other, count),
+                                to = used_parts(model->config, cache, count);
+    has_lost_states = model->config.is_recurrent();  // unless all of them are copied
+    copy_parts(from, to);
+    has_lost_states = false;
+    tokens.assign(first.begin(), first.end());
+  }
   std::vector<UsedPart> used() const {
     return tokens.empty() ? std::vector<UsedPart>() : used_parts(model->config, cache, position());
   }

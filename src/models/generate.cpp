@@ -17,7 +17,7 @@ double per_second(std::int64_t count, std::chrono::nanoseconds time) noexcept {
 }  // namespace
 
 double Generated::prefill_tokens_per_second() const noexcept {
-  return per_second(prompt_tokens, prefill_time);
+  return per_second(prompt_tokens - reused_tokens, prefill_time);
 }
 double Generated::decode_tokens_per_second() const noexcept {
   return per_second(std::max<std::int64_t>(static_cast<std::int64_t>(tokens.size()) - 1, 0),

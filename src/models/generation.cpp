@@ -163,13 +163,27 @@ void Generation::begin(std::vector<std::int32_t> prompt, std::vector<PromptPart>
   beginning_ = std::move(beginning);
 }
 
+void Generation::reuse(KeptPrompts& kept) {
+  const bool is_first = prompt_read_ == 0 && beginning_.empty() && conversation_.position() == 0;
+  if (!is_first) return;
+  const auto start = Clock::now();
+  prompt_read_ = kept.start(conversation_, prompt_);
+  result_.reused_tokens = result_.prompt_tokens = static_cast<std::int64_t>(prompt_read_);
+  result_.prefill_time += Clock::now() - start;
+}
+
+bool Generation::holds_prompt() const {
+  return beginning_.empty() && std::ranges::equal(conversation_.tokens(), prompt_);
+}
+
 bool Generation::read_piece() {
   if (parts_read_ < beginning_.size()) {
     return read_parts(std::span(beginning_).subspan(parts_read_++, 1));
   }
-  if (prompt_read_ == 0) start_history(prompt_);
   const auto rest = std::span<const std::int32_t>(prompt_).subspan(prompt_read_);
-  const auto piece = rest.first(std::min(rest.size(), static_cast<std::size_t>(model_.chunk())));
+  if (static_cast<std::int64_t>(prompt_read_) == result_.reused_tokens) start_history(rest);
+  const auto chunk = static_cast<std::size_t>(model_.chunk());
+  const auto piece = rest.first(std::min(rest.size(), chunk - prompt_read_ % chunk));
   prompt_read_ += piece.size();
   return completes([&] { read(piece); });
 }
@@ -187,10 +201,15 @@ bool Generation::read_prompt() {
   return is_read && (has_prompt() || take_choice());
 }
 
-bool Generation::continue_with(std::span<const float> logits) {
+void Generation::draw_of(std::span<const float> logits) {
   logits_ = logits;
   if (is_greedy()) most_probable_ = {best_of(logits.first(model_.tokenizer().vocab_size()))};
-  return take_choice();
+  pending_ = choose();
+}
+
+bool Generation::take_drawn() {
+  result_.decode_time = Clock::now() - read_until_;
+  return take(pending_);
 }
 
 bool Generation::continue_with(std::int32_t most_probable) {
@@ -200,8 +219,7 @@ bool Generation::continue_with(std::int32_t most_probable) {
 
 bool Generation::take_choice() {
   pending_ = choose();
-  result_.decode_time = Clock::now() - read_until_;
-  return take(pending_);
+  return take_drawn();
 }
 
 bool Generation::check_interrupt() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include "draft.hpp"
+#include "kept_prompts.hpp"
 #include "stop_text.hpp"
 
 #include <tenon/models/language_model.hpp>
@@ -34,13 +35,19 @@ class Generation {
   void check_stepwise() const;
   /// Sets the prompt, and what is read before it. Errc::bad_argument without tokens.
   void begin(std::vector<std::int32_t> prompt, std::vector<PromptPart> beginning);
+  /// Takes from `kept` what that has of the prompt, if the conversation is empty. Before the first piece is read.
+  void reuse(KeptPrompts& kept);
+  /// Whether the conversation holds the prompt, and nothing else.
+  bool holds_prompt() const;
   /// Whether a piece of the prompt is to be read; else pending() is.
   bool has_prompt() const { return prompt_read_ < prompt_.size(); }
   /// Reads a piece: a part of the beginning, or at most LanguageModelOptions::chunk tokens. Returns, as what follows,
   /// whether the answer continues.
   bool read_prompt();
-  /// Draws of the logits behind pending(), which somebody has read.
-  bool continue_with(std::span<const float> logits);
+  /// Draws of the logits behind pending(), which somebody has read, the next one; take_drawn() adds it to the result.
+  /// Several answers may draw on threads of their own.
+  void draw_of(std::span<const float> logits);
+  bool take_drawn();
   /// The same of the most probable token, -1 where no logit is a number.
   bool continue_with(std::int32_t most_probable);
   /// Whether the answer was not interrupted.

@@ -9,10 +9,12 @@
 #include <tenon/exe.hpp>
 #include <tenon/fork_aware_mutex.hpp>
 #include <tenon/models/language_model.hpp>
+#include <tenon/worker_threads.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -171,8 +173,9 @@ struct LanguageModel::Impl {
                                                                     const More&... more) const {
     return {input, number_shape(), cache_shapes(), more...};
   }
-  DecoderCache<Shape> cache_shapes() const {
-    return cache_shape(config, options.context, cache_type());
+  DecoderCache<Shape> cache_shapes() const { return cache_shapes(options.context); }
+  DecoderCache<Shape> cache_shapes(std::int64_t positions) const {
+    return cache_shape(config, positions, cache_type());
   }
   DType cache_type() const { return options.cache.value_or(options.backend.exact ? f32 : f16); }
   /// Another forward on the same weights, packed once for all.
@@ -201,8 +204,9 @@ struct LanguageModel::Impl {
   }
   /// The cache of a conversation without tokens. Keys and values that were not written are never
   /// read, so their memory need not be cleared; states begin as zeros.
-  DecoderCache<Buffer> empty_cache() const {
-    const DecoderCache<Shape> shapes = cache_shapes();
+  DecoderCache<Buffer> empty_cache() const { return empty_cache(options.context); }
+  DecoderCache<Buffer> empty_cache(std::int64_t positions) const {
+    const DecoderCache<Shape> shapes = cache_shapes(positions);
     DecoderCache<Buffer> cache;
     transform_fields(
         shapes, cache, [&](const std::string& path, const Shape& shape, Buffer& buffer) {
@@ -227,6 +231,14 @@ struct LanguageModel::Impl {
             .cache = std::string(name(config.has_attention() ? cache_type() : f32)),
             .has_long_context =
                 config.has_long_context && file.find("rope_factors_long.weight") != nullptr};
+  }
+  /// Calls `run` with each number in [0, count), on the threads of a backend that lends them.
+  void share(std::int64_t count, const std::function<void(std::int64_t)>& run) const {
+    for (const BackendPtr& backend : compile_options.backends) {
+      const auto* const threads = dynamic_cast<const WorkerThreads*>(backend.get());
+      if (threads != nullptr) return threads->share(count, run);
+    }
+    for (std::int64_t i = 0; i < count; ++i) run(i);
   }
   /// The memory that state lies in.
   MemRegion& memory() const { return compile_options.backends.front()->region(); }

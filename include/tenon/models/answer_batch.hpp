@@ -25,9 +25,24 @@ struct AnswerRequest {
 struct FinishedAnswer {
   std::int64_t id = 0;  ///< as AnswerBatch::add() gave it
   Generated answer;     ///< with `error`: what there was of it
-  /// What generate() would have thrown; null: nothing. With an error of a step that several answers share, such as
-  /// Errc::out_of_memory, each of them ends.
+  /// What generate() would have thrown; null: nothing. It is of this answer: where a step of several fails, each reads by
+  /// itself. Only where states move on (Mamba) does an error within a step end all that took part in it.
   std::exception_ptr error{};
+};
+
+struct AnswerBatchOptions {
+  /// Answers that a step reads at most; more of them wait in the order that they came in. Errc::bad_argument unless it
+  /// is positive.
+  std::int64_t at_once = 64;
+  /// Bytes for prompts that answers have read. One whose conversation is empty begins with what such a prompt has in
+  /// common with its own (Generated::reused_tokens). Those that were not used for longest are dropped first; 0: none
+  /// is kept. A token takes what it takes in a conversation, some 23 kB with SmolLM2 135M, 18 with Gemma 3 270M.
+  ///
+  /// The answer is the same, on the CPU to the last bit: answers' own tokens, which were read one by one, are not
+  /// reused; not fewer than 32 tokens are read, with windows multiples of 128 reused, with ALiBi of
+  /// LanguageModelOptions::chunk. Where states only move on, a prompt is reused as a whole by one that continues it. What
+  /// images begin is not kept.
+  std::uint64_t prompt_bytes = std::uint64_t{256} << 20;
 };
 
 /// Answers that are generated at the same time, each on its own: a server's loop, in which answers begin while others
@@ -43,8 +58,7 @@ struct FinishedAnswer {
 /// add() and size() may be called on any thread, also during a step; step() on one at a time (Errc::busy).
 class AnswerBatch {
  public:
-  /// `at_once`: answers that a step reads at most; more of them wait in the order that they came in. Errc::bad_argument
-  /// unless it is positive.
+  AnswerBatch(const LanguageModel& model, const AnswerBatchOptions& options);
   explicit AnswerBatch(const LanguageModel& model, std::int64_t at_once = 64);
 
   /// Adds an answer, which begins with the next step, and returns its number: 0, 1, ... Errors: those of

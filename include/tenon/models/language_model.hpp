@@ -26,6 +26,9 @@
 
 namespace tenon::models {
 
+class AnswerBatch;
+class KeptPrompts;
+
 struct LanguageModelOptions {
   std::int64_t context =
       0;  ///< capacity of a conversation in positions; 0: the model's context, at most 4096
@@ -216,6 +219,7 @@ class Conversation {
   std::span<const StepTime> step_times() const;
 
  private:
+  friend class KeptPrompts;
   friend class LanguageModel;
   struct Impl;
   explicit Conversation(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -294,7 +298,9 @@ class LanguageModel {
   PlanReport plan() const;
 
  private:
+  friend class AnswerBatch;
   friend class Conversation;
+  friend class KeptPrompts;
   struct Impl;
   explicit LanguageModel(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
   tenon::detail::Held<Impl, "LanguageModel"> impl_;
@@ -387,7 +393,9 @@ struct Generated {
   std::string text;                  ///< up to the stop text
   std::vector<Choice> choices;       ///< one per token, with GenerateOptions::logprobs
   End end = End::length;
-  std::int64_t prompt_tokens = 0;           ///< tokens of the prompt that were read
+  std::int64_t prompt_tokens = 0;  ///< tokens of the prompt that the conversation holds then
+  /// Those among them that were not read, but taken from a prompt that began alike: see AnswerBatchOptions.
+  std::int64_t reused_tokens = 0;
   std::chrono::nanoseconds plan_time{};     ///< planning for a prompt of this length
   std::chrono::nanoseconds prefill_time{};  ///< reading the prompt, without planning
   std::chrono::nanoseconds decode_time{};   ///< generating the tokens after the first

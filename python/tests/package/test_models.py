@@ -765,6 +765,18 @@ class Batches(unittest.TestCase):
             served.generate("abc", emit=lambda text: {}["hung up"], temperature=0)
         self.assertEqual(served.generate("abc", **options).tokens, want[0].tokens)
 
+    def test_prompts_that_begin_alike(self):
+        model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=256, threads=1)
+        prompts = [[7] * 90 + [20 + i] * 60 for i in range(3)]
+        options = dict(max_tokens=5, temperature=1, seed=5)
+        want = [self.facts(model.generate(prompt, **options)) for prompt in prompts]
+        for prompt_bytes, reused in ((1 << 20, [0, 90, 90]), (0, [0, 0, 0])):
+            served = model.batched(prompt_bytes=prompt_bytes)
+            got = [served.generate(prompt, **options) for prompt in prompts]
+            self.assertEqual([self.facts(one) for one in got], want)
+            self.assertEqual([one.reused_tokens for one in got], reused)
+        self.assertEqual([one.reused_tokens for one in model.generate_each(prompts, **options)], [0, 90, 90])
+
     def test_streams_of_many_tasks_and_of_slow_readers(self):
         served = self.model.batched(at_once=2)
         options = dict(max_tokens=60, temperature=0, grammar="root ::= [a-z] root")

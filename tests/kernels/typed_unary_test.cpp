@@ -51,6 +51,13 @@ const FunctionOfF64 functions[] = {
     {Unary::cos, "cos", [](long double x) { return std::cos(x); }, -1.1e6, 1.1e6, 2.5},
     {Unary::tanh, "tanh", [](long double x) { return std::tanh(x); }, -25, 25, 3},
     {Unary::erf, "erf", [](long double x) { return std::erf(x); }, -7, 7, 2},
+    {Unary::erfc, "erfc", [](long double x) { return std::erfc(x); }, -7, 26, 6},
+    {Unary::sinh, "sinh", [](long double x) { return std::sinh(x); }, -710, 710, 3},
+    {Unary::cosh, "cosh", [](long double x) { return std::cosh(x); }, -710, 710, 3},
+    {Unary::atanh, "atanh", [](long double x) { return std::atanh(x); }, -0.9999, 0.9999, 3},
+    {Unary::atan, "atan", [](long double x) { return std::atan(x); }, -900, 900, 1},
+    {Unary::asin, "asin", [](long double x) { return std::asin(x); }, -1, 1, 3},
+    {Unary::acos, "acos", [](long double x) { return std::acos(x); }, -1, 1, 3},
     {Unary::sigmoid, "sigmoid", [](long double x) { return 1 / (1 + std::exp(-x)); }, -700, 50, 2},
     {Unary::silu, "silu", [](long double x) { return x / (1 + std::exp(-x)); }, -700, 50, 3},
     {Unary::softplus, "softplus", [](long double x) { return std::log1p(std::exp(x)); }, -700, 50,
@@ -84,7 +91,7 @@ std::vector<double> arguments(const FunctionOfF64& function) {
     x.push_back(at);
     if (function.low < 0) x.push_back(-at);
   }
-  for (double half = 0.5; half < 8; ++half) x.push_back(half);
+  for (double half = 0.5; half < std::min(8.0, function.high); ++half) x.push_back(half);
   return x;
 }
 

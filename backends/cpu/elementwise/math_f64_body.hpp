@@ -169,6 +169,22 @@ TENON_INLINE Doubles tanh_f64(Doubles x) {
   const Doubles power = expm1_f64(2.0 * (a > 22.0 ? Doubles{} + 22.0 : a));
   return with_sign_of(power / (power + 2.0), x);
 }
+/// To 3 ulp: from 22 on e^-x does not count, and e^x would overflow too early.
+TENON_INLINE Doubles sinh_f64(Doubles x) {
+  const Doubles a = absolute_f64(x);
+  const Doubles part = expm1_f64(a > 22.0 ? Doubles{} + 22.0 : a), root = exponential_f64(0.5 * a);
+  return with_sign_of(a > 22.0 ? (0.5 * root) * root : 0.5 * (part + part / (part + 1.0)), x);
+}
+/// To 3 ulp.
+TENON_INLINE Doubles cosh_f64(Doubles x) {
+  const Doubles a = absolute_f64(x), root = exponential_f64(0.5 * a);
+  return (0.5 * root) * root + 0.5 / (root * root);
+}
+/// To 3 ulp.
+TENON_INLINE Doubles atanh_f64(Doubles x) {
+  const Doubles a = absolute_f64(x);
+  return with_sign_of(0.5 * log1p_f64((a + a) / (1.0 - a)), x);
+}
 /// To 2 ulp.
 TENON_INLINE Doubles softplus_f64(Doubles x) {
   return (x > 0.0 ? x : Doubles{} + 0.0) + log1p_f64(exponential_f64(-absolute_f64(x)));
@@ -221,6 +237,36 @@ TENON_INLINE Doubles gelu_tanh_f64(Doubles x) {
   const Doubles u = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
   return x * sigmoid_f64(2.0 * u);
 }
+
+/// Where it is not subnormal, to 6 ulp.
+TENON_INLINE Doubles erfc_f64(Doubles x) {
+  const Doubles tail = erfc_of_positive(absolute_f64(x));
+  return x < 0.0 ? 2.0 - tail : tail;
+}
+
+/// To 1 ulp, by the reduction and the quotient of polynomials of Cephes' atan (Moshier, 1992): of x from tan(3 pi / 8) on that of
+/// -1 / x, from 0.66 on that of (x - 1) / (x + 1).
+TENON_INLINE Doubles atan_f64(Doubles x) {
+  const Doubles a = absolute_f64(x), none{};
+  const auto is_large = a > 2.41421356237309504880, is_middle = (a > 0.66) & ~is_large;
+  const Doubles above = is_large ? none - 1.0 : is_middle ? a - 1.0 : a;
+  const Doubles below = is_large ? a : is_middle ? a + 1.0 : none + 1.0;
+  const Doubles r = above / below, z = r * r;
+  const Doubles p = polynomial_f64(z, -8.750608600031904122785e-1, -1.615753718733365076637e1,
+                                   -7.500855792314704667340e1, -1.228866684490136173410e2,
+                                   -6.485021904942025371773e1);
+  const Doubles q = polynomial_f64(z, 1.0, 2.485846490142306297962e1, 1.650270098316988542046e2,
+                                   4.328810604912902668951e2, 4.853903996359136964868e2,
+                                   1.945506571482613964425e2);
+  constexpr double quarter = 0x1.921fb54442d18p-1, lost = 0x1.1a62633145c07p-55;  // of pi
+  const Doubles start = is_large ? none + 2.0 * quarter : is_middle ? none + quarter : none;
+  const Doubles rest = is_large ? none + 2.0 * lost : is_middle ? none + lost : none;
+  return with_sign_of(start + (r + (r * (z * p / q) + rest)), x);
+}
+/// To 3 ulp; `root` is sqrt((1 - x) (1 + x)).
+TENON_INLINE Doubles asin_f64(Doubles x, Doubles root) { return atan_f64(x / root); }
+/// To 3 ulp; `root` is sqrt((1 - x) / (1 + x)).
+TENON_INLINE Doubles acos_f64(Doubles root) { return 2.0 * atan_f64(root); }
 
 constexpr double largest_angle_f64 = 0x1p20;
 /// The sine of x + turns pi / 2, to 2 ulp, for |x| within largest_angle_f64. x = n pi / 2 + r, |r| <= pi / 4, with pi / 2 in

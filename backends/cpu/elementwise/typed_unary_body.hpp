@@ -169,6 +169,13 @@ TENON_F64(SinF64, sine_f64<0>(x));
 TENON_F64(CosF64, sine_f64<1>(x));
 TENON_F64(TanhF64, tanh_f64(x));
 TENON_F64(ErfF64, erf_f64(x));
+TENON_F64(ErfcF64, erfc_f64(x));
+TENON_F64(SinhF64, sinh_f64(x));
+TENON_F64(CoshF64, cosh_f64(x));
+TENON_F64(AtanhF64, atanh_f64(x));
+TENON_F64(AtanF64, atan_f64(x));
+TENON_F64(AsinF64, asin_f64(x, square_root_f64((1.0 - x) * (1.0 + x))));
+TENON_F64(AcosF64, acos_f64(square_root_f64((1.0 - x) / (1.0 + x))));
 TENON_F64(SigmoidF64, sigmoid_f64(x));
 TENON_F64(SiluF64, x* sigmoid_f64(x));
 TENON_F64(SoftplusF64, softplus_f64(x));
@@ -210,6 +217,13 @@ TypedUnary find_f64_unary(Unary op) noexcept {
     TENON_CASE(cos, CosF64)
     TENON_CASE(tanh, TanhF64)
     TENON_CASE(erf, ErfF64)
+    TENON_CASE(erfc, ErfcF64)
+    TENON_CASE(sinh, SinhF64)
+    TENON_CASE(cosh, CoshF64)
+    TENON_CASE(atanh, AtanhF64)
+    TENON_CASE(atan, AtanF64)
+    TENON_CASE(asin, AsinF64)
+    TENON_CASE(acos, AcosF64)
     TENON_CASE(sigmoid, SigmoidF64)
     TENON_CASE(silu, SiluF64)
     TENON_CASE(softplus, SoftplusF64)

@@ -79,10 +79,14 @@ Tensor floor_div(const Tensor& a, const Tensor& b, const std::source_location& w
     const Tensor signed_zero = mul(div(a, b, where), zero, where);
     return tenon::where(eq(whole, zero, where), signed_zero, whole, where);
   }
-  const Tensor modulus = remainder(a, b, where);
-  // a - modulus could overflow. Rounding towards zero is one too much where the remainders differ.
-  const Tensor off = ne(modulus, fmod(a, b, where), where);
-  return sub(div(a, b, where), cast(off, a.dtype(where), where), where);
+  // One division, which takes longer than all the rest. It rounds towards zero, one too much where there is a rest of the
+  // other sign than b's; divided by 0 it is 0.
+  const Tensor quotient = div(a, b, where), rest = sub(a, mul(quotient, b, where), where);
+  const Tensor zero = scalar_like(rest, 0, where);
+  const Tensor signs_differ = logical_xor(lt(rest, zero, where), lt(b, zero, where), where);
+  const Tensor has_rest = logical_and(ne(rest, zero, where), ne(b, zero, where), where);
+  return sub(quotient, cast(logical_and(has_rest, signs_differ, where), a.dtype(where), where),
+             where);
 }
 
 Tensor xlogy(const Tensor& a, const Tensor& b, const std::source_location& where) {

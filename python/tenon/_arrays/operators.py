@@ -13,12 +13,24 @@ def true_divide(a, b):
                          for one in (a, b)))
 
 
+def _floor_divide_whole(a, b):
+    """Of integers, by one division: it rounds towards zero, one too much where there is a rest of the other sign than b's.
+    Divided by 0 it is 0."""
+    where = _ops["where"]
+    quotient = _ops["div"](a, b)
+    rest = a - quotient * b
+    if isinstance(b, (bool, int)):
+        return where(rest > 0 if b < 0 else rest < 0, quotient - 1, quotient) if b else quotient
+    is_off = _ops["logical_and"](where(b < 0, rest > 0, rest < 0), _ops["ne"](b, 0))
+    return where(is_off, quotient - 1, quotient)
+
+
 @_public
 def floor_divide(a, b):
     """a // b: the quotient rounded down, as Python and numpy have it."""
     a, b = common(a, b)
     if all(isinstance(one, (bool, int)) or isinstance(one, (Tensor, Buffer)) and _is_whole(one) for one in (a, b)):
-        return _ops["div"](a - _ops["remainder"](a, b), b)
+        return _floor_divide_whole(a, b)
     where = _ops["where"]
     quotient, rest = _ops["div"](a, b), _ops["fmod"](a, b)
     whole = _ops["round"](_ops["div"](a - rest, b))

@@ -148,7 +148,11 @@ def div(n, self, other, rounding_mode=None):
     if rounding_mode == "trunc":
         return shaped(n.b.div(a, b) if a.dtype in INTEGERS else n.b.trunc(n.b.div(a, b)), shape)
     if a.dtype not in FLOATS:
-        return shaped(n.b.div(n.b.sub(a, n.b.remainder(a, b)), b), shape)
+        zero, whole = n.b.number(0, a.dtype), n.b.div(a, b)
+        rest = n.b.sub(a, n.b.mul(whole, b))
+        is_off = n.b.logical_and(n.b.logical_and(n.b.ne(rest, zero), n.b.ne(b, zero)),
+                                 n.b.logical_xor(n.b.lt(rest, zero), n.b.lt(b, zero)))
+        return shaped(n.b.where(is_off, n.b.sub(whole, n.b.number(1, a.dtype)), whole), shape)
     zero, quotient, rest = n.b.number(0, a.dtype), n.b.div(a, b), n.b.fmod(a, b)
     is_off = n.b.logical_and(n.b.ne(rest, zero), n.b.logical_xor(n.b.lt(rest, zero), n.b.lt(b, zero)))
     whole = n.b.round(n.b.div(n.b.sub(a, rest), b))

@@ -58,6 +58,11 @@ class Habits(unittest.TestCase):
             self.same(x // 7, a // np.asarray(7, dtype), f"seed {SEED} {dtype}")
             for got, want in zip(divmod(x, y), np.divmod(a, b)):
                 self.same(got, want, f"seed {SEED} {dtype}")
+        ends = np.array([-2 ** 31, -2 ** 31 + 1, 2 ** 31 - 1, -1, 1, 2], "i4")  # no step in between overflows
+        a, b = (one.reshape(-1) for one in np.meshgrid(ends, ends))
+        with np.errstate(over="ignore"):
+            self.same(tenon.array(a) // tenon.array(b), a // b)
+            self.same(tenon.array(ends) // 3, ends // np.int32(3))
         self.same(tenon.array([1.0, -1.0, 0.0, 7.5]) // 0.1, np.array([1, -1, 0, 7.5], "f4") // np.float32(0.1))
         for zero in (tenon.array([0.0, 0.0]), 0, 0.0):
             self.same(tenon.array([1.0, -2.0]) // zero, [np.inf, -np.inf])

@@ -106,6 +106,24 @@ TEST_CASE("gradients of convolutions: narrow images") {
   check_gradients(random, {100, 32, 6, 2, 3, 3, same});  // more pixels than a block has
 }
 
+TEST_CASE("gradients of convolutions: groups of few channels") {
+  Random random;
+  const auto with_groups = [](std::int64_t groups, std::int64_t stride, std::int64_t padding,
+                              std::int64_t dilation) {
+    return Conv2d{.stride = {stride, stride},
+                  .padding = {padding, padding},
+                  .dilation = {dilation, dilation},
+                  .groups = groups};
+  };
+  check_gradients(random, {3, 7, 7, 9, 21, 3, with_groups(7, 1, 1, 1)});  // depthwise
+  check_gradients(random, {2, 5, 15, 8, 19, 5, with_groups(5, 2, 2, 1)});
+  check_gradients(random, {2, 6, 6, 13, 11, 4, with_groups(6, 3, 4, 2)});  // taps beyond the image
+  check_gradients(random,
+                  {1, 24, 33, 7, 17, 3, with_groups(3, 1, 0, 2)});        // 8 channels, 11 outputs
+  check_gradients(random, {2, 18, 4, 6, 9, 1, with_groups(2, 2, 0, 1)});  // 9 channels: a GEMM
+  check_gradients(random, {0, 4, 4, 5, 5, 3, with_groups(4, 1, 1, 1)});
+}
+
 TEST_CASE("gradients of convolutions: random sizes") {
   Random random;
   for (int round = 0; round < 30; ++round) {

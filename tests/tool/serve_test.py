@@ -108,7 +108,8 @@ class Completions(ServeTest):
             self.assertEqual((choice["index"], choice["finish_reason"]), (0, "length"))
             self.assertEqual(choice["text"], alone["text"])
             tokens = len(server.json("/tokenize", {"content": prompt, "add_special": True})["tokens"])
-            self.assertEqual(whole["usage"], {"prompt_tokens": tokens, "completion_tokens": 12, "total_tokens": tokens + 12})
+            self.assertEqual(whole["usage"], {"prompt_tokens": tokens, "completion_tokens": 12, "total_tokens": tokens + 12,
+                                              "prompt_tokens_details": {"cached_tokens": 0}})
             for i, token in enumerate(alone["logprobs"]):
                 self.assertAlmostEqual(choice["logprobs"]["token_logprobs"][i], token["logprob"], places=6)
                 self.assertEqual(len(choice["logprobs"]["top_logprobs"][i]), 2)
@@ -143,6 +144,20 @@ class Completions(ServeTest):
                                                    "repetition_penalty": 1})
             piece = server.json("/detokenize", {"tokens": [104] * 5})["content"]
             self.assertEqual(only["choices"][0]["text"], piece)
+
+    def test_prompts_that_begin_alike_are_read_once(self):
+        common = "in the beginning the hand and the word were one " * 10
+        for kept in (0, 16):
+            with self.serving(LLAMA, "--keep-prompts", kept) as server:
+                made = [server.json("/v1/completions", {"prompt": common + end, "max_tokens": 8, "temperature": 0})
+                        for end in ("a", "b", "a")]
+                cached = [one["usage"]["prompt_tokens_details"]["cached_tokens"] for one in made]
+                self.assertEqual([count > 0 for count in cached], [False, kept > 0, kept > 0])
+                self.assertEqual(made[0]["choices"], made[2]["choices"])
+                if kept == 0:
+                    alone = [one["choices"] for one in made]
+                else:
+                    self.assertEqual([one["choices"] for one in made], alone)
 
     def test_many_at_once(self):
         prompts = [f"number {i} " * (i % 7 + 1) for i in range(24)]
@@ -286,6 +301,7 @@ class Encoders(ServeTest):
                 self.assertEqual(list(struct.unpack(f"<{len(one)}f", bytes_)), [struct.unpack("f", struct.pack("f", v))[0]
                                                                                for v in one])
                 server.error("/v1/embeddings", {"input": []}, "BadArgument")
+                server.error("/v1/embeddings", {"input": ["x"] * 2049}, "LimitExceeded", says="2048")
                 server.error("/v1/embeddings", {"input": "x", "dimensions": 3}, "Unsupported", says="dimensions")
                 server.error("/v1/chat/completions", {"messages": []}, "not_found", status=404)
 
@@ -305,7 +321,7 @@ class Refusals(ServeTest):
             server.error("/v1/completions", {}, "BadKey", says="prompt")
             for wrong, code, says in (
                 ({"prompt": 7}, "BadType", "prompt"), ({"prompt": []}, "BadType", "prompt"),
-                ({"prompt": [[]]}, "BadType", "prompt"), ({"prompt": [1, "a"]}, "BadType", "prompt"),
+                ({"prompt": ["a"] * 9, "n": 128}, "LimitExceeded", "1024"), ({"prompt": [[]]}, "BadType", "prompt"), ({"prompt": [1, "a"]}, "BadType", "prompt"),
                 ({"prompt": [10**9]}, "OutOfRange", "10000"), ({"temperature": "hot"}, "BadType", '"hot"'),
                 ({"temperature": -1}, "BadArgument", "temperature"), ({"top_p": 7}, "BadArgument", "top_p"),
                 ({"n": 0}, "OutOfRange", "n: "), ({"n": 1e9}, "OutOfRange", "n: "), ({"max_tokens": 1.5}, "BadType", "max_tokens"),

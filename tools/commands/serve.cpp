@@ -31,6 +31,7 @@ struct Options {
   std::string host = "127.0.0.1";
   std::int64_t port = 8080;
   std::int64_t parallel = 16;
+  std::int64_t kept_prompts = 256;  // MiB
   std::int64_t connections = 256;
   std::string key;
   std::string alias;
@@ -99,7 +100,9 @@ void serve_language_model(Tool& tool, const Options& options, const std::stop_to
     served.vision = std::make_unique<SharedVision>(options.vision.load(tool));
     models::check_compatible(model, served.vision->encoder);
   }
-  AnswerService answers(model, options.parallel);
+  AnswerService answers(model,
+                        {.at_once = options.parallel,
+                         .prompt_bytes = static_cast<std::uint64_t>(options.kept_prompts) << 20});
   Routes routes(api_key(options));
   add_language_routes(routes, served, answers);
   routes.get("/health", [&] { return Json{{"status", "ok"}, {"answers", answers.size()}}; }, true);
@@ -114,7 +117,7 @@ void serve_encoder(Tool& tool, const Options& options, const std::stop_token& st
   Routes routes(api_key(options));
   add_encoder_routes(routes, served);
   routes.get("/health", [] { return Json{{"status", "ok"}}; }, true);
-  listen(tool, options, std::move(routes), served.name, stop, [] {});
+  listen(tool, options, std::move(routes), served.name, stop, [&] { served.stop.request_stop(); });
 }
 
 void run(Tool& tool, const Options& options) {
@@ -142,6 +145,10 @@ void add_serve(CLI::App& app, Tool& tool) {
       .option("--parallel", options->parallel,
               "Answers that are generated at the same time; further ones wait")
       .range(1, 1024);
+  command
+      .option("--keep-prompts", options->kept_prompts,
+              "MiB of prompts that are kept, so that what begins alike is read once; 0: none")
+      .range(0, 1 << 20);
   command.option("--connections", options->connections, "Connections at the same time")
       .range(1, 1 << 16);
   command.option("--api-key", options->key,

@@ -65,8 +65,8 @@ struct AnswerService::Impl {
     }
   };
 
-  Impl(const models::LanguageModel& of, std::int64_t most)
-      : model(of), at_once(most), batch(model, at_once), worker([this] { work(); }) {}
+  Impl(const models::LanguageModel& of, const models::AnswerBatchOptions& chosen)
+      : model(of), options(chosen), batch(model, options), worker([this] { work(); }) {}
 
   void work() {
     while (wait_for_work()) {
@@ -101,7 +101,7 @@ struct AnswerService::Impl {
   /// A step that failed as a whole, such as for lack of memory, ends all answers.
   void fail(const std::exception_ptr& error) {
     const std::scoped_lock lock(mutex);
-    batch = models::AnswerBatch(model, at_once);
+    batch = models::AnswerBatch(model, options);
     ++batches;
     failure = error;
     for (const auto& [id, to] : receivers) to.mailbox->fail(error);
@@ -131,7 +131,7 @@ struct AnswerService::Impl {
   }
 
   models::LanguageModel model;
-  std::int64_t at_once;
+  models::AnswerBatchOptions options;
   std::mutex mutex;
   std::condition_variable has_work;
   models::AnswerBatch batch;
@@ -144,8 +144,9 @@ struct AnswerService::Impl {
   std::thread worker;  // last: it uses the others
 };
 
-AnswerService::AnswerService(const models::LanguageModel& model, std::int64_t at_once)
-    : impl_(std::make_unique<Impl>(model, at_once)) {}
+AnswerService::AnswerService(const models::LanguageModel& model,
+                             const models::AnswerBatchOptions& options)
+    : impl_(std::make_unique<Impl>(model, options)) {}
 
 AnswerService::~AnswerService() {
   stop();

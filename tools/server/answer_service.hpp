@@ -43,8 +43,7 @@ class PendingAnswers {
 /// Generates answers in shared steps (models::AnswerBatch) on a thread of its own. Any thread may ask for some.
 class AnswerService {
  public:
-  /// At most `at_once` are generated at a time, others wait.
-  AnswerService(const models::LanguageModel& model, std::int64_t at_once);
+  AnswerService(const models::LanguageModel& model, const models::AnswerBatchOptions& options);
   ~AnswerService();
   AnswerService(const AnswerService&) = delete;
   AnswerService& operator=(const AnswerService&) = delete;

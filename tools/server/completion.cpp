@@ -19,7 +19,7 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::int64_t max_choices = 128;
+constexpr std::int64_t max_choices = 128, max_answers = 1024;
 
 std::uint64_t random_number() {
   std::random_device device;
@@ -219,6 +219,10 @@ void Completion::add_prompt(std::vector<models::PromptPart> prompt) {
         Errc::limit_exceeded, "prompt",
         fmt::format("has {} tokens, and the context {}", positions, served_.model.context()));
   }
+  if ((std::ssize(prompts_) + 1) * choices_ > max_answers) {
+    throw Error(Errc::limit_exceeded, "request",
+                fmt::format("asks for more than {} answers", max_answers));
+  }
   prompt_tokens_ += positions;
   prompts_.push_back(std::move(prompt));
 }
@@ -246,12 +250,14 @@ Json Completion::frame(std::string_view object) const {
 
 void Completion::count(const models::Generated& answer) {
   answer_tokens_ += std::ssize(answer.tokens);
+  reused_tokens_ += answer.reused_tokens;
 }
 
 Json Completion::usage() const {
   return {{"prompt_tokens", prompt_tokens_},
           {"completion_tokens", answer_tokens_},
-          {"total_tokens", prompt_tokens_ + answer_tokens_}};
+          {"total_tokens", prompt_tokens_ + answer_tokens_},
+          {"prompt_tokens_details", {{"cached_tokens", reused_tokens_}}}};
 }
 
 Json Completion::response(const std::vector<models::Generated>& answers) {

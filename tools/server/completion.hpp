@@ -75,7 +75,7 @@ class Completion {
   bool is_stream_ = false, has_usage_ = false;
   std::vector<std::vector<models::PromptPart>> prompts_;
   std::size_t count_ = 0;  // of answers
-  std::int64_t prompt_tokens_ = 0, answer_tokens_ = 0;
+  std::int64_t prompt_tokens_ = 0, reused_tokens_ = 0, answer_tokens_ = 0;
 };
 
 /// "stop", "length", as OpenAI's API has the reasons.

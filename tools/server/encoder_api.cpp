@@ -16,6 +16,17 @@
 namespace tenon::tool {
 namespace {
 
+/// As many as OpenAI's API takes.
+constexpr std::size_t max_texts = 2048;
+
+void check_count(std::string_view member, std::size_t texts) {
+  if (texts == 0) throw Error(Errc::bad_argument, std::string(member), "has no texts");
+  if (texts > max_texts) {
+    throw Error(Errc::limit_exceeded, std::string(member),
+                fmt::format("has {} texts; there can be {}", texts, max_texts));
+  }
+}
+
 std::int64_t count_tokens(const models::SentenceEncoder& encoder,
                           std::span<const std::string> texts) {
   std::int64_t count = 0;
@@ -34,7 +45,7 @@ Json encoded(std::span<const float> row, bool in_base64) {
 
 Json embed(ServedEncoder& served, const RequestFields& fields) {
   const std::vector<std::string> texts = fields.texts("input");
-  if (texts.empty()) throw Error(Errc::bad_argument, "input", "has no texts");
+  check_count("input", texts.size());
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
     throw Error(Errc::unsupported, "encoding_format",
@@ -43,7 +54,7 @@ Json embed(ServedEncoder& served, const RequestFields& fields) {
   const std::int64_t width = served.encoder.embedding_width();
   fields.refuse_other_than("dimensions", width);
   const std::scoped_lock lock(served.mutex);
-  const HostBuffer made = served.encoder.embed(texts);
+  const HostBuffer made = served.encoder.embed(texts, {.cancel = served.stop.get_token()});
   const auto values = made.values<float>();
   Json data = Json::array();
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -63,11 +74,12 @@ Json rerank(ServedEncoder& served, const RequestFields& fields) {
   fields.at("query");
   const std::string query = *fields.text("query");
   const std::vector<std::string> documents = fields.texts("documents");
-  if (documents.empty()) throw Error(Errc::bad_argument, "documents", "has no texts");
+  check_count("documents", documents.size());
   const auto most = fields.integer("top_n", 1).value_or(std::ssize(documents));
   const bool returns_documents = fields.flag("return_documents").value_or(false);
   const std::scoped_lock lock(served.mutex);
-  const HostBuffer made = served.encoder.score(query, documents);
+  const HostBuffer made =
+      served.encoder.score(query, documents, {.cancel = served.stop.get_token()});
   const auto scores = made.values<float>();
   std::int64_t tokens = 0;
   for (const std::string& document : documents) {

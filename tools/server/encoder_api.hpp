@@ -6,6 +6,7 @@
 #include <tenon/models/encoder.hpp>
 
 #include <mutex>
+#include <stop_token>
 #include <string>
 
 namespace tenon::tool {
@@ -14,6 +15,7 @@ namespace tenon::tool {
 struct ServedEncoder {
   models::SentenceEncoder encoder;
   std::string name;
+  std::stop_source stop{};  ///< ends what it does
   std::mutex mutex{};
 };
 

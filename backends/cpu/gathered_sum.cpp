@@ -40,8 +40,11 @@ std::optional<GatheredSum> with_sum(const Step& step, const Gather& gather, cons
   if (sum == nullptr && mean == nullptr) return std::nullopt;
   const IntList& axes = sum != nullptr ? sum->axes : mean->axes;
   const DType dtype = step.output.shape.dtype();
-  const int last = step.inputs[1].shape.rank() - 1;
-  const bool fits = gather.axis == 0 && last >= 0 && axes.size() == 1 && axes[0] == last &&
+  const Shape& index = step.inputs[1].shape;
+  const int last = index.rank() - 1;
+  // Threads share bags: a single one would be summed by one of them.
+  if (last < 1 || (index[last] > 0 && index.elements() == index[last])) return std::nullopt;
+  const bool fits = gather.axis == 0 && axes.size() == 1 && axes[0] == last &&
                     (dtype == DType::f32 || dtype == DType::f64) &&
                     has_dense_slices(step.inputs[0]) && next.output.is_contiguous() &&
                     std::ranges::none_of(step.inputs, [&](const Operand& input) {

@@ -5,7 +5,9 @@
 #include <tenon/shape.hpp>
 #include <tenon/tensor.hpp>
 
+#include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <concepts>
 #include <cstddef>
@@ -354,10 +356,16 @@ struct OtherValue {
   std::string given, wanted;  ///< empty where it is no number
 };
 
-/// A number as text; empty for other values.
+/// A number as text, floating ones with as few digits as tell them apart; empty for other values.
 template <class Value>
 std::string number_text(const Value& value) {
-  if constexpr (std::is_arithmetic_v<Value>) {
+  if constexpr (std::is_same_v<Value, bool>) {
+    return value ? "true" : "false";
+  } else if constexpr (std::is_floating_point_v<Value>) {
+    std::array<char, 64> text{};
+    const auto written = std::to_chars(text.data(), text.data() + text.size(), value);
+    return {text.data(), written.ptr};
+  } else if constexpr (std::is_arithmetic_v<Value>) {
     return std::to_string(value);
   } else {
     return {};
@@ -372,16 +380,37 @@ void find_other_value(const Given& given, const Wanted& wanted, FieldWalk& walk,
 template <class Given, class Wanted>
 void find_other_field(const Given& given, const Wanted& wanted, std::string_view names,
                       std::size_t index, FieldWalk& walk, std::optional<OtherValue>& found) {
-  const FieldWalk::Part part(walk, names, index);
-  find_other_value(given, wanted, walk, found);
+  if constexpr (!FieldLeaf<Given>) {
+    const FieldWalk::Part part(walk, names, index);
+    find_other_value(given, wanted, walk, found);
+  }
 }
 
+/// Whether values have an ==, those of containers included: the one of a vector is declared for every element type.
+template <class Value>
+inline constexpr bool has_equality = std::equality_comparable<Value>;
+template <class Value, class... More>
+inline constexpr bool has_equality<std::vector<Value, More...>> = has_equality<Value>;
+template <class Value>
+inline constexpr bool has_equality<std::optional<Value>> = has_equality<Value>;
+template <class Key, class Value, class... More>
+inline constexpr bool has_equality<std::map<Key, Value, More...>> =
+    has_equality<Key> && has_equality<Value>;
+
+/// A NaN is the same as a NaN here.
 template <class Value>
 bool same_value(const Value& a, const Value& b) {
-  if constexpr (std::is_floating_point_v<Value>) {
-    if (std::isnan(a) && std::isnan(b)) return true;
+  if constexpr (is_vector<Value>) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const auto& one, const auto& other) { return same_value(one, other); });
+  } else if constexpr (is_optional<Value>) {
+    return a.has_value() == b.has_value() && (!a || same_value(*a, *b));
+  } else {
+    if constexpr (std::is_floating_point_v<Value>) {
+      if (std::isnan(a) && std::isnan(b)) return true;
+    }
+    return a == b;
   }
-  return a == b;
 }
 
 /// Sets `found` to the first plain value, of a type with ==, that differs. Elements that only one of the two has are
@@ -421,7 +450,7 @@ void find_other_value(const Given& given, const Wanted& wanted, FieldWalk& walk,
         find_other_value(std::get<i>(given), std::get<i>(wanted), walk, found);
       }
     });
-  } else if constexpr (std::equality_comparable<Given>) {
+  } else if constexpr (has_equality<Given>) {
     if (found || same_value(given, wanted)) return;
     found = OtherValue{walk.path(), number_text(given), number_text(wanted)};
   }

@@ -134,7 +134,11 @@ auto interruptible(const void* object, Work&& work) {
   bool is_whole = false;
   {
     const nb::gil_scoped_release no_gil;
-    call.emplace(work);
+    try {
+      call.emplace(work);
+    } catch (const std::system_error&) {  // no more threads: signals wait
+      return work(Interrupt());
+    }
     is_whole = call->wait();
   }
   if (!is_whole) throw nb::python_error();

@@ -69,9 +69,12 @@ class Inputs {
     }
   }
 
-  /// What was donated is given back: the call has thrown. Under the interpreter's lock.
+  /// What was donated is given back: the call has thrown. Under the interpreter's lock. Not what is used up, by a run that
+  /// ended before a signal's handler raised.
   void give_back() {
-    for (const auto& [i, owner] : donors_) nb::cast<Buffer&>(owner) = std::move(arrays[i]);
+    for (const auto& [i, owner] : donors_) {
+      if (i < arrays.size()) nb::cast<Buffer&>(owner) = std::move(arrays[i]);
+    }
   }
 
   std::vector<Buffer> arrays;

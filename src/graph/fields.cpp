@@ -7,6 +7,8 @@ namespace {
 
 /// Where the first of comma-separated expressions ends: `Base<T, 2>::weight` is one.
 std::size_t end_of_first(std::string_view list) {
+  const std::size_t comma = std::min(list.find(','), list.size());
+  if (list.substr(0, comma).find_first_of("<([{") == std::string_view::npos) return comma;
   int depth = 0;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (list.substr(i).starts_with("->")) {

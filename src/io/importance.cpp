@@ -33,10 +33,16 @@ void check_numbers(std::span<const double> numbers, const std::string& where,
   }
 }
 
+// ggml leaves out outer axes of size 1.
+std::int64_t columns_of(const Shape& shape) { return shape[shape.rank() - 1]; }
+std::int64_t matrices_of(const Shape& shape) { return shape.rank() == 2 ? shape[0] : 1; }
+
 std::vector<double> numbers_of(const File& file, const TensorEntry& tensor) {
-  if (tensor.shape.dtype() != DType::f32 || tensor.shape.rank() != 2) {
-    throw Error(Errc::bad_shape, file.path().string(),
-                fmt::format("'{}' is {}, not f32 of rank 2", tensor.name, to_string(tensor.shape)));
+  const int rank = tensor.shape.rank();
+  if (tensor.shape.dtype() != DType::f32 || rank < 1 || rank > 2) {
+    throw Error(
+        Errc::bad_shape, file.path().string(),
+        fmt::format("'{}' is {}, not f32 of rank 1 or 2", tensor.name, to_string(tensor.shape)));
   }
   const HostBuffer data = tensor.data();
   const auto values = data.values<float>();
@@ -64,8 +70,8 @@ ImportanceMatrix read_gguf_matrix(const std::filesystem::path& path) {
     ColumnSums& sums = matrix.tensors[std::string(name)];
     sums.sums = numbers_of(file, tensor);
     sums.counts = numbers_of(file, counts);
-    sums.columns = tensor.shape[1];
-    if (tensor.shape[0] != sums.matrices() || counts.shape[1] != 1) {
+    sums.columns = columns_of(tensor.shape);
+    if (matrices_of(tensor.shape) != sums.matrices() || columns_of(counts.shape) != 1) {
       throw Error(Errc::bad_shape, path.string(),
                   fmt::format("'{}' is {} and its counts {}", tensor.name, to_string(tensor.shape),
                               to_string(counts.shape)));
@@ -79,11 +85,7 @@ ImportanceMatrix read_gguf_matrix(const std::filesystem::path& path) {
   return matrix;
 }
 
-std::vector<std::byte> bytes_of(const InputFile& file, const std::filesystem::path& path) {
-  if (file.size() > max_file_bytes) {
-    throw Error(Errc::limit_exceeded, path.string(),
-                fmt::format("{} bytes, more than an importance matrix has", file.size()));
-  }
+std::vector<std::byte> bytes_of(const InputFile& file) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(file.size()));
   file.read(0, bytes);
   return bytes;
@@ -199,9 +201,13 @@ ImportanceMatrix load_importance(const std::filesystem::path& path) {
   return with_memory_errors(path.native(), [&] {
     const auto file = InputFile::open(path, Access::read);
     std::array<std::byte, 4> magic{};
+    if (file->size() > max_file_bytes) {
+      throw Error(Errc::limit_exceeded, path.string(),
+                  fmt::format("{} bytes, more than an importance matrix has", file->size()));
+    }
     if (file->size() >= magic.size()) file->read(0, magic);
     if (std::memcmp(magic.data(), "GGUF", magic.size()) == 0) return read_gguf_matrix(path);
-    const std::vector<std::byte> bytes = bytes_of(*file, path);
+    const std::vector<std::byte> bytes = bytes_of(*file);
     return FormerFormat(bytes, path).read();
   });
 }
@@ -216,6 +222,7 @@ void save_importance(const std::filesystem::path& path, const ImportanceMatrix& 
     metadata.set(chunk_size_key, matrix.chunk_size);
     std::vector<NamedTensor> tensors;
     for (const auto& [name, sums] : matrix.tensors) {
+      check_numbers(sums.sums, path.string(), name);
       tensors.push_back({name + std::string(sums_suffix), array_of(sums.sums, sums.matrices())});
       tensors.push_back(
           {name + std::string(counts_suffix), array_of(sums.counts, sums.matrices())});

@@ -168,7 +168,9 @@ std::vector<float> importance_of(const TensorEntry& tensor, DType to,
 Metadata metadata_for(const Metadata& from, const MixFacts& mix, const QuantizeOptions& options) {
   std::vector<Metadata::Entry> entries;
   for (const Metadata::Entry& entry : from.entries()) {
-    if (!entry.key.starts_with("split.")) entries.push_back(entry);
+    const bool is_kept =
+        !entry.key.starts_with("split.") && !entry.key.starts_with("quantize.imatrix.");
+    if (is_kept) entries.push_back(entry);
   }
   // The copy keeps the input's memory.
   Metadata result(std::move(entries), std::make_shared<const Metadata>(from), std::string(caller));

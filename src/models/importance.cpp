@@ -15,6 +15,7 @@
 #include <tenon/session.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <utility>
@@ -94,6 +95,15 @@ void add_rows(const StepEvent& event, io::ColumnSums& sums) {
   });
 }
 
+void check_finite(const io::ImportanceMatrix& matrix) {
+  const auto is_finite = [](double x) { return std::isfinite(x); };
+  for (const auto& [name, sums] : matrix.tensors) {
+    if (std::ranges::all_of(sums.sums, is_finite)) continue;
+    throw Error(Errc::bad_input, "collect_importance",
+                fmt::format("'{}' is multiplied with infinities or NaNs", name));
+  }
+}
+
 /// Token ids in pieces, each behind the token that begins a text, where there is one.
 std::vector<std::vector<std::int32_t>> pieces_of(const text::Tokenizer& tokenizer,
                                                  std::string_view text,
@@ -147,6 +157,7 @@ io::ImportanceMatrix collect(const io::File& file, std::string_view text,
     const Shape shape({1, std::ssize(piece)}, i32);
     session.forward({HostBuffer::of(shape, std::span(piece)).to_device(device)});
     ++matrix.chunk_count;
+    check_finite(matrix);
   }
   return matrix;
 }

@@ -83,6 +83,8 @@ void KeptPrompts::keep(const Conversation& conversation) {
   const std::span<const std::int32_t> tokens = conversation.tokens();
   constexpr std::size_t endless = std::numeric_limits<std::size_t>::max();
   if (pieces_.shared(tokens.size(), tokens.size(), endless) == 0) return;
+  // One that does not fit drops none that it begins with.
+  if (bytes_of(model_.impl_->cache_shapes(conversation.position())) > most_bytes_) return;
   const auto begins_with = [](std::span<const std::int32_t> one,
                               std::span<const std::int32_t> other) {
     return common_size(one, other) == other.size();
@@ -109,7 +111,6 @@ void KeptPrompts::keep(const Conversation& conversation) {
 void KeptPrompts::add(const Conversation& conversation) {
   const LanguageModel::Impl& model = *model_.impl_;
   const std::uint64_t bytes = bytes_of(model.cache_shapes(conversation.position()));
-  if (bytes > most_bytes_) return;
   while (bytes_ + bytes > most_bytes_) drop(std::prev(kept_.end()));
   std::list<Kept> made(1);
   Kept& kept = made.front();

@@ -322,7 +322,7 @@ Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& bias, const Conv3d
                   .padding = volume.plane_padding,
                   .dilation = volume.plane_dilation,
                   .groups = options.groups};
-  // A sum of narrow types would be rounded after every tap.
+  // The sum is rounded after every tap, which narrow types cannot afford.
   const bool is_wide = x.dtype() == DType::f32 || x.dtype() == DType::f64;
   const bool is_summed = is_wide && options.groups > 1 && w.shape()[1] == 1;
   const Tensor y = (is_summed ? with_summed_taps : with_stacked_taps)(padded, w.with_tags({}), bias,

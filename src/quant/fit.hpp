@@ -141,9 +141,9 @@ struct BlockScales {
   float scale(int b) const noexcept { return widen(d) * static_cast<float>(scales[b]); }
 };
 
-/// Integers of [low, high] for the scales under fit.d, the best ones up to `reach` from the wanted; returns the error.
+/// Integers of [low, high] for the scales under fit.d, the best ones up to 1 from the wanted; returns the error.
 template <class Codebook, std::size_t count>
-double choose_scales(const Elements& in, const float (&wanted)[count], int low, int high, int reach,
+double choose_scales(const Elements& in, const float (&wanted)[count], int low, int high,
                      BlockScales<count>& fit) noexcept {
   constexpr std::size_t length = 256 / count;
   const double d = widen(fit.d);
@@ -152,8 +152,7 @@ double choose_scales(const Elements& in, const float (&wanted)[count], int low, 
     const Elements part = in.part(b * length, length);
     const int middle = nearest(ratio(wanted[b], d), low, high);
     double least = INFINITY;
-    for (int step = 0; step <= 2 * reach; ++step) {
-      const int candidate = middle + (step % 2 == 0 ? step / 2 : -(step + 1) / 2);
+    for (const int candidate : {middle, middle - 1, middle + 1}) {
       if (candidate < low || candidate > high) continue;
       const double error = squared_error<Codebook>(part, d * candidate);
       if (error < least) {
@@ -196,13 +195,13 @@ BlockScales<count> fit_scales(const Elements& in, int low, int high) noexcept {
 
   BlockScales<count> fit;
   fit.d = to_half(largest / static_cast<float>(low)).bits;
-  double least = choose_scales<Codebook>(in, wanted, low, high, 1, fit);
+  double least = choose_scales<Codebook>(in, wanted, low, high, fit);
   if (in.importance == nullptr) return fit;
   for (const float part : {1.0f, 0.9f, 0.8f, 1.15f, 1.35f}) {
     BlockScales<count> next;
     next.d = to_half(largest / (static_cast<float>(low) * part)).bits;
     for (int round = 0; round < 3; ++round) {
-      const double error = choose_scales<Codebook>(in, wanted, low, high, 1, next);
+      const double error = choose_scales<Codebook>(in, wanted, low, high, next);
       if (error < least) {
         least = error;
         fit = next;
@@ -251,11 +250,11 @@ struct BlockAffine {
   }
 };
 
-/// Integers of [0, range] for scales and mins under fit.d and fit.dmin, the best ones up to `reach` from the wanted;
+/// Integers of [0, range] for scales and mins under fit.d and fit.dmin, the best ones up to 1 from the wanted;
 /// returns the error.
 template <std::size_t count>
 double choose_affines(const Elements& in, const Affine (&wanted)[count], int high, int range,
-                      int reach, BlockAffine<count>& fit) noexcept {
+                      BlockAffine<count>& fit) noexcept {
   constexpr std::size_t length = 256 / count;
   const double d = widen(fit.d), dmin = widen(fit.dmin);
   double sum = 0;
@@ -264,8 +263,8 @@ double choose_affines(const Elements& in, const Affine (&wanted)[count], int hig
     const int scale = nearest(ratio(wanted[b].scale, d), 0, range);
     const int min = nearest(ratio(wanted[b].min, dmin), 0, range);
     double least = INFINITY;
-    for (int s = std::max(scale - reach, 0); s <= std::min(scale + reach, range); ++s) {
-      for (int m = std::max(min - reach, 0); m <= std::min(min + reach, range); ++m) {
+    for (int s = std::max(scale - 1, 0); s <= std::min(scale + 1, range); ++s) {
+      for (int m = std::max(min - 1, 0); m <= std::min(min + 1, range); ++m) {
         const double error = squared_error(part, {d * s, dmin * m}, high);
         if (error < least) {
           least = error;
@@ -279,7 +278,8 @@ double choose_affines(const Elements& in, const Affine (&wanted)[count], int hig
   return sum;
 }
 
-/// Sets the f16 scales to those of least squares for the integers and codes of a fit; false: they are.
+/// Sets the f16 scales to those of least squares for the integers and codes of a fit. Returns whether they changed;
+/// they do not where those are of no use.
 template <std::size_t count>
 bool refine(const Elements& in, int high, BlockAffine<count>& fit) noexcept {
   constexpr std::size_t length = 256 / count;
@@ -323,14 +323,14 @@ BlockAffine<count> fit_affines(const Elements& in, int high, int range) noexcept
   BlockAffine<count> fit;
   fit.d = to_half(static_cast<float>(largest_scale / range)).bits;
   fit.dmin = to_half(static_cast<float>(largest_min / range)).bits;
-  double least = choose_affines(in, wanted, high, range, 1, fit);
+  double least = choose_affines(in, wanted, high, range, fit);
   if (in.importance == nullptr) return fit;
   for (const double part : {1.0, 0.9, 1.2}) {
     BlockAffine<count> next;
     next.d = to_half(static_cast<float>(largest_scale / (range * part))).bits;
     next.dmin = to_half(static_cast<float>(largest_min / (range * part))).bits;
     for (int round = 0; round < 3; ++round) {
-      const double error = choose_affines(in, wanted, high, range, 1, next);
+      const double error = choose_affines(in, wanted, high, range, next);
       if (error < least) {
         least = error;
         fit = next;

@@ -87,6 +87,15 @@ TEST_CASE("importance: a file has what was saved, and runs add up") {
   CHECK(twice.counts == std::vector<double>{4});
   CHECK(twice.means() == made.tensors.at("blk.0.attn_q.weight").means());
 
+  // llama.cpp's files leave out outer axes of size 1.
+  io::save_gguf(path, {},
+                std::vector<io::NamedTensor>{{"a.in_sum2", HostBuffer::zeros(Shape({3}, f32))},
+                                             {"a.counts", HostBuffer::zeros(Shape({1}, f32))}});
+  CHECK(is_same(io::load_importance(path).tensors.at("a"), io::ColumnSums::zeros(1, 3)));
+  io::ImportanceMatrix endless = made;
+  endless.tensors.begin()->second.sums[0] = std::numeric_limits<double>::quiet_NaN();
+  expect_error(Errc::bad_input, [&] { io::save_importance(path, endless); });
+
   io::ImportanceMatrix other;
   other.tensors["blk.0.attn_q.weight"] = io::ColumnSums::zeros(1, 4);
   expect_error(Errc::shape_mismatch, [&] { read.add(other); });
@@ -141,7 +150,7 @@ TEST_CASE("importance: files that are refused") {
   const HostBuffer one = HostBuffer::zeros(Shape({1, 1}, f32));
   refused_tensors(Errc::bad_shape, {{"a.in_sum2", sums}, {"a.counts", one}});
   refused_tensors(Errc::bad_shape,
-                  {{"a.in_sum2", HostBuffer::zeros(Shape({3}, f32))}, {"a.counts", one}});
+                  {{"a.in_sum2", HostBuffer::zeros(Shape({1, 2, 3}, f32))}, {"a.counts", one}});
   refused_tensors(Errc::bad_shape, {{"a.in_sum2", sums.to(f16)},
                                     {"a.counts", HostBuffer::zeros(Shape({2, 1}, f32))}});
 }

@@ -227,10 +227,10 @@ class Chats(ServeTest):
                              for content in ("ha\nnd", parts))
             self.assertEqual(joined["choices"], apart["choices"])
 
-            # An answer that has begun goes on as the whole one does.
+            # An answer that has begun goes on as the whole one does; members without a value are none.
             begun = self.json("generate", self.model, "--chat", "--prompt", "hand", "-n", 4, "--temp", 0)["text"]
             rest = server.json("/v1/chat/completions", {**asked, "max_completion_tokens": 6, "messages": [
-                *asked["messages"], {"role": "assistant", "content": begun}]})
+                *asked["messages"], {"role": "assistant", "content": begun, "refusal": None, "tool_calls": None}]})
             self.assertEqual(rest["usage"]["prompt_tokens"], whole["usage"]["prompt_tokens"] + len(
                 server.json("/tokenize", {"content": begun})["tokens"]))
 
@@ -281,6 +281,9 @@ class Chats(ServeTest):
             self.assertEqual(made["choices"][0]["message"]["content"], alone["text"].strip())
             server.error("/v1/chat/completions", asked("http://127.0.0.1/a.png"), "Unsupported", says="image_url.url")
             server.error("/v1/chat/completions", asked("data:image/png;base64,%%"), "BadEncoding")
+            many = asked(url)
+            many["messages"][0]["content"] *= 17
+            server.error("/v1/chat/completions", many, "LimitExceeded", says="16 images")
             server.error("/v1/chat/completions", asked("data:image/png;base64,aaaa"), "BadMagic", says="messages[0]")
         with self.serving(self.model) as server:
             server.error("/v1/chat/completions", asked(url), "Unsupported", says="--mmproj")
@@ -318,10 +321,14 @@ class Refusals(ServeTest):
             server.error("/v1/completions", b"[" * 100000, "DepthLimit")
             server.error("/v1/completions", b'{"prompt": "\xff"}', "Syntax")
             server.error("/v1/completions", b"[]", "BadType")
+            server.error("/v1/completions", {str(i): 0 for i in range(20000)}, "LimitExceeded", says="members")
+            server.error("/v1/completions", {**good, "stop": ["a"] * 33}, "LimitExceeded", says="stop")
+            server.error("/v1/completions", {**good, "logit_bias": [[1, 1]] * 1025}, "LimitExceeded", says="logit_bias")
+            self.assertEqual(server.ask("/v1/completions", {**good, "repeat_last_n": -1})[0], 200)
             server.error("/v1/completions", {}, "BadKey", says="prompt")
             for wrong, code, says in (
                 ({"prompt": 7}, "BadType", "prompt"), ({"prompt": []}, "BadType", "prompt"),
-                ({"prompt": ["a"] * 9, "n": 128}, "LimitExceeded", "1024"), ({"prompt": [[]]}, "BadType", "prompt"), ({"prompt": [1, "a"]}, "BadType", "prompt"),
+                ({"prompt": ["a"] * 9, "n": 128}, "LimitExceeded", "128"), ({"prompt": [[]]}, "BadType", "prompt"), ({"prompt": [1, "a"]}, "BadType", "prompt"),
                 ({"prompt": [10**9]}, "OutOfRange", "10000"), ({"temperature": "hot"}, "BadType", '"hot"'),
                 ({"temperature": -1}, "BadArgument", "temperature"), ({"top_p": 7}, "BadArgument", "top_p"),
                 ({"n": 0}, "OutOfRange", "n: "), ({"n": 1e9}, "OutOfRange", "n: "), ({"max_tokens": 1.5}, "BadType", "max_tokens"),
@@ -353,7 +360,7 @@ class Refusals(ServeTest):
                 ({"tools": {}}, "BadType", "tools"), ({"tools": [WEATHER], "tool_choice": "maybe"}, "BadType", "tool_choice"),
                 ({"tools": [WEATHER], "tool_choice": {"function": {"name": "no"}}}, "BadArgument", "no"),
                 ({"tools": [WEATHER], "tool_choice": "required", "grammar": 'root ::= "a"'}, "BadArgument", "tool_choice"),
-                ({"tools": [7]}, None, ""), ({"chat_template_kwargs": []}, "BadType", "chat_template_kwargs"),
+                ({"tool_choice": "required"}, "BadArgument", "tool_choice"), ({"tools": [7]}, None, ""), ({"chat_template_kwargs": []}, "BadType", "chat_template_kwargs"),
                 ({"top_logprobs": 50, "logprobs": True}, "OutOfRange", "top_logprobs"),
             ):
                 with self.subTest(wrong=str(wrong)[:80]):

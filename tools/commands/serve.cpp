@@ -1,6 +1,7 @@
 #include "chat_template.hpp"
 #include "encoders.hpp"
 #include "interrupts.hpp"
+#include "server/completion.hpp"
 #include "server/encoder_api.hpp"
 #include "server/http.hpp"
 #include "server/language_api.hpp"
@@ -64,13 +65,16 @@ void wait_for(const std::stop_token& stop) {
 /// Answers requests until a signal comes; then `end` ends those under way.
 void listen(const Tool& tool, const Options& options, Routes routes, const std::string& name,
             const std::stop_token& stop, const std::function<void()>& end) {
-  routes.get("/v1/models", [name] {
-    return Json{{"object", "list"},
-                {"data", {{{"id", name}, {"object", "model"}, {"owned_by", "tenon"}}}}};
+  routes.get("/v1/models", [name, started = seconds_since_1970()] {
+    return Json{
+        {"object", "list"},
+        {"data",
+         {{{"id", name}, {"object", "model"}, {"created", started}, {"owned_by", "tenon"}}}}};
   });
   const HttpServer server({.host = options.host,
                            .port = static_cast<std::uint16_t>(options.port),
-                           .connections = static_cast<unsigned>(options.connections)},
+                           .connections = static_cast<unsigned>(options.connections),
+                           .check = [&](const HttpRequest& head) { return routes.refused(head); }},
                           [&](const HttpRequest& request) { return routes(request); });
   const bool is_v6 = options.host.find(':') != std::string::npos;
   const std::string url =
@@ -106,7 +110,10 @@ void serve_language_model(Tool& tool, const Options& options, const std::stop_to
   Routes routes(api_key(options));
   add_language_routes(routes, served, answers);
   routes.get("/health", [&] { return Json{{"status", "ok"}, {"answers", answers.size()}}; }, true);
-  listen(tool, options, std::move(routes), served.name, stop, [&] { answers.stop(); });
+  listen(tool, options, std::move(routes), served.name, stop, [&] {
+    answers.stop();
+    if (served.vision) served.vision->stop.request_stop();
+  });
 }
 
 void serve_encoder(Tool& tool, const Options& options, const std::stop_token& stop) {
@@ -149,7 +156,9 @@ void add_serve(CLI::App& app, Tool& tool) {
       .option("--keep-prompts", options->kept_prompts,
               "MiB of prompts that are kept, so that what begins alike is read once; 0: none")
       .range(0, 1 << 20);
-  command.option("--connections", options->connections, "Connections at the same time")
+  command
+      .option("--connections", options->connections,
+              "Connections at the same time; further ones are closed")
       .range(1, 1 << 16);
   command.option("--api-key", options->key,
                  "Requests need this key; better given as the variable TENON_API_KEY");

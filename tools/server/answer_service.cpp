@@ -54,6 +54,7 @@ std::optional<AnswerEvent> PendingAnswers::next(std::chrono::milliseconds wait) 
 }
 
 struct AnswerService::Impl {
+  static constexpr std::size_t max_answers = 1024;  // under way and waiting
   using Mailbox = PendingAnswers::Mailbox;
   /// Where an answer goes.
   struct Receiver {
@@ -101,24 +102,38 @@ struct AnswerService::Impl {
   /// A step that failed as a whole, such as for lack of memory, ends all answers.
   void fail(const std::exception_ptr& error) {
     const std::scoped_lock lock(mutex);
-    batch = models::AnswerBatch(model, options);
-    ++batches;
     failure = error;
-    for (const auto& [id, to] : receivers) to.mailbox->fail(error);
+    for (const auto& [id, to] : receivers) {
+      to.mailbox->cancel.request_stop();
+      to.mailbox->fail(error);
+    }
+    try {
+      batch = models::AnswerBatch(model, options);
+      ++batches;
+    } catch (...) {  // without memory for one, the old one goes on: its answers are cancelled
+    }
     receivers.clear();
     early.clear();
+  }
+
+  /// Under the lock.
+  void check_open() const {
+    if (is_stopping) throw Error(Errc::cancelled, "server", "the server is stopping");
+    if (receivers.size() >= max_answers) {
+      throw Error(Errc::busy, "server", "too many answers wait: try again later");
+    }
   }
 
   /// Adds an answer, which may end before its receiver is known: nothing is locked meanwhile, for a grammar takes its time.
   void add(models::AnswerRequest request, Receiver to) {
     std::unique_lock lock(mutex);
-    if (is_stopping) throw Error(Errc::cancelled, "server", "the server is stopping");
+    check_open();
     models::AnswerBatch current = batch;
     const std::uint64_t number = batches;
     lock.unlock();
     const std::int64_t id = current.add(std::move(request));
     lock.lock();
-    if (is_stopping) to.mailbox->cancel.request_stop();
+    check_open();
     if (batches != number) {
       to.mailbox->fail(failure);
     } else if (const auto ended = early.find(id); ended != early.end()) {

@@ -5,6 +5,7 @@
 
 #include <tenon/error.hpp>
 
+#include <iterator>
 #include <random>
 #include <utility>
 
@@ -14,6 +15,8 @@ namespace tenon::tool {
 namespace {
 
 constexpr std::int64_t max_top_logprobs = 20;
+constexpr std::size_t max_images = 16;
+constexpr std::int64_t max_pixels = std::int64_t{1} << 26;  // of all images
 
 /// An image in a request: "data:image/png;base64,...". A server that loaded addresses would load its own network's for
 /// strangers.
@@ -28,6 +31,12 @@ HostBuffer read_image(const std::string& url, const std::string& name) {
       from_base64(std::string_view(url).substr(comma + std::string_view(";base64,").size()));
   if (!bytes) throw Error(Errc::bad_encoding, name, "is no base64");
   return decode_picture(*std::move(bytes), name);
+}
+
+/// Why an answer ended: one that was cut after a call may have wanted to make another.
+std::string_view reason(const text::ChatAnswer& parts, const models::Generated& answer) {
+  const std::string_view reason = finish_reason(answer.end);
+  return reason == "stop" && !parts.calls.empty() ? "tool_calls" : reason;
 }
 
 std::string random_id() {
@@ -56,8 +65,11 @@ ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& f
   const Json* tools = fields.array("tools");
   Json values = Json::object();
   if (const Json* given = fields.object("chat_template_kwargs")) values = *given;
-  if (tools != nullptr && !tools->empty() && choice != "none") values["tools"] = *tools;
-  const bool has_tools = values.contains("tools");
+  const bool has_tools = tools != nullptr && !tools->empty() && choice != "none";
+  if (has_tools) values["tools"] = *tools;
+  if (!has_tools && choice != "none" && choice != "auto") {
+    throw Error(Errc::bad_argument, "tool_choice", "there are no tools to choose of");
+  }
   const auto& format = has_tools && served.tool_chat ? served.tool_chat : served.chat;
   if (!format) {
     throw Error(Errc::template_error, served.name,
@@ -95,6 +107,9 @@ void ChatCompletion::add_messages(const Json& messages) {
     Json more = messages[i];
     more.erase("role");
     more.erase("content");
+    for (auto member = more.begin(); member != more.end();) {
+      member = member->is_null() ? more.erase(member) : std::next(member);
+    }
     if (!more.empty()) message.more = more.dump();
     messages_.push_back(std::move(message));
   }
@@ -114,7 +129,7 @@ std::string ChatCompletion::read_parts(const Json& parts, const std::string& nam
                     "this model reads no images; start the server with --mmproj");
       }
       const RequestFields image(part.at("image_url"), part.path("image_url"));
-      images_.push_back(read_image(image.text("url").value_or(""), image.path("url")));
+      add_image(image.text("url").value_or(""), image.path("url"));
       content += models::image_marker;
     } else {
       throw Error(Errc::unsupported, part.path("type"),
@@ -122,6 +137,20 @@ std::string ChatCompletion::read_parts(const Json& parts, const std::string& nam
     }
   }
   return content;
+}
+
+void ChatCompletion::add_image(const std::string& url, const std::string& name) {
+  if (images_.size() == max_images) {
+    throw Error(Errc::limit_exceeded, name,
+                fmt::format("is one of more than {} images", max_images));
+  }
+  images_.push_back(read_image(url, name));
+  std::int64_t pixels = 0;
+  for (const HostBuffer& image : images_) pixels += image.shape()[0] * image.shape()[1];
+  if (pixels > max_pixels) {
+    throw Error(Errc::limit_exceeded, name,
+                fmt::format("the images have more than {} pixels in all", max_pixels));
+  }
 }
 
 void ChatCompletion::choose_tools(const RequestFields& fields, const Json& choice) {
@@ -170,7 +199,8 @@ void ChatCompletion::add_prompt_of_messages(const text::ChatFormat& format,
   }
   SharedVision& vision = *served().vision;
   const std::scoped_lock lock(vision.mutex);
-  add_prompt(models::image_prompt(model, vision.encoder, prompt, images_));
+  add_prompt(models::image_prompt(model, vision.encoder, prompt, images_,
+                                  {.cancel = vision.stop.get_token()}));
 }
 
 Json ChatCompletion::call(const text::ToolCall& call) const {
@@ -201,7 +231,7 @@ Json ChatCompletion::choice(std::size_t, const models::Generated& answer) {
   for (const text::ToolCall& made : parts.calls) message["tool_calls"].push_back(call(made));
   return {{"message", std::move(message)},
           {"logprobs", logprobs(answer)},
-          {"finish_reason", has_calls ? "tool_calls" : finish_reason(answer.end)}};
+          {"finish_reason", reason(parts, answer)}};
 }
 
 Json ChatCompletion::first_delta(std::size_t) {
@@ -237,7 +267,7 @@ Json ChatCompletion::last_delta(std::size_t index, const models::Generated& answ
   const text::ChatAnswer parts = answers_->read(answer.text);
   Json made{{"delta", news(sent_[index], parts)}};
   if (options().logprobs) made["logprobs"] = logprobs(answer);
-  made["finish_reason"] = parts.calls.empty() ? finish_reason(answer.end) : "tool_calls";
+  made["finish_reason"] = reason(parts, answer);
   return made;
 }
 

@@ -28,6 +28,7 @@ class ChatCompletion : public Completion {
   void add_messages(const Json& messages);
   /// A content of parts as one text, with a marker for each image.
   std::string read_parts(const Json& parts, const std::string& name);
+  void add_image(const std::string& url, const std::string& name);
   void choose_tools(const RequestFields& fields, const Json& choice);
   void allow_only_calls(const text::CallGrammarOptions& options);
   void add_prompt_of_messages(const text::ChatFormat& format, const std::string& values);

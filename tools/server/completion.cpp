@@ -19,17 +19,12 @@
 namespace tenon::tool {
 namespace {
 
-constexpr std::int64_t max_choices = 128, max_answers = 1024;
+constexpr std::int64_t max_choices = 128, max_answers = 128;
+constexpr std::size_t max_biases = 1024, max_stops = 32, max_stop_bytes = 1024;
 
 std::uint64_t random_number() {
   std::random_device device;
   return std::uint64_t{device()} << 32 | device();
-}
-
-std::int64_t seconds_since_1970() {
-  return std::chrono::duration_cast<std::chrono::seconds>(
-             std::chrono::system_clock::now().time_since_epoch())
-      .count();
 }
 
 /// OpenAI has an object of token ids and biases, llama.cpp a list of pairs, too.
@@ -47,6 +42,10 @@ std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fie
   };
   const Json* given = fields.find("logit_bias");
   if (given == nullptr) return biases;
+  if (given->size() > max_biases) {
+    throw Error(Errc::limit_exceeded, fields.path("logit_bias"),
+                fmt::format("has more than {} tokens", max_biases));
+  }
   if (given->is_object()) {
     for (const auto& [name, bias] : given->items()) {
       std::int64_t token = 0;
@@ -66,6 +65,12 @@ std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fie
 }
 
 }  // namespace
+
+std::int64_t seconds_since_1970() {
+  return std::chrono::duration_cast<std::chrono::seconds>(
+             std::chrono::system_clock::now().time_since_epoch())
+      .count();
+}
 
 std::string_view finish_reason(models::Generated::End end) {
   using End = models::Generated::End;
@@ -126,6 +131,7 @@ Json described(const std::exception_ptr& error) {
 
 int http_status(const std::exception_ptr& error) {
   return with_error(error, [](const Error& known) {
+    if (known.code() == Errc::busy) return 503;
     if (is_of_request(known)) return 400;
     return known.code() == Errc::cancelled || known.code() == Errc::timeout ? 503 : 500;
   });
@@ -158,6 +164,7 @@ void Completion::read_sampling(const RequestFields& fields) {
   if (other) sampler.repetition_penalty = *other;
   sampler.repetition_window =
       fields.integer("repeat_last_n", -1).value_or(sampler.repetition_window);
+  if (sampler.repetition_window == -1) sampler.repetition_window = served_.model.context();
   // As on the command line: a greedy answer has no penalty unless one is asked for.
   const bool asks_for_penalty = other || fields.number("repetition_penalty");
   if (fields.number("temperature") == 0.0 && !asks_for_penalty &&
@@ -179,7 +186,14 @@ void Completion::read_limits(const RequestFields& fields) {
     const auto most = fields.integer(name, -1);
     if (most && *most >= 0) options_.max_tokens = *most;  // -1: llama.cpp's for as many as fit
   }
-  for (std::string& text : fields.texts("stop")) options_.stop.push_back(std::move(text));
+  std::vector<std::string> stops = fields.texts("stop");
+  const auto is_long = [](const std::string& text) { return text.size() > max_stop_bytes; };
+  if (stops.size() > max_stops || std::ranges::any_of(stops, is_long)) {
+    throw Error(Errc::limit_exceeded, fields.path("stop"),
+                fmt::format("has more than {} texts, or one of more than {} bytes", max_stops,
+                            max_stop_bytes));
+  }
+  std::ranges::move(stops, std::back_inserter(options_.stop));
 }
 
 void Completion::read_grammar(const RequestFields& fields) {
@@ -248,9 +262,10 @@ Json Completion::frame(std::string_view object) const {
   return {{"id", id_}, {"object", object}, {"created", created_}, {"model", served_.name}};
 }
 
-void Completion::count(const models::Generated& answer) {
+void Completion::count(std::size_t index, const models::Generated& answer) {
   answer_tokens_ += std::ssize(answer.tokens);
-  reused_tokens_ += answer.reused_tokens;
+  // A prompt is counted once, whatever the number of its choices.
+  if (index % static_cast<std::size_t>(choices_) == 0) reused_tokens_ += answer.reused_tokens;
 }
 
 Json Completion::usage() const {
@@ -263,7 +278,7 @@ Json Completion::usage() const {
 Json Completion::response(const std::vector<models::Generated>& answers) {
   Json choices = Json::array();
   for (std::size_t index = 0; index < answers.size(); ++index) {
-    count(answers[index]);
+    count(index, answers[index]);
     Json made{{"index", index}};
     made.update(choice(index, answers[index]));
     choices.push_back(std::move(made));
@@ -293,7 +308,11 @@ std::string Completion::beginning() {
 std::string Completion::piece(const AnswerEvent& next) {
   if (!next.end) return chunk(next.index, delta(next.index, next.text));
   if (next.end->error) return event(described(next.end->error));
-  count(next.end->answer);
+  if (next.end->answer.end == models::Generated::End::cancelled) {
+    return event(described(
+        std::make_exception_ptr(Error(Errc::cancelled, "server", "the server is stopping"))));
+  }
+  count(next.index, next.end->answer);
   return chunk(next.index, last_delta(next.index, next.end->answer));
 }
 

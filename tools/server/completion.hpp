@@ -63,7 +63,7 @@ class Completion {
   void read_grammar(const RequestFields& fields);
   Json frame(std::string_view object) const;
   std::string chunk(std::size_t index, Json members) const;
-  void count(const models::Generated& answer);
+  void count(std::size_t index, const models::Generated& answer);
   Json usage() const;
 
   const ServedModel& served_;
@@ -83,6 +83,8 @@ std::string_view finish_reason(models::Generated::End end);
 
 /// A token of an answer with its log-probability, as chat completions have it.
 Json described(const text::Tokenizer& tokenizer, const models::Generated::LogProbability& token);
+
+std::int64_t seconds_since_1970();
 
 /// A server-sent event.
 std::string event(const Json& data);

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@ namespace {
 /// A request while it is received.
 struct Incoming {
   std::string body;
+  std::size_t received = 0;
   bool is_too_large = false;
 };
 
@@ -100,7 +102,8 @@ struct HttpServer::Impl {
     const Address address = address_of(options);
     // Errors reach us in other ways: the library would print them.
     const unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION |
-                           MHD_USE_POLL | (address.is_v6 ? unsigned{MHD_USE_IPv6} : 0U);
+                           MHD_USE_POLL | MHD_USE_ITC |
+                           (address.is_v6 ? unsigned{MHD_USE_IPv6} : 0U);
     errno = 0;
     daemon = MHD_start_daemon(flags, options.port, nullptr, nullptr, &Impl::receive, this,  //
                               MHD_OPTION_SOCK_ADDR, address.get(),                          //
@@ -115,13 +118,14 @@ struct HttpServer::Impl {
     }
   }
   ~Impl() {
-    if (const int listening = MHD_quiesce_daemon(daemon); listening >= 0) ::close(listening);
+    const int listening = MHD_quiesce_daemon(daemon);
     {
       std::unique_lock lock(mutex);
       constexpr std::chrono::seconds patience{2};
       has_answered.wait_for(lock, patience, [&] { return under_way == 0; });
     }
     MHD_stop_daemon(daemon);
+    if (listening >= 0) ::close(listening);
   }
 
   static MHD_Result receive(void* self, MHD_Connection* connection, const char* path,
@@ -142,11 +146,13 @@ struct HttpServer::Impl {
       state = new Incoming;
       const std::scoped_lock lock(mutex);
       ++under_way;
-      return MHD_YES;
+      return begin(connection, path, method);
     }
     auto& incoming = *static_cast<Incoming*>(state);
     if (size == 0) return respond(connection, path, method, incoming);
-    incoming.is_too_large |= incoming.body.size() + piece.size() > options.max_body;
+    incoming.received += piece.size();
+    incoming.is_too_large |= incoming.received > options.max_body;
+    if (incoming.received / 2 > options.max_body) return MHD_NO;  // it need not end
     if (incoming.is_too_large) {
       std::string().swap(incoming.body);
     } else {
@@ -154,6 +160,29 @@ struct HttpServer::Impl {
     }
     size = 0;
     return MHD_YES;
+  }
+
+  /// The head of a request was received.
+  MHD_Result begin(MHD_Connection* connection, const char* path, const char* method) const {
+    const MHD_ConnectionInfo* info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info != nullptr) {
+      const unsigned milliseconds = options.idle_s * 1000;
+      ::setsockopt(info->connect_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds,
+                   sizeof milliseconds);
+    }
+    if (!options.check) return MHD_YES;
+    auto refusal = options.check({.method = method,
+                                  .path = path,
+                                  .authorization = authorization(connection),
+                                  .body = {},
+                                  .is_client_there = {}});
+    return refusal ? send(connection, *std::move(refusal)) : MHD_YES;
+  }
+
+  static std::string authorization(MHD_Connection* connection) {
+    const char* header = MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
+    return header == nullptr ? "" : header;
   }
 
   MHD_Result respond(MHD_Connection* connection, const char* path, const char* method,
@@ -164,12 +193,10 @@ struct HttpServer::Impl {
     if (incoming.is_too_large) {
       response = {.status = 413, .body = std::string(too_large)};
     } else {
-      const char* authorization =
-          MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Authorization");
       try {
         response = handler({.method = method,
                             .path = path,
-                            .authorization = authorization == nullptr ? "" : authorization,
+                            .authorization = authorization(connection),
                             .body = std::move(incoming.body),
                             .is_client_there = [connection] { return is_open(connection); }});
       } catch (...) {

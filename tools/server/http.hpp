@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -30,9 +31,12 @@ struct HttpResponse {
 struct HttpOptions {
   std::string host = "127.0.0.1";  ///< an address of this machine, IPv4 or IPv6
   std::uint16_t port = 8080;       ///< 0: any that is free
-  unsigned connections = 256;      ///< at the same time; more wait to be accepted
+  unsigned connections = 256;      ///< at the same time; further ones are closed
   std::size_t max_body = std::size_t{64} << 20;
-  unsigned idle_s = 60;  ///< connections that send nothing for so long are closed
+  /// Connections that send nothing for so long are closed, and those that do not take what is sent.
+  unsigned idle_s = 60;
+  /// What a request without its body is refused with, before that is received; null: none is.
+  std::function<std::optional<HttpResponse>(const HttpRequest& head)> check{};
 };
 
 /// Answers requests on a thread for each connection, from its construction to its destruction.

@@ -5,6 +5,7 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <memory>
@@ -14,6 +15,8 @@
 namespace tenon::tool {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 /// How long a wait for an answer is before somebody looks whether the client is still there.
 constexpr std::chrono::milliseconds patience{250};
 /// How long a stream is silent before it sends a comment, by which both ends see that the other is there.
@@ -22,13 +25,14 @@ constexpr std::chrono::milliseconds silence{5000};
 HttpResponse whole(Completion& completion, PendingAnswers pending, const HttpRequest& request,
                    std::size_t count) {
   std::vector<models::Generated> answers(count);
+  auto looked = Clock::now();
   while (pending.is_pending()) {
     std::optional<AnswerEvent> event = pending.next(patience);
-    if (!event) {
+    if (Clock::now() - looked >= patience) {
+      looked = Clock::now();
       if (!request.is_client_there()) throw Error(Errc::cancelled, "server", "the client has gone");
-      continue;
     }
-    if (!event->end) continue;
+    if (!event || !event->end) continue;
     if (event->end->error) std::rethrow_exception(event->end->error);
     if (event->end->answer.end == models::Generated::End::cancelled) {
       throw Error(Errc::cancelled, "server", "the server is stopping");
@@ -46,21 +50,34 @@ class EventStream {
 
   /// The next ones; empty at the end.
   std::string next() {
+    if (has_ended_) return {};
+    try {
+      return more();
+    } catch (...) {
+      has_ended_ = true;
+      return event(described(std::current_exception()));
+    }
+  }
+
+ private:
+  std::string more() {
     if (!has_begun_) {
       has_begun_ = true;
       if (std::string events = completion_->beginning(); !events.empty()) return events;
     }
+    const auto until = Clock::now() + silence;
     while (pending_.is_pending()) {
-      const std::optional<AnswerEvent> event = pending_.next(silence);
-      if (!event) return ":\n\n";
-      if (std::string events = completion_->piece(*event); !events.empty()) return events;
+      const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
+      const std::optional<AnswerEvent> next = pending_.next(std::max(left, patience));
+      if (next) {
+        if (std::string events = completion_->piece(*next); !events.empty()) return events;
+      }
+      if (Clock::now() >= until) return ":\n\n";
     }
-    if (has_ended_) return {};
     has_ended_ = true;
     return completion_->ending();
   }
 
- private:
   std::unique_ptr<Completion> completion_;
   PendingAnswers pending_;
   bool has_begun_ = false, has_ended_ = false;

@@ -10,6 +10,8 @@ namespace tenon::tool {
 namespace {
 
 constexpr int max_depth = 100;
+// What a request has at most. An object in the order of its members compares each key with all before it.
+constexpr std::size_t max_keys = std::size_t{1} << 14, max_values = std::size_t{1} << 21;
 
 /// A value in a message: its beginning.
 std::string shown(const Json& value) {
@@ -22,14 +24,20 @@ std::string shown(const Json& value) {
 }  // namespace
 
 Json parse_request(std::string_view text) {
-  const auto limit_depth = [](int depth, Json::parse_event_t, Json&) {
+  std::size_t keys = 0, values = 0;
+  const auto limit = [&](int depth, Json::parse_event_t event, Json&) {
     if (depth > max_depth) {
       throw Error(Errc::depth_limit, "request", fmt::format("nesting beyond {}", max_depth));
+    }
+    if (event == Json::parse_event_t::key) ++keys;
+    if (++values > max_values || keys > max_keys) {
+      throw Error(Errc::limit_exceeded, "request",
+                  fmt::format("more than {} members or {} values", max_keys, max_values));
     }
     return true;
   };
   try {
-    return Json::parse(text, limit_depth);
+    return Json::parse(text, limit);
   } catch (const Json::exception& error) {
     // "[json.exception.parse_error.101] parse error at line 1, column 2: ..."
     std::string_view what = error.what();

@@ -14,7 +14,8 @@ namespace tenon::tool {
 
 using Json = nlohmann::ordered_json;
 
-/// A JSON text of a stranger, with members in their order. Errors: syntax, depth_limit (nesting beyond 100).
+/// A JSON text of a stranger, with members in their order. Errors: syntax, depth_limit (nesting beyond 100),
+/// limit_exceeded (more than 2^14 members or 2^21 values).
 Json parse_request(std::string_view text);
 
 /// An object of a request, by members. A member that is null is one that is missing. Errors, which name the member:

@@ -57,21 +57,24 @@ bool Routes::has_key(std::string_view authorization) const {
   return authorization.starts_with(scheme) && is_same(authorization.substr(scheme.size()), key_);
 }
 
+std::optional<HttpResponse> Routes::refused(const HttpRequest& head) const {
+  const auto path = routes_.find(head.path);
+  if (path == routes_.end()) {
+    return refusal(404, "not_found", fmt::format("there is nothing at {}", head.path));
+  }
+  const auto route = path->second.find(head.method);
+  if (route == path->second.end()) {
+    return refusal(405, "method_not_allowed",
+                   fmt::format("{} takes {}", head.path, path->second.begin()->first));
+  }
+  if (route->second.is_open || has_key(head.authorization)) return std::nullopt;
+  return refusal(401, "invalid_api_key", "the API key is missing or wrong");
+}
+
 HttpResponse Routes::operator()(const HttpRequest& request) const {
   try {
-    const auto path = routes_.find(request.path);
-    if (path == routes_.end()) {
-      return refusal(404, "not_found", fmt::format("there is nothing at {}", request.path));
-    }
-    const auto route = path->second.find(request.method);
-    if (route == path->second.end()) {
-      return refusal(405, "method_not_allowed",
-                     fmt::format("{} takes {}", request.path, path->second.begin()->first));
-    }
-    if (!route->second.is_open && !has_key(request.authorization)) {
-      return refusal(401, "invalid_api_key", "the API key is missing or wrong");
-    }
-    return route->second.action(request);
+    if (auto refusal = refused(request)) return *std::move(refusal);
+    return routes_.at(request.path).at(request.method).action(request);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     return json_response(described(error), http_status(error));

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -27,6 +28,8 @@ class Routes {
   void post_json(const std::string& path, JsonAction action);
 
   HttpResponse operator()(const HttpRequest& request) const;
+  /// What a request is refused with that has no address here, or not the key; nothing for others.
+  std::optional<HttpResponse> refused(const HttpRequest& head) const;
 
  private:
   struct Route {

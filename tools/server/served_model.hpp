@@ -8,6 +8,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 namespace tenon::tool {
@@ -16,6 +17,7 @@ namespace tenon::tool {
 struct SharedVision {
   explicit SharedVision(models::VisionEncoder of) : encoder(std::move(of)) {}
 
+  std::stop_source stop{};  ///< ends what it does
   std::mutex mutex;
   models::VisionEncoder encoder;
 };

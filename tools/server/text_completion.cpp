@@ -2,7 +2,7 @@
 
 #include <tenon/error.hpp>
 
-#include <cmath>
+#include <algorithm>
 #include <utility>
 
 #include <fmt/format.h>
@@ -11,6 +11,9 @@ namespace tenon::tool {
 namespace {
 
 constexpr std::int64_t max_logprobs = 20;
+
+/// Of a text in UTF-8.
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) != 0x80u; }
 
 bool is_tokens(const Json& value) {
   return value.is_array() && !value.empty() && value.front().is_number_integer();
@@ -86,7 +89,8 @@ Json TextCompletion::logprobs(const models::Generated& answer) const {
     made["tokens"].push_back(drawn["token"]);
     made["token_logprobs"].push_back(drawn["logprob"]);
     made["text_offset"].push_back(offset);
-    offset += tokenizer.piece(of.drawn.token).size();
+    offset += static_cast<std::size_t>(
+        std::ranges::count_if(tokenizer.piece(of.drawn.token), begins_character));
     Json top = Json::object();
     for (const auto& other : of.top) {
       const Json token = described(tokenizer, other);

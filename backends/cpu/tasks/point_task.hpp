@@ -145,10 +145,10 @@ class DensePointTask final : public PartwiseTask {
     for (int i = 0; i < inner_axis; ++i) rows_ *= y_.shape[i];
   }
 
-  /// Whether rows are worth a call each; short ones are gathered to blocks.
-  bool has_long_rows() const noexcept {
+  /// Whether rows are worth a call each, and enough for so many threads; others are gathered to blocks.
+  bool has_long_rows(int threads) const noexcept {
     constexpr std::int64_t short_row = 64;
-    return rows_ == 1 || row_ >= short_row;
+    return rows_ == 1 || (row_ >= short_row && rows_ >= threads);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -223,7 +223,7 @@ class DensePointTask final : public PartwiseTask {
 inline std::unique_ptr<Task> make_point_task(const PointStep& point, Compiler& compiler) {
   if (!point.widens() && !point.narrows()) {
     auto task = std::make_unique<DensePointTask>(point);
-    if (task->has_long_rows()) return task;
+    if (task->has_long_rows(compiler.threads())) return task;
   }
   return std::make_unique<PointTask>(point, compiler);
 }

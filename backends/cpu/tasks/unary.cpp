@@ -44,7 +44,7 @@ void signs(const PointCall& call, const OpInstance&) noexcept {
   const auto* x = static_cast<const std::uint16_t*>(call.x[0]);
   auto* y = static_cast<std::uint16_t*>(call.y);
   TENON_INDEPENDENT for (std::int64_t i = 0; i < count; ++i) {
-    if constexpr (function == Unary::relu) {  // a NaN stays
+    if constexpr (function == Unary::relu) {  // a NaN stays, bit by bit
       const bool is_number = (x[i] & 0x7FFF) <= infinity, is_negative = (x[i] & 0x8000) != 0;
       y[i] = (is_number & is_negative) ? std::uint16_t{0} : x[i];
     } else {

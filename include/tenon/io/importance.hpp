@@ -34,18 +34,20 @@ struct ImportanceMatrix {
   std::uint32_t chunk_count = 0;                             ///< pieces of them that the model read
   std::uint32_t chunk_size = 0;                              ///< tokens of a piece
 
-  /// Adds what another run of the same model has collected. Errc::shape_mismatch, naming the tensor, for another model's.
+  /// Adds what another run of the same model has collected. Errc::shape_mismatch, naming the tensor, for another model's, and for
+  /// experts of which one of the two files, of the former format, does not know how many there are.
   void add(const ImportanceMatrix& other);
 };
 
 /// A file of `llama-imatrix` or save_importance(): GGUF, or llama.cpp's former format, whose counts are lost: a piece
 /// counts as one row then.
 ///
-/// Errors: those of io::open; bad_magic for another file; truncated, bad_shape, bad_type, bad_key, bad_encoding for a malformed
-/// one; bad_input for sums and counts that are negative or not finite; limit_exceeded for a file above 1 GiB.
+/// Errors: those of io::open; bad_magic for another file; truncated, bad_shape, bad_type, bad_reference (sums without counts) for a
+/// malformed one; bad_input for sums and counts that are negative or not finite; limit_exceeded for a file above 1 GiB.
 ImportanceMatrix load_importance(const std::filesystem::path& path);
 
-/// Writes GGUF as `llama-imatrix` does: for each tensor NAME.in_sum2 and NAME.counts, f32. Errors: those of save_gguf.
+/// Writes GGUF as `llama-imatrix` does: for each tensor NAME.in_sum2 and NAME.counts, f32. Errors: those of save_gguf; bad_input for sums
+/// that are negative or not finite.
 void save_importance(const std::filesystem::path& path, const ImportanceMatrix& matrix);
 
 }  // namespace tenon::io

@@ -30,8 +30,8 @@ struct ImportanceOptions {
 /// outside of the layers, such as the output's, are left out, as `llama-imatrix` does.
 ///
 /// Errors: those of DecoderConfig::from, load_tokenizer and of running; unsupported for models that Decoder::states() refuses;
-/// bad_argument for a text without tokens, and for a chunk that is not positive or longer than the model's context;
-/// cancelled, timeout by `interrupt`.
+/// bad_argument for a text without tokens, and for a chunk below 2 or longer than the model's context; bad_input where a
+/// weight meets infinities or NaNs; cancelled, timeout by `interrupt`.
 io::ImportanceMatrix collect_importance(const io::File& file, std::string_view text,
                                         const ImportanceOptions& options = {});
 

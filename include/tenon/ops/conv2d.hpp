@@ -120,7 +120,7 @@ Tensor conv1d(const Tensor& x, const Tensor& w, const Tensor& bias = {},
 
 /// The same along three axes: x [N, C, D, H, W], w [O, C / groups, KD, KH, KW], bias [O]. A conv2d
 /// of N * D' images, whose channels are those of the KD slices that a slice of the result sees; where
-/// each group has one channel of f32 or f64, the sum of a conv2d for each of the KD.
+/// there are several groups of one channel each, of f32 or f64, the sum of a conv2d for each of the KD.
 ///
 /// Attributes  stride and dilation: three values, each at least 1; padding: three values for both
 ///             sides of each axis; empty: 1, 0 and 1

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import threading
 
 from ..errors import ArgumentError, InputError, MachineError
 
@@ -32,10 +33,11 @@ def write(path, data):
     is no regular file is refused."""
     check_place(path)
     target = pathlib.Path(os.path.realpath(path))
-    fresh = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    fresh = target.with_name(f".{os.getpid()}-{threading.get_ident()}.tmp")
     try:
+        file = open(fresh, "xb")
         try:
-            with open(fresh, "xb") as file:
+            with file:
                 if target.exists():
                     os.chmod(file.fileno(), target.stat().st_mode & 0o7777)
                 file.write(data)

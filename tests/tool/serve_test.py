@@ -173,9 +173,10 @@ class Completions(ServeTest):
                 self.assertEqual(list(pool.map(ask, prompts)), alone)
 
     def test_answers_end_when_clients_go(self):
+        endless = {"prompt": "abc", "logit_bias": {"104": 1000}}  # a token that ends nothing
         with self.serving(LLAMA, "--ctx", 100000, "--parallel", 2) as server:
             for stream in (True, False):
-                body = json.dumps({"prompt": "abc", "temperature": 1, "stream": stream}).encode()
+                body = json.dumps({**endless, "stream": stream}).encode()
                 for _ in range(3):  # one of them waits
                     client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
                     client.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s"
@@ -187,8 +188,7 @@ class Completions(ServeTest):
                     client.close()
                 server.until_idle()
             # The end of the server ends an answer, too.
-            late = concurrent.futures.ThreadPoolExecutor(1).submit(
-                server.ask, "/v1/completions", {"prompt": "abc", "temperature": 1})
+            late = concurrent.futures.ThreadPoolExecutor(1).submit(server.ask, "/v1/completions", endless)
             while server.json("/health")["answers"] == 0:
                 time.sleep(0.02)
         self.assertEqual(late.result()[0], 503)

@@ -227,7 +227,7 @@ class Chats(ServeTest):
                              for content in ("ha\nnd", parts))
             self.assertEqual(joined["choices"], apart["choices"])
 
-            # An answer that has begun goes on as the whole one does; members without a value are none.
+            # An answer that has begun is continued as the whole one is; members without a value are none.
             begun = self.json("generate", self.model, "--chat", "--prompt", "hand", "-n", 4, "--temp", 0)["text"]
             rest = server.json("/v1/chat/completions", {**asked, "max_completion_tokens": 6, "messages": [
                 *asked["messages"], {"role": "assistant", "content": begun, "refusal": None, "tool_calls": None}]})
@@ -250,7 +250,7 @@ class Chats(ServeTest):
                 self.assertEqual((streamed["index"], streamed["function"]), (0, call["function"]))
                 self.assertEqual(events[-1]["finish_reason"], "tool_calls")
 
-            # The conversation goes on with the call and its result.
+            # The conversation continues with the call and its result.
             messages = [*asked["messages"], made["message"], {"role": "tool", "tool_call_id": call["id"], "content": "cold"}]
             (last,) = server.json("/v1/chat/completions", {**asked, "messages": messages, "max_tokens": 3})["choices"]
             self.assertEqual(last["finish_reason"], "length")

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "cpu_timer.hpp"
+#include "support/cpu_timer.hpp"
 #include "support/expect_error.hpp"
 #include "support/memory_watch.hpp"
 #include "temp_folder.hpp"

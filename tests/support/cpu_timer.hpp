@@ -19,7 +19,7 @@ class CpuTimer {
   double begin_;
 };
 
-/// Seconds of work after which reading a file counts as endless: hundreds of times what the slowest
+/// Seconds of work after which what should take little, such as reading a file, counts as endless: hundreds of times what the slowest
 /// takes under a sanitizer, so that no busy machine fails and an algorithm that is quadratic does.
 inline constexpr double endless_seconds = 60;
 

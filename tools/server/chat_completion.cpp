@@ -6,7 +6,6 @@
 #include <tenon/error.hpp>
 
 #include <iterator>
-#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -39,10 +38,7 @@ std::string_view reason(const text::ChatAnswer& parts, const models::Generated& 
   return reason == "stop" && !parts.calls.empty() ? "tool_calls" : reason;
 }
 
-std::string random_id() {
-  std::random_device device;
-  return fmt::format("call_{:08x}{:08x}", device(), device());
-}
+std::string random_id() { return fmt::format("call_{:016x}", random_number()); }
 
 /// Whether the arguments of a tool are to be as its schema has them, whoever decides to call it.
 bool has_strict(const Json& tools) {

@@ -22,11 +22,6 @@ namespace {
 constexpr std::int64_t max_choices = 128, max_answers = 128;
 constexpr std::size_t max_biases = 1024, max_stops = 32, max_stop_bytes = 1024;
 
-std::uint64_t random_number() {
-  std::random_device device;
-  return std::uint64_t{device()} << 32 | device();
-}
-
 /// OpenAI has an object of token ids and biases, llama.cpp a list of pairs, too.
 std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fields) {
   std::vector<std::pair<std::int32_t, float>> biases;
@@ -65,6 +60,11 @@ std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fie
 }
 
 }  // namespace
+
+std::uint64_t random_number() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
 
 std::int64_t seconds_since_1970() {
   return std::chrono::duration_cast<std::chrono::seconds>(

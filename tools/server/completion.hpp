@@ -47,6 +47,7 @@ class Completion {
   /// than the context has.
   void add_prompt(std::vector<models::PromptPart> prompt);
   const ServedModel& served() const { return served_; }
+  std::int64_t choices() const { return choices_; }  ///< of each prompt
   models::GenerateOptions& options() { return options_; }
   const models::GenerateOptions& options() const { return options_; }
 
@@ -85,6 +86,7 @@ std::string_view finish_reason(models::Generated::End end);
 Json described(const text::Tokenizer& tokenizer, const models::Generated::LogProbability& token);
 
 std::int64_t seconds_since_1970();
+std::uint64_t random_number();
 
 /// A server-sent event.
 std::string event(const Json& data);

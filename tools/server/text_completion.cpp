@@ -27,7 +27,6 @@ TextCompletion::TextCompletion(const ServedModel& served, const RequestFields& f
   fields.refuse_other_than("suffix", "");
   fields.refuse_other_than("best_of", 1);
   echoes_ = fields.flag("echo").value_or(false);
-  choices_of_prompt_ = static_cast<std::size_t>(fields.integer("n").value_or(1));
   options().logprobs = fields.integer("logprobs", 0, max_logprobs);
   if (echoes_ && options().logprobs) {
     throw Error(Errc::unsupported, "echo", "log-probabilities of a prompt are not computed");
@@ -73,7 +72,8 @@ void TextCompletion::add_tokens(const Json& ids) {
 }
 
 std::string_view TextCompletion::echoed(std::size_t index) const {
-  return echoes_ ? std::string_view(texts_[index / choices_of_prompt_]) : std::string_view();
+  return echoes_ ? std::string_view(texts_[index / static_cast<std::size_t>(choices())])
+                 : std::string_view();
 }
 
 Json TextCompletion::logprobs(const models::Generated& answer) const {

@@ -27,7 +27,6 @@ class TextCompletion : public Completion {
 
   std::vector<std::string> texts_;  // of the prompts, with `echo`
   bool echoes_ = false;
-  std::size_t choices_of_prompt_ = 1;
 };
 
 }  // namespace tenon::tool

@@ -1067,7 +1067,10 @@ class Maker {
       const Dims which = chance(0.7) ? Dims{integer(0, 5)} : Dims{2, 2};
       if (x.shape().elements() / size * product(which) > max_elements || x.rank() > 6)
         return unmoved(x);
-      return gather(x, indices(which, size), axis);
+      const Tensor picked = gather(x, indices(which, size), axis);
+      if (which.size() < 2 || !is_floating(x.dtype()) || chance(0.3)) return picked;
+      // Bags of slices, whose sums the CPU computes without the slices.
+      return chance(0.5) ? sum(picked, {axis + 1}) : mean(picked, {axis + 1}, chance(0.5));
     }
     Dims which = dims_of(x);
     which[static_cast<std::size_t>(axis)] = integer(0, 3);

@@ -68,15 +68,19 @@ run_tests() {
   }
 }
 
-# failures_of FOLDER: notes which of CTest's tests failed, and the end of what each printed: the summary repeats it, for those who
-# are shown a log's end only.
+# failures_of FOLDER: notes which of CTest's tests failed, and the first report of a sanitizer and the end of what each printed: the
+# summary repeats it, for those who are shown a log's end only.
 failures_of() {
   local name
   while IFS=: read -r _ name; do
     failures+=("-- $name failed; the end of what it printed:")
     failures+=("$(awk -v title="Testing: $name" '
       index($0, "Testing: ") { inside = substr($0, index($0, "Testing: ")) == title }
-      inside && $0 != "<end of output>" { print }' "$1/LastTest.log" | grep -v '^-*$' | tail -n 25)")
+      inside && $0 != "<end of output>" { print }' "$1/LastTest.log" | grep -v '^-*$' | awk '
+      /(WARNING|ERROR): [A-Za-z]*Sanitizer|runtime error:/ && !shown { shown = 30 }
+      shown > 1 { --shown; print }
+      { lines[NR % 25] = $0 }
+      END { for (i = NR < 25 ? 1 : NR - 24; i <= NR; ++i) print lines[i % 25] }')")
   done < "$1/LastTestsFailed.log"
 }
 

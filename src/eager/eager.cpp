@@ -1,4 +1,5 @@
 #include "array/object_slot.hpp"
+#include "graph/operand_count.hpp"
 #include "memory/kept_memory.hpp"
 #include "program/type_assertions.hpp"
 #include "session/plan.hpp"
@@ -290,9 +291,8 @@ const EagerKernel* Eager::State::find(std::span<const Shape* const> types) {
 
 Compiled Eager::State::compile(const OpDef& def, const void* attributes, Operands operands,
                                Overwritable candidates) {
-  const auto count = static_cast<int>(operands.size());
-  if (count < def.min_inputs || count > def.max_inputs) {
-    throw Error(Errc::bad_argument, std::string(def.name), fmt::format("{} operands", count));
+  if (auto refused = refused_operand_count(def, static_cast<int>(operands.size()))) {
+    throw Error(Errc::bad_argument, std::string(def.name), *std::move(refused));
   }
   Compiled made;
   std::vector<Shape> types;

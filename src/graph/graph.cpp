@@ -1,6 +1,7 @@
 #include "array/size_text.hpp"
 #include "graph/graph_impl.hpp"
 #include "graph/graph_registry.hpp"
+#include "graph/operand_count.hpp"
 #include "ops/composed.hpp"
 
 #include <tenon/exe.hpp>
@@ -322,10 +323,8 @@ void require_numbers(const OpDef& op, const void* attributes, std::span<const Te
 
 Tensor record_into(Graph::Impl& graph, const OpDef& op, const void* attributes,
                    std::span<const Tensor> inputs, const std::source_location& where) {
-  const auto count = static_cast<int>(inputs.size());
-  if (count < op.min_inputs || count > op.max_inputs) {
-    throw Error(Errc::bad_argument, place_of(where, op.name),
-                fmt::format("{} operands, takes {} to {}", count, op.min_inputs, op.max_inputs));
+  if (auto refused = refused_operand_count(op, static_cast<int>(inputs.size()))) {
+    throw Error(Errc::bad_argument, place_of(where, op.name), *std::move(refused));
   }
   std::vector<Shape> types;
   std::vector<Node*> nodes;

@@ -1,4 +1,5 @@
 #include "base/immortal.hpp"
+#include "graph/operand_count.hpp"
 #include "program/literals.hpp"
 #include "program/words.hpp"
 
@@ -182,6 +183,14 @@ std::string to_string(const OpInstance& op) {
 
 void fail(Errc code, std::string_view op, std::string message) {
   throw Error(code, std::string(op), std::move(message));
+}
+
+std::optional<std::string> refused_operand_count(const OpDef& op, int count) {
+  if (op.min_inputs <= count && count <= op.max_inputs) return std::nullopt;
+  const bool one = op.min_inputs == op.max_inputs;
+  return fmt::format("takes {}{} operand{}, {} given", op.min_inputs,
+                     one ? "" : fmt::format(" to {}", op.max_inputs),
+                     one && op.min_inputs == 1 ? "" : "s", count);
 }
 
 }  // namespace tenon

@@ -1,5 +1,6 @@
 // A function of a network's JSON: nodes by name, in any order, become instructions in one.
 #include "base/immortal.hpp"
+#include "graph/operand_count.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/limits.hpp"
@@ -193,11 +194,9 @@ void FunctionReader::inputs(const JsonValue& json, Node& node) {
     node.inputs.push_back(resolve(input, input.text()));
   }
   const OpDef* def = node.instruction.op.def();
-  const auto count = static_cast<int>(list.size());
-  if (def != nullptr && (count < def->min_inputs || count > def->max_inputs)) {
-    list.fail(Errc::bad_argument,
-              fmt::format("{} '{}' takes {} to {} inputs, {} are given", def->name, node.value.name,
-                          def->min_inputs, def->max_inputs, count));
+  if (def == nullptr) return;
+  if (const auto refused = refused_operand_count(*def, static_cast<int>(list.size()))) {
+    list.fail(Errc::bad_argument, fmt::format("{} '{}' {}", def->name, node.value.name, *refused));
   }
 }
 

@@ -32,7 +32,8 @@ Shape Quantize::infer(std::span<const Shape> in) const {
   }
   if (!is_quantizable(dtype)) {  // C5
     fail(Errc::unsupported_dtype, name,
-         fmt::format("writing {} takes an importance matrix, which is not supported",
+         fmt::format("writing {} takes an importance matrix, which the op has not: "
+                     "tenon::quantize() takes one",
                      tenon::name(dtype)));
   }
   require_dtype(name, "x", x, DType::f32);  // C2

@@ -1,3 +1,4 @@
+#include "graph/operand_count.hpp"
 #include "program/findings.hpp"
 #include "program/words.hpp"
 
@@ -214,12 +215,8 @@ void FunctionChecker::check_op(const Instruction& instruction, int i) {
   }
   check_result_kind(instruction, i, ValueKind::tensor);
   const std::size_t count = instruction.operands.size();
-  if (count < static_cast<std::size_t>(def->min_inputs) ||
-      count > static_cast<std::size_t>(def->max_inputs)) {
-    add(Errc::bad_argument, i, Spot::nowhere, "{} operands given, {} expected", count,
-        def->min_inputs == def->max_inputs
-            ? fmt::format("{}", def->min_inputs)
-            : fmt::format("{} to {}", def->min_inputs, def->max_inputs));
+  if (const auto refused = refused_operand_count(*def, static_cast<int>(count))) {
+    add(Errc::bad_argument, i, Spot::nowhere, "{}", *refused);
   }
   for (std::size_t k = 0; k < count; ++k) {
     if (kind(instruction.operands[k]) == ValueKind::tensor) continue;
@@ -289,8 +286,8 @@ void FunctionChecker::check_call(const Instruction& instruction, int i) {
   check_result_kind(instruction, i, results == 1 ? ValueKind::tensor : ValueKind::tuple);
   if (results > 1) tuple_sizes_[instruction.result] = results;
   if (instruction.operands.size() != f->parameter_count || f->values.size() < f->parameter_count) {
-    add(Errc::bad_argument, i, Spot::nowhere, "{} operands given, {} expected",
-        instruction.operands.size(), f->parameter_count);
+    add(Errc::bad_argument, i, Spot::nowhere, "takes {} operands, {} given", f->parameter_count,
+        instruction.operands.size());
     return;
   }
   for (std::size_t k = 0; k < instruction.operands.size(); ++k) {

@@ -1,6 +1,7 @@
 #include "program/statement.hpp"
 
 #include "base/suggestion.hpp"
+#include "graph/operand_count.hpp"
 #include "program/literals.hpp"
 #include "program/words.hpp"
 
@@ -139,13 +140,8 @@ void Builder::op(const OpDef& def) {
     }
   }
   const auto count = static_cast<int>(instruction.operands.size());
-  if (count < def.min_inputs || count > def.max_inputs) {
-    throw Fault{Errc::bad_argument, callee_.offset,
-                fmt::format("{} takes {} operands, {} given", def.name,
-                            def.min_inputs == def.max_inputs
-                                ? fmt::format("{}", def.min_inputs)
-                                : fmt::format("{} to {}", def.min_inputs, def.max_inputs),
-                            count)};
+  if (const auto refused = refused_operand_count(def, count)) {
+    throw Fault{Errc::bad_argument, callee_.offset, fmt::format("{} {}", def.name, *refused)};
   }
 }
 

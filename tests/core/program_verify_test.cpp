@@ -294,7 +294,7 @@ TEST_CASE("verify: calls and loops that do not fit their function") {
                  "    r = repeat(block, 2, c, s, x)\n    y = item(r, 1)\n    return y\n") ==
         "OutOfRange: item 1 of 'r', which has 1");
   CHECK(error_in(block + begin + "    y = block(x, x)\n    return y\n") ==
-        "BadArgument: 2 operands given, 4 expected");
+        "BadArgument: takes 4 operands, 2 given");
   CHECK(error_in(block + begin + "    y = block(x, x, x, x)\n    return y\n") ==
         "BadType: parameter 's' of 'block' is a scope, not a tensor");
   CHECK(

@@ -8,7 +8,7 @@ def _(op, ins, a):
     x = ins[0]
     require(is_block(a.dtype), "BadAttribute", f"dtype {a.dtype} is no block type")
     require(DTYPES[a.dtype].written, "UnsupportedDType",
-            f"writing {a.dtype} takes an importance matrix, which is not supported")
+            f"writing {a.dtype} takes an importance matrix, which the op has not: tenon quantize --imatrix takes one")
     dtype(x, "f32")
     require(x.rank > 0, "ShapeMismatch", "x is a scalar", x)
     return x.with_dtype(a.dtype)

@@ -124,8 +124,9 @@ class StructureChecker:
             return self.found.at("UnknownOp", f"there is no op '{made.op}'", made)
         self.result_kind(made, TENSOR)
         if not op.min_inputs <= len(made.operands) <= op.max_inputs:
-            self.found.at("BadArgument",
-                          f"{len(made.operands)} operands given, {op.min_inputs} to {op.max_inputs} expected", made)
+            taken = (f"{op.min_inputs} to {op.max_inputs} operands" if op.min_inputs < op.max_inputs
+                     else "1 operand" if op.min_inputs == 1 else f"{op.min_inputs} operands")
+            self.found.at("BadArgument", f"takes {taken}, {len(made.operands)} given", made)
         for name, value in made.attributes.items():
             attribute = op.attribute(name)
             if attribute is None or attribute.accepts(value) is None:
@@ -183,7 +184,7 @@ class StructureChecker:
             self.tuple_sizes[made.result.name] = count
         if len(made.operands) != len(function.parameters):
             return self.found.at("BadArgument",
-                                 f"{len(made.operands)} operands given, {len(function.parameters)} expected", made)
+                                 f"takes {len(function.parameters)} operands, {len(made.operands)} given", made)
         for k, name in enumerate(made.operands):
             self.argument(function, k, self.kind(name), made, k)
 

@@ -75,7 +75,7 @@ File::File(std::shared_ptr<const State> state) noexcept : state_(std::move(state
 
 const std::filesystem::path& File::path() const { return state_->path; }
 Format File::format() const { return state_->format; }
-std::span<const TensorEntry> File::tensors() const { return state_->tensors; }
+std::span<const TensorEntry> File::tensors() const& { return state_->tensors; }
 const Metadata& File::metadata() const { return state_->metadata; }
 
 std::span<const std::shared_ptr<const InputFile>> File::shards() const { return state_->shards; }

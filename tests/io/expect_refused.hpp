@@ -18,6 +18,13 @@ namespace tenon::testing {
 inline constexpr io::Access every_access[] = {io::Access::map, io::Access::guarded,
                                               io::Access::read};
 
+/// How many tensors a file has that is not refused.
+inline std::size_t tensor_count(const std::filesystem::path& path,
+                                const io::OpenOptions& options = {}) {
+  const io::File file = io::open(path, options);
+  return file.tensors().size();
+}
+
 /// Checks that opening `path` fails with `code` however its bytes are reached: the same words each
 /// time, in bounded memory and time, with no memory or descriptor left behind. Returns the words.
 inline std::string expect_refused(Errc code, const std::filesystem::path& path,

@@ -52,8 +52,10 @@ class File {
   const std::filesystem::path& path() const;
   Format format() const;
 
-  /// In the order of their bytes, shard after shard.
-  std::span<const TensorEntry> tensors() const;
+  /// In the order of their bytes, shard after shard. Not of a temporary file, whose entries would go
+  /// with it: `for (const auto& t : io::open(path).tensors())` does not compile.
+  std::span<const TensorEntry> tensors() const&;
+  std::span<const TensorEntry> tensors() const&& = delete;
   const TensorEntry* find(std::string_view name) const;
   /// The tensor of a name. Errc::bad_reference, suggesting similar names, when there is none.
   const TensorEntry& at(std::string_view name) const;

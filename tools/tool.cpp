@@ -464,16 +464,28 @@ bool is_network(const std::string& path) {
          std::ranges::find(head, '\0') == std::end(head);
 }
 
+namespace {
+
+std::string first_bytes(const std::string& path, std::size_t count) {
+  std::string head(count, '\0');
+  std::ifstream(path, std::ios::binary).read(head.data(), static_cast<std::streamsize>(count));
+  return head;
+}
+
+}  // namespace
+
 bool is_text(const std::string& path) {
   constexpr std::string_view magic = "# tenon", mark = "\xef\xbb\xbf";
   if (path == "-") return true;
-  std::string head(mark.size() + magic.size(), '\0');
-  std::ifstream(path, std::ios::binary)
-      .read(head.data(), static_cast<std::streamsize>(head.size()));
+  const std::string head = first_bytes(path, mark.size() + magic.size());
   return head.starts_with(magic) || (head.starts_with(mark) && head.ends_with(magic));
 }
 
 Program read_program(const std::string& path) {
+  if (path != "-" && first_bytes(path, 4) == "GGUF") {
+    throw Error(Errc::bad_magic, path,
+                "a GGUF file, where a program's text is read; tenon graph prints a model's");
+  }
   if (is_network(path)) return io::load_network(path).program;
   return parse(read_text(path), path);
 }

@@ -816,6 +816,10 @@ z = [12, 34] f32[2]
         self.assertEqual(self.tenon("diff", self.text, other, status=7).stdout.decode().splitlines(), lines)
         self.assertEqual(self.json("diff", self.text, other, status=7), {"equal": False, "lines": lines})
         self.tenon("diff", self.text, self.folder / "none.tenon", status=MALFORMED)
+        weights = self.folder / "weights.gguf"
+        weights.write_bytes(b"GGUF" + bytes(100))
+        self.refused(MALFORMED, "BadMagic", "diff", self.text, weights, says="a GGUF file, where a program's text is read")
+        self.refused(MALFORMED, "BadMagic", "codegen", weights, says="a GGUF file, where a program's text is read")
 
     def test_check(self):
         self.assertEqual(self.tenon("check", self.text).stdout.decode(), f"{self.text}: right\n")

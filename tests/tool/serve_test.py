@@ -5,6 +5,7 @@ import concurrent.futures
 import contextlib
 import http.client
 import json
+import re
 import signal
 import socket
 import struct
@@ -33,7 +34,11 @@ class Server:
         self.test, self.port, self.key = test, port, key
 
     def ask(self, path, body=None, method=None, headers=()):
-        """The status and the response of a request."""
+        """The status, the type and the body of a request's response."""
+        status, got, data = self.respond(path, body, method, headers)
+        return status, got["Content-Type"], data
+
+    def respond(self, path, body=None, method=None, headers=()):
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
         with contextlib.closing(connection):
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -41,7 +46,7 @@ class Server:
             keys = {"Authorization": f"Bearer {self.key}"} if self.key else {}
             connection.request(method, path, data, {**keys, **dict(headers)})
             response = connection.getresponse()
-            return response.status, response.getheader("Content-Type"), response.read()
+            return response.status, response.headers, response.read()
 
     def json(self, path, body=None, status=200, **more):
         got, kind, data = self.ask(path, body, **more)
@@ -50,8 +55,9 @@ class Server:
 
     def events(self, path, body):
         """The data of a stream's events, which ends as it should."""
-        status, kind, data = self.ask(path, {**body, "stream": True})
-        self.test.assertEqual((status, kind), (200, "text/event-stream"), data)
+        status, headers, data = self.respond(path, {**body, "stream": True})
+        self.test.assertEqual((status, headers["Content-Type"], headers["Cache-Control"]),
+                              (200, "text/event-stream", "no-cache"), data)
         self.test.assertTrue(data.endswith(b"data: [DONE]\n\n"), data[-200:])
         events = [event for event in data.decode().split("\n\n") if event and not event.startswith(":")]
         self.test.assertTrue(all(event.startswith("data: ") for event in events), events)
@@ -62,6 +68,17 @@ class Server:
         self.test.assertEqual(set(error), {"message", "type", "param", "code"})
         self.test.assertEqual(error["code"], code, error)
         self.test.assertIn(says, error["message"])
+
+    def metrics(self):
+        """The metrics, by their names."""
+        status, kind, text = self.ask("/metrics")
+        self.test.assertEqual((status, kind), (200, "text/plain; version=0.0.4; charset=utf-8"), text)
+        values = {}
+        for name, type, value in re.findall(
+                r"# HELP (\w+) .+\n# TYPE \1 (\w+)\n\1 (\S+)\n", text.decode()):
+            self.test.assertEqual(type, "counter" if name.endswith("_total") else "gauge", name)
+            values[name.removeprefix("tenon_").removesuffix("_total")] = float(value)
+        return values
 
     def until_idle(self):
         """Waits until no answer is under way."""
@@ -154,6 +171,13 @@ class Completions(ServeTest):
                 cached = [one["usage"]["prompt_tokens_details"]["cached_tokens"] for one in made]
                 self.assertEqual([count > 0 for count in cached], [False, kept > 0, kept > 0])
                 self.assertEqual(made[0]["choices"], made[2]["choices"])
+                metrics = server.metrics()
+                for metric, usage in (("prompt_tokens", "prompt_tokens"), ("generated_tokens", "completion_tokens")):
+                    self.assertEqual(metrics[metric], sum(one["usage"][usage] for one in made))
+                self.assertEqual(metrics["prompt_tokens_reused"], sum(cached))
+                self.assertEqual((metrics["answers_ended"], metrics["answers_failed"], metrics["answers_under_way"]), (3, 0, 0))
+                self.assertGreater(metrics["step_seconds"], 0)
+                self.assertGreater(metrics["steps"], 3)
                 if kept == 0:
                     alone = [one["choices"] for one in made]
                 else:
@@ -317,6 +341,11 @@ class Refusals(ServeTest):
             server.error("/v1/models", None, "invalid_api_key", 401, headers={"Authorization": "Bearer secre"})
             server.error("/v1/none", None, "not_found", 404)
             server.error("/v1/completions", None, "method_not_allowed", 405)
+            self.assertEqual(server.respond("/v1/completions")[1]["Allow"], "POST")
+            self.assertEqual(server.respond("/health", {})[1]["Allow"], "GET, HEAD")
+            self.assertEqual(server.respond("/metrics", headers={"Authorization": "no"})[1]["WWW-Authenticate"], "Bearer")
+            status, headers, data = server.respond("/health", method="HEAD")
+            self.assertEqual((status, headers["Content-Type"], data), (200, "application/json", b""))
             server.error("/v1/completions", b"{", "Syntax")
             server.error("/v1/completions", b"[" * 100000, "DepthLimit")
             server.error("/v1/completions", b'{"prompt": "\xff"}', "Syntax")

@@ -28,10 +28,10 @@ void run(const Tool& tool, const Options& options) {
   if (options.with_main && is_header(options.output)) {
     throw Error(Errc::bad_argument, options.output, "a header has no main()");
   }
-  const Program program = parse(read_text(options.path), options.path);
+  const Program program = read_program(options.path);
   CodegenOptions how;
   how.with_main = options.with_main;
-  if (!options.no_lines && options.path != "-") {
+  if (!options.no_lines && options.path != "-" && !is_network(options.path)) {
     how.text_file = options.path;
     how.output_file = options.output.empty() ? "model.cpp" : options.output;
   }
@@ -49,7 +49,10 @@ void run(const Tool& tool, const Options& options) {
 void add_codegen(CLI::App& app, Tool& tool) {
   Command command(app, tool, "codegen", "C++ source that computes what a program's text says");
   auto options = std::make_shared<Options>();
-  command.option("FILE", options->path, "The text of a program; - is standard input").required();
+  command
+      .option("FILE", options->path,
+              "The text of a program, - is standard input; or a network's JSON")
+      .required();
   command.option("-o,--output", options->output, "Write the code to this file");
   command.flag("--main", options->with_main,
                "Add main(): inputs and weights come from files, results go to one");

@@ -5,6 +5,7 @@
 #include "server/encoder_api.hpp"
 #include "server/http.hpp"
 #include "server/language_api.hpp"
+#include "server/metrics.hpp"
 #include "server/routes.hpp"
 #include "tool.hpp"
 #include "vision_options.hpp"
@@ -109,7 +110,11 @@ void serve_language_model(Tool& tool, const Options& options, const std::stop_to
                          .prompt_bytes = static_cast<std::uint64_t>(options.kept_prompts) << 20});
   Routes routes(api_key(options));
   add_language_routes(routes, served, answers);
-  routes.get("/health", [&] { return Json{{"status", "ok"}, {"answers", answers.size()}}; }, true);
+  const auto health = [&] {
+    return Json{{"status", "ok"}, {"answers", answers.counts().under_way}};
+  };
+  routes.get("/health", health, true);
+  routes.get_text("/metrics", metrics_type, [&] { return metrics_text(answers.counts()); });
   listen(tool, options, std::move(routes), served.name, stop, [&] {
     answers.stop();
     if (served.vision) served.vision->stop.request_stop();

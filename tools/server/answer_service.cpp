@@ -72,7 +72,9 @@ struct AnswerService::Impl {
   void work() {
     while (wait_for_work()) {
       try {
-        deliver(batch.step());
+        const auto begin = std::chrono::steady_clock::now();
+        std::vector<models::FinishedAnswer> finished = batch.step();
+        deliver(std::move(finished), std::chrono::steady_clock::now() - begin);
       } catch (...) {
         fail(std::current_exception());
       }
@@ -86,9 +88,12 @@ struct AnswerService::Impl {
     return !receivers.empty();
   }
 
-  void deliver(std::vector<models::FinishedAnswer> finished) {
+  void deliver(std::vector<models::FinishedAnswer> finished, std::chrono::nanoseconds step_time) {
     const std::scoped_lock lock(mutex);
+    ++counts.steps;
+    counts.step_time += step_time;
     for (models::FinishedAnswer& answer : finished) {
+      count(answer);
       const auto found = receivers.find(answer.id);
       if (found == receivers.end()) {
         early.emplace(answer.id, std::move(answer));
@@ -97,6 +102,13 @@ struct AnswerService::Impl {
         receivers.erase(found);
       }
     }
+  }
+
+  void count(const models::FinishedAnswer& answer) {
+    ++(answer.error ? counts.failed : counts.ended);
+    counts.prompt_tokens += answer.answer.prompt_tokens;
+    counts.reused_tokens += answer.answer.reused_tokens;
+    counts.generated_tokens += static_cast<std::int64_t>(answer.answer.tokens.size());
   }
 
   /// A step that failed as a whole, such as for lack of memory, ends all answers.
@@ -112,6 +124,7 @@ struct AnswerService::Impl {
       ++batches;
     } catch (...) {  // without memory for one, the old one goes on: its answers are cancelled
     }
+    counts.failed += static_cast<std::int64_t>(receivers.size());
     receivers.clear();
     early.clear();
   }
@@ -155,6 +168,7 @@ struct AnswerService::Impl {
   // By the number of the answer: who waits for it, and those that ended before that was known.
   std::map<std::int64_t, Receiver> receivers;
   std::map<std::int64_t, models::FinishedAnswer> early;
+  ServiceCounts counts;  // but for `under_way`
   bool is_stopping = false;
   std::thread worker;  // last: it uses the others
 };
@@ -182,9 +196,11 @@ PendingAnswers AnswerService::answer(std::vector<models::AnswerRequest> requests
   return pending;
 }
 
-std::size_t AnswerService::size() const {
+ServiceCounts AnswerService::counts() const {
   const std::scoped_lock lock(impl_->mutex);
-  return impl_->receivers.size();
+  ServiceCounts counts = impl_->counts;
+  counts.under_way = static_cast<std::int64_t>(impl_->receivers.size());
+  return counts;
 }
 
 void AnswerService::stop() {

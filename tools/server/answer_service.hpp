@@ -40,6 +40,18 @@ class PendingAnswers {
   std::size_t pending_ = 0;
 };
 
+/// What a service has done since it began.
+struct ServiceCounts {
+  std::int64_t under_way = 0;  ///< answers that have not ended, those that wait included
+  std::int64_t ended = 0;      ///< answers, without those that failed
+  std::int64_t failed = 0;
+  std::int64_t prompt_tokens = 0;  ///< of answers that have ended
+  std::int64_t reused_tokens = 0;  ///< those among them that were not read again
+  std::int64_t generated_tokens = 0;
+  std::int64_t steps = 0;
+  std::chrono::nanoseconds step_time{};
+};
+
 /// Generates answers in shared steps (models::AnswerBatch) on a thread of its own. Any thread may ask for some.
 class AnswerService {
  public:
@@ -52,8 +64,7 @@ class AnswerService {
   /// them begins; cancelled after stop().
   PendingAnswers answer(std::vector<models::AnswerRequest> requests);
 
-  /// Answers that have not ended.
-  std::size_t size() const;
+  ServiceCounts counts() const;
 
   /// Ends all answers, which are cut, and refuses further ones.
   void stop();

@@ -208,7 +208,8 @@ struct HttpServer::Impl {
 
   static MHD_Result send(MHD_Connection* connection, HttpResponse response) {
     MHD_Response* made = nullptr;
-    if (response.next) {
+    const bool is_stream = response.next != nullptr;
+    if (is_stream) {
       auto outgoing = std::make_unique<Outgoing>(std::move(response.next));
       made = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, std::size_t{16} << 10, &send_piece,
                                                outgoing.get(), &drop_pieces);
@@ -219,7 +220,10 @@ struct HttpServer::Impl {
     }
     if (made == nullptr) return MHD_NO;
     MHD_add_response_header(made, MHD_HTTP_HEADER_CONTENT_TYPE, response.type.c_str());
-    if (response.next) MHD_add_response_header(made, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    if (is_stream) MHD_add_response_header(made, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
+    for (const auto& [name, value] : response.headers) {
+      MHD_add_response_header(made, name.c_str(), value.c_str());
+    }
     const MHD_Result result =
         MHD_queue_response(connection, static_cast<unsigned>(response.status), made);
     MHD_destroy_response(made);

@@ -8,11 +8,13 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tenon::tool {
 
 struct HttpRequest {
-  std::string method;         ///< "GET", "POST"
+  std::string method;         ///< "GET", "HEAD", "POST"; to HEAD no body is sent
   std::string path;           ///< without a query
   std::string authorization;  ///< the header, or empty
   std::string body;
@@ -23,6 +25,7 @@ struct HttpResponse {
   int status = 200;
   std::string type = "application/json";
   std::string body{};
+  std::vector<std::pair<std::string, std::string>> headers{};  ///< further ones: name and value
   /// In place of `body`: waits for the next piece and returns it, an empty one at the end. It is destroyed when the
   /// client has all of it, or has gone. What it throws cuts the connection.
   std::function<std::string()> next{};

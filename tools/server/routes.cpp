@@ -40,6 +40,13 @@ void Routes::get(const std::string& path, std::function<Json()> action, bool is_
       is_open};
 }
 
+void Routes::get_text(const std::string& path, const std::string& type,
+                      std::function<std::string()> action) {
+  routes_[path]["GET"] = {[type, action = std::move(action)](const HttpRequest&) {
+    return HttpResponse{.type = type, .body = action()};
+  }};
+}
+
 void Routes::post(const std::string& path, Action action) {
   routes_[path]["POST"] = {std::move(action)};
 }
@@ -57,24 +64,36 @@ bool Routes::has_key(std::string_view authorization) const {
   return authorization.starts_with(scheme) && is_same(authorization.substr(scheme.size()), key_);
 }
 
+const Routes::Route* Routes::find(const HttpRequest& request) const {
+  const auto path = routes_.find(request.path);
+  if (path == routes_.end()) return nullptr;
+  const auto route = path->second.find(request.method == "HEAD" ? "GET" : request.method);
+  return route == path->second.end() ? nullptr : &route->second;
+}
+
 std::optional<HttpResponse> Routes::refused(const HttpRequest& head) const {
   const auto path = routes_.find(head.path);
   if (path == routes_.end()) {
     return refusal(404, "not_found", fmt::format("there is nothing at {}", head.path));
   }
-  const auto route = path->second.find(head.method);
-  if (route == path->second.end()) {
-    return refusal(405, "method_not_allowed",
-                   fmt::format("{} takes {}", head.path, path->second.begin()->first));
+  const Route* route = find(head);
+  if (route == nullptr) {
+    const std::string& taken = path->second.begin()->first;
+    HttpResponse response =
+        refusal(405, "method_not_allowed", fmt::format("{} takes {}", head.path, taken));
+    response.headers.emplace_back("Allow", taken == "GET" ? "GET, HEAD" : taken);
+    return response;
   }
-  if (route->second.is_open || has_key(head.authorization)) return std::nullopt;
-  return refusal(401, "invalid_api_key", "the API key is missing or wrong");
+  if (route->is_open || has_key(head.authorization)) return std::nullopt;
+  HttpResponse response = refusal(401, "invalid_api_key", "the API key is missing or wrong");
+  response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
 }
 
 HttpResponse Routes::operator()(const HttpRequest& request) const {
   try {
     if (auto refusal = refused(request)) return *std::move(refusal);
-    return routes_.at(request.path).at(request.method).action(request);
+    return find(request)->action(request);
   } catch (...) {
     const std::exception_ptr error = std::current_exception();
     return json_response(described(error), http_status(error));

@@ -24,6 +24,8 @@ class Routes {
 
   /// `is_open`: the key is not needed.
   void get(const std::string& path, std::function<Json()> action, bool is_open = false);
+  void get_text(const std::string& path, const std::string& type,
+                std::function<std::string()> action);
   void post(const std::string& path, Action action);
   void post_json(const std::string& path, JsonAction action);
 
@@ -36,6 +38,8 @@ class Routes {
     Action action;
     bool is_open = false;
   };
+  /// Null: there is none.
+  const Route* find(const HttpRequest& request) const;
   bool has_key(std::string_view authorization) const;
 
   std::string key_;

@@ -63,6 +63,17 @@ class Server:
         self.test.assertTrue(all(event.startswith("data: ") for event in events), events)
         return [json.loads(event.removeprefix("data: ")) for event in events[:-1]]
 
+    def response_events(self, body):
+        """The events of a streamed response, which are numbered and named as they should be."""
+        status, kind, data = self.ask("/v1/responses", {**body, "stream": True})
+        self.test.assertEqual((status, kind), (200, "text/event-stream"), data)
+        events = []
+        for number, text in enumerate(data.decode().removesuffix("\n\n").split("\n\n")):
+            name, _, value = text.partition("\n")
+            events.append(json.loads(value.removeprefix("data: ")))
+            self.test.assertEqual((name, events[-1]["sequence_number"]), ("event: " + events[-1]["type"], number))
+        return events
+
     def error(self, path, body, code, status=400, says="", **more):
         error = self.json(path, body, status, **more)["error"]
         self.test.assertEqual(set(error), {"message", "type", "param", "code"})
@@ -287,6 +298,85 @@ class Chats(ServeTest):
                 self.assertEqual(set(json.loads(made["message"]["content"])), {"n"})
             (made,) = server.json("/v1/chat/completions", {**asked, "tool_choice": "none", "grammar": 'root ::= "yes"'})["choices"]
             self.assertEqual((made["message"]["content"], made["finish_reason"]), ("yes", "stop"))
+
+    def test_responses_are_chat_completions(self):
+        sampling = {"temperature": 0, "seed": 3}
+        user = [{"role": "user", "content": "hand"}]
+        calls = [{"type": "function_call", "call_id": "c", "name": "weather", "arguments": '{"city": "Oslo"}'},
+                 {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "cold"}]}]
+        chat_calls = [{"role": "assistant", "content": "so", "tool_calls": [{"id": "c", "type": "function", "function": {
+                          "name": "weather", "arguments": '{"city": "Oslo"}'}}]},
+                      {"role": "tool", "name": "weather", "tool_call_id": "c", "content": "cold"}]
+        so = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "so", "annotations": []}]}
+        with self.serving(self.model) as server:
+            for asked, messages in (
+                    ({"input": "hand"}, user),
+                    ({"input": user, "instructions": "be"}, [{"role": "system", "content": "be"}, *user]),
+                    ({"input": [{"role": "developer", "content": "brief"}, *user], "instructions": "be"},
+                     [{"role": "system", "content": "be\n\nbrief"}, *user]),
+                    ({"input": [*user, so, *calls]}, [*user, *chat_calls]),
+                    ({"input": [*user, so]}, [*user, {"role": "assistant", "content": "so"}])):
+                with self.subTest(asked=asked):
+                    chat = server.json("/v1/chat/completions", {"messages": messages, "max_tokens": 10, **sampling})
+                    asked = {**asked, **sampling, "max_output_tokens": 10, "include": ["message.output_text.logprobs"]}
+                    made = server.json("/v1/responses", asked)
+                    self.assertEqual((made["status"], made["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}))
+                    (item,) = made["output"]
+                    (part,) = item["content"]
+                    self.assertEqual((item["type"], part["type"], part["text"], len(part["logprobs"])),
+                                     ("message", "output_text", chat["choices"][0]["message"]["content"], 10))
+                    self.assertEqual([made["usage"][n] for n in ("input_tokens", "output_tokens", "total_tokens")],
+                                     [chat["usage"][n] for n in ("prompt_tokens", "completion_tokens", "total_tokens")])
+                    events = server.response_events(asked)
+                    self.assertEqual([e["type"] for e in events[:4]], ["response.created", "response.in_progress",
+                                     "response.output_item.added", "response.content_part.added"])
+                    self.assertEqual("".join(e["delta"] for e in events if e["type"] == "response.output_text.delta"), part["text"])
+                    self.assertEqual((events[-1]["type"], events[-1]["response"]["output"][0]["content"]),
+                                     ("response.incomplete", [part]))
+                    self.assertEqual(events[-2]["item"], events[-1]["response"]["output"][0])
+
+            tool = {"type": "function", **WEATHER["function"]}
+            for choice in ("required", {"type": "function", "name": "weather"}):
+                asked = {"input": "hand", "tools": [tool], "tool_choice": choice, "parallel_tool_calls": False, "seed": 3}
+                (call,) = server.json("/v1/responses", asked)["output"]
+                self.assertEqual((call["type"], call["name"]), ("function_call", "weather"))
+                self.assertIn(json.loads(call["arguments"])["city"], ("Oslo", "Rome"))
+                events = server.response_events(asked)
+                self.assertEqual([e["type"] for e in events[2:]],
+                                 ["response.output_item.added", "response.function_call_arguments.delta",
+                                  "response.function_call_arguments.done", "response.output_item.done", "response.completed"])
+                self.assertEqual(events[-1]["response"]["output"][0]["arguments"], call["arguments"])
+            schema = {"type": "object", "properties": {"n": {"enum": [1, 2]}}, "required": ["n"], "additionalProperties": False}
+            (item,) = server.json("/v1/responses", {"input": "hand", "seed": 3, "text": {
+                "format": {"type": "json_schema", "name": "n", "schema": schema}}})["output"]
+            self.assertIn(json.loads(item["content"][0]["text"]), ({"n": 1}, {"n": 2}))
+
+            for wrong, code, says in (
+                    ({"previous_response_id": "r"}, "Unsupported", "previous_response_id"), ({"background": True}, "Unsupported", "background"),
+                    ({"tools": [{"type": "web_search"}]}, "Unsupported", "tools[0].type"), ({"input": 7}, "BadType", "input"),
+                    ({"input": [{"type": "item_reference", "id": "x"}]}, "Unsupported", "input[0].type"),
+                    ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "Unsupported", "input[0].content[0].type"),
+                    ({"max_output_tokens": 0}, "OutOfRange", "max_output_tokens"), ({"truncation": "auto"}, "Unsupported", "truncation"),
+                    ({"tool_choice": "required"}, "BadArgument", "tools")):
+                with self.subTest(wrong=wrong):
+                    server.error("/v1/responses", {"input": "a", **wrong}, code, says=says)
+
+    def test_reasoning_is_an_item_of_responses(self):
+        template = TOOLS.replace("<|{{ m.role }}|>", "<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}")
+        model_files.add_text(LLAMA, self.model, "tokenizer.chat_template", template)
+        item = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "the word"}]}
+        with self.serving(self.model, "--grammar", 'root ::= "<think>so</think>" "yes"') as server:
+            made = server.json("/v1/responses", {"input": [{"role": "user", "content": "hand"}, item, {"role": "assistant", "content": "a"},
+                                                           {"role": "user", "content": "and"}]})
+            self.assertEqual([i["type"] for i in made["output"]], ["reasoning", "message"])
+            self.assertEqual([i["content"][0]["text"] for i in made["output"]], ["so", "yes"])
+            self.assertGreater(made["usage"]["output_tokens_details"]["reasoning_tokens"], 0)
+            self.assertEqual(made["usage"]["input_tokens"], server.json("/v1/chat/completions", {"messages": [
+                {"role": "user", "content": "hand"}, {"role": "assistant", "content": "a", "reasoning_content": "the word"},
+                {"role": "user", "content": "and"}]})["usage"]["prompt_tokens"])
+            types = [e["type"] for e in server.response_events({"input": "hand"})]
+            self.assertIn("response.reasoning_text.delta", types)
+            self.assertLess(types.index("response.reasoning_text.done"), types.index("response.output_text.delta"))
 
     def test_images(self):
         model = self.folder / "gemma.gguf"

@@ -18,6 +18,10 @@ class ChatCompletion : public Completion {
   /// for images where the server has no encoder, or that are addresses; those of reading an image.
   ChatCompletion(const ServedModel& served, const RequestFields& fields);
 
+  Json first_delta(std::size_t index) override;
+  Json delta(std::size_t index, std::string_view text) override;
+  Json last_delta(std::size_t index, const models::Generated& answer) override;
+
  private:
   /// What the client has of an answer that grows.
   struct Sent {
@@ -38,9 +42,6 @@ class ChatCompletion : public Completion {
   Json news(Sent& sent, const text::ChatAnswer& answer) const;
 
   Json choice(std::size_t index, const models::Generated& answer) override;
-  Json first_delta(std::size_t index) override;
-  Json delta(std::size_t index, std::string_view text) override;
-  Json last_delta(std::size_t index, const models::Generated& answer) override;
 
   std::vector<text::ChatMessage> messages_;
   std::vector<HostBuffer> images_;

@@ -129,6 +129,11 @@ Json described(const std::exception_ptr& error) {
   });
 }
 
+std::exception_ptr failure(const models::FinishedAnswer& answer) {
+  if (answer.error || answer.answer.end != models::Generated::End::cancelled) return answer.error;
+  return std::make_exception_ptr(Error(Errc::cancelled, "server", "the server is stopping"));
+}
+
 int http_status(const std::exception_ptr& error) {
   return with_error(error, [](const Error& known) {
     if (known.code() == Errc::busy) return 503;
@@ -307,16 +312,12 @@ std::string Completion::beginning() {
 
 std::string Completion::piece(const AnswerEvent& next) {
   if (!next.end) return chunk(next.index, delta(next.index, next.text));
-  if (next.end->error) return event(described(next.end->error));
-  if (next.end->answer.end == models::Generated::End::cancelled) {
-    return event(described(
-        std::make_exception_ptr(Error(Errc::cancelled, "server", "the server is stopping"))));
-  }
+  if (const std::exception_ptr error = failure(*next.end)) return event(described(error));
   count(next.index, next.end->answer);
   return chunk(next.index, last_delta(next.index, next.end->answer));
 }
 
-std::string Completion::ending() const {
+std::string Completion::ending() {
   std::string events;
   if (has_usage_) {
     Json data = frame(kind_.chunk);

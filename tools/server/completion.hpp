@@ -1,9 +1,8 @@
 // Requests for text: what chat and plain completions of OpenAI's API share.
 #pragma once
 
-#include "server/answer_service.hpp"
-#include "server/request_fields.hpp"
 #include "server/served_model.hpp"
+#include "server/text_request.hpp"
 
 #include <tenon/models/answer_batch.hpp>
 
@@ -15,24 +14,16 @@
 
 namespace tenon::tool {
 
-/// One request, from the client's JSON to the answers and back. Its answers are choices, in the order of requests().
-class Completion {
+/// A request whose answers are choices, in the order of requests().
+class Completion : public TextRequest {
  public:
-  virtual ~Completion() = default;
-  Completion(const Completion&) = delete;
-  Completion& operator=(const Completion&) = delete;
-
-  bool is_stream() const { return is_stream_; }
-  /// What is to be answered; once.
-  std::vector<models::AnswerRequest> requests();
-
-  /// The response as a whole, to all answers, in order.
-  Json response(const std::vector<models::Generated>& answers);
-
-  /// The response as a stream of server-sent events: first this, then piece() of each event, at last ending().
-  std::string beginning();
-  std::string piece(const AnswerEvent& event);
-  std::string ending() const;
+  bool is_stream() const override { return is_stream_; }
+  std::vector<models::AnswerRequest> requests() override;
+  Json response(const std::vector<models::Generated>& answers) override;
+  std::string beginning() override;
+  std::string piece(const AnswerEvent& event) override;
+  std::string ending() override;
+  const models::GenerateOptions& options() const { return options_; }
 
  protected:
   struct Kind {
@@ -49,7 +40,6 @@ class Completion {
   const ServedModel& served() const { return served_; }
   std::int64_t choices() const { return choices_; }  ///< of each prompt
   models::GenerateOptions& options() { return options_; }
-  const models::GenerateOptions& options() const { return options_; }
 
   /// What a choice has beside its index: of a whole answer, and of a stream, at the beginning, for a piece of text and
   /// at the end. Of the last three null has no chunk.

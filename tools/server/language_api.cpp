@@ -1,6 +1,7 @@
 #include "server/language_api.hpp"
 
 #include "server/chat_completion.hpp"
+#include "server/responses.hpp"
 #include "server/text_completion.hpp"
 
 #include <tenon/error.hpp>
@@ -22,7 +23,7 @@ constexpr std::chrono::milliseconds patience{250};
 /// How long a stream is silent before it sends a comment, by which both ends see that the other is there.
 constexpr std::chrono::milliseconds silence{5000};
 
-HttpResponse whole(Completion& completion, PendingAnswers pending, const HttpRequest& request,
+HttpResponse whole(TextRequest& asked, PendingAnswers pending, const HttpRequest& request,
                    std::size_t count) {
   std::vector<models::Generated> answers(count);
   auto looked = Clock::now();
@@ -33,20 +34,17 @@ HttpResponse whole(Completion& completion, PendingAnswers pending, const HttpReq
       if (!request.is_client_there()) throw Error(Errc::cancelled, "server", "the client has gone");
     }
     if (!event || !event->end) continue;
-    if (event->end->error) std::rethrow_exception(event->end->error);
-    if (event->end->answer.end == models::Generated::End::cancelled) {
-      throw Error(Errc::cancelled, "server", "the server is stopping");
-    }
+    if (const std::exception_ptr error = failure(*event->end)) std::rethrow_exception(error);
     answers[event->index] = std::move(event->end->answer);
   }
-  return json_response(completion.response(answers));
+  return json_response(asked.response(answers));
 }
 
 /// The events of a stream, one after the other.
 class EventStream {
  public:
-  EventStream(std::unique_ptr<Completion> completion, PendingAnswers pending)
-      : completion_(std::move(completion)), pending_(std::move(pending)) {}
+  EventStream(std::unique_ptr<TextRequest> asked, PendingAnswers pending)
+      : asked_(std::move(asked)), pending_(std::move(pending)) {}
 
   /// The next ones; empty at the end.
   std::string next() {
@@ -63,36 +61,35 @@ class EventStream {
   std::string more() {
     if (!has_begun_) {
       has_begun_ = true;
-      if (std::string events = completion_->beginning(); !events.empty()) return events;
+      if (std::string events = asked_->beginning(); !events.empty()) return events;
     }
     const auto until = Clock::now() + silence;
     while (pending_.is_pending()) {
       const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(until - Clock::now());
       const std::optional<AnswerEvent> next = pending_.next(std::max(left, patience));
       if (next) {
-        if (std::string events = completion_->piece(*next); !events.empty()) return events;
+        if (std::string events = asked_->piece(*next); !events.empty()) return events;
       }
       if (Clock::now() >= until) return ":\n\n";
     }
     has_ended_ = true;
-    return completion_->ending();
+    return asked_->ending();
   }
 
-  std::unique_ptr<Completion> completion_;
+  std::unique_ptr<TextRequest> asked_;
   PendingAnswers pending_;
   bool has_begun_ = false, has_ended_ = false;
 };
 
 template <class Kind>
-HttpResponse complete(const ServedModel& served, AnswerService& answers,
-                      const HttpRequest& request) {
+HttpResponse answer(const ServedModel& served, AnswerService& answers, const HttpRequest& request) {
   const Json body = parse_request(request.body);
-  std::unique_ptr<Completion> completion = std::make_unique<Kind>(served, RequestFields(body));
-  std::vector<models::AnswerRequest> asked = completion->requests();
-  const std::size_t count = asked.size();
-  PendingAnswers pending = answers.answer(std::move(asked));
-  if (!completion->is_stream()) return whole(*completion, std::move(pending), request, count);
-  auto stream = std::make_shared<EventStream>(std::move(completion), std::move(pending));
+  std::unique_ptr<TextRequest> asked = std::make_unique<Kind>(served, RequestFields(body));
+  std::vector<models::AnswerRequest> requests = asked->requests();
+  const std::size_t count = requests.size();
+  PendingAnswers pending = answers.answer(std::move(requests));
+  if (!asked->is_stream()) return whole(*asked, std::move(pending), request, count);
+  auto stream = std::make_shared<EventStream>(std::move(asked), std::move(pending));
   return {.type = "text/event-stream", .next = [stream] { return stream->next(); }};
 }
 
@@ -121,10 +118,13 @@ Json detokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
 
 void add_language_routes(Routes& routes, const ServedModel& served, AnswerService& answers) {
   routes.post("/v1/chat/completions", [&](const HttpRequest& request) {
-    return complete<ChatCompletion>(served, answers, request);
+    return answer<ChatCompletion>(served, answers, request);
   });
   routes.post("/v1/completions", [&](const HttpRequest& request) {
-    return complete<TextCompletion>(served, answers, request);
+    return answer<TextCompletion>(served, answers, request);
+  });
+  routes.post("/v1/responses", [&](const HttpRequest& request) {
+    return answer<Responses>(served, answers, request);
   });
   routes.post_json("/tokenize", [&](const RequestFields& fields) {
     return tokenize(served.model.tokenizer(), fields);

@@ -7,7 +7,7 @@
 
 namespace tenon::tool {
 
-/// Adds POST /v1/chat/completions, /v1/completions, /tokenize and /detokenize. Both must live as long as the routes.
+/// Adds POST /v1/chat/completions, /v1/completions, /v1/responses, /tokenize and /detokenize. Both must live as long as the routes.
 void add_language_routes(Routes& routes, const ServedModel& served, AnswerService& answers);
 
 }  // namespace tenon::tool

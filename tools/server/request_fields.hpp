@@ -25,6 +25,7 @@ class RequestFields {
   /// `name`: what errors call the object; empty for the body itself. The object must live as long.
   explicit RequestFields(const Json& object, std::string name = {});
 
+  const Json& all() const { return *object_; }
   const Json* find(std::string_view member) const;
   const Json& at(std::string_view member) const;
   /// An object or array, or nothing.

@@ -150,27 +150,59 @@ def function_stub(name, function, result):
     return lines
 
 
+# What functions of tenon.ops give that is not one array. `{}` is the array's type; those that make arrays of none, or give
+# objects, are left to "Any".
+OPS_RESULTS = dict.fromkeys("eigh histogram lu nonzero qr slogdet sort_with_indices topk".split(), "tuple[{0}, {0}]") | {
+    "chunk": "list[{0}]", "split": "tuple[{0}, ...]", "svd": "tuple[{0}, {0}, {0}]", "unique": "tuple[{0}, {0}, {0}, {0}]"}
+MAKES = re.compile("(alibi_|random_|hamming_|hann_|kv_|streaming_|generator_)|(arange|concat|detokenize|einsum|eye|fold_in|full|"
+                   "gather_pages|linspace|mel_filters|ones|pages_of|segments_of|split_key|stack|tokenize|zeros)$")
+
+
+def of_arrays(name, words, doc):
+    """The stub of a function by its parameters: of tensors of a graph it gives tensors, of arrays arrays."""
+    result = OPS_RESULTS.get(name, "{}")
+    first, second = (re.split(r"[:=]", word)[0].strip() for word in (words + ["", ""])[:2])
+    if MAKES.match(name) or "=" in words[0] or not re.fullmatch(r"\w+", first):
+        ways = [(words, "Any")]
+    else:
+        ways = [([f"{first}: Tensor", *words[1:]], result.format("Tensor")),
+                ([f"{first}: _Operand", *words[1:]], result.format("Buffer"))]
+        if second in ("b", "y", "w", "target"):
+            ways.insert(1, ([f"{first}: _Operand", f"{second}: Tensor", *words[2:]], result.format("Tensor")))
+    lines = []
+    for words, result in ways:
+        lines += ["@overload"] * (len(ways) > 1)
+        body = " ..." if lines.count("@overload") > 1 or not doc else '\n    r"""' + doc.replace("\n", "\n    ") + '"""'
+        lines.append(f"def {name}({', '.join(words)}) -> {result}:{body}")
+    return lines
+
+
+def op_words(function):
+    """The parameters of an op: as many operands as it needs, by position, what else it takes, and its attributes."""
+    types = {"tuple": "int | Sequence[int | str]", "DType": "DType | str", "float": "float", "int": "int", "bool": "bool",
+             "str": "str"}
+    operands = [["x"], ["a", "b"], ["a", "b", "c"]][min(function.min_operands, 3) - 1] if function.min_operands else []
+    words = [*operands, *["/"] * bool(operands), "*more: Any"]
+    words += [f"{key[4:]}=None" for key in function.attributes if key.startswith("has_")]
+    return words + [f"{key}: {types[type(value).__name__]} = ..." for key, value in function.attributes.items()
+                    if not key.startswith("has_")]
+
+
 def ops_stub():
     import tenon.ops as ops
 
-    types = {"tuple": "int | Sequence[int | str]", "DType": "DType | str", "float": "float", "int": "int", "bool": "bool",
-             "str": "str"}
     docs = op_docs()
     lines = ['"""Every op as a function, of arrays or of tensors of a graph."""', "",
-             "from collections.abc import Sequence", "from typing import Any", "", "from ._tenon import DType", ""]
+             "from collections.abc import Sequence", "from typing import Any, Protocol, overload", "", "import numpy", "",
+             "from ._tenon import Buffer, DType, HostBuffer, Tensor", "", "class _DLPack(Protocol):",
+             "    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...", "",
+             "_Operand = Buffer | HostBuffer | _DLPack | numpy.ndarray | numpy.generic | complex | Sequence[Any]", ""]
     for name in dir(ops):
         function = getattr(ops, name)
         if isinstance(function, extension.Op):
-            words = ["*operands"]
-            words += [f"{key[4:]}=None" for key in function.attributes if key.startswith("has_")]
-            words += [f"{key}: {types[type(value).__name__]} = ..." for key, value in function.attributes.items()
-                      if not key.startswith("has_")]
-            lines.append(f"def {name}({', '.join(words)}) -> Any: ...")
-            if name in docs:
-                indented = docs[name].replace("\n", "\n    ")
-                lines[-1] = lines[-1].removesuffix(" ...") + f'\n    r"""{indented}"""\n'
+            lines += of_arrays(name, op_words(function), docs.get(name))
         elif inspect.isfunction(function):
-            lines += function_stub(name, function, "Any")
+            lines += of_arrays(name, parameters(function).split(", "), inspect.getdoc(function))
     return "\n".join(lines) + "\n"
 
 

@@ -36,14 +36,21 @@ program: tenon.Program = tenon.export(lambda x: ops.relu(x), x="f32[N]")
 [z] = tenon.Session(program, {"w": x}, "cpu", threads=1).forward(x=[1.0, 2.0])
 print({x: 1}, z.numpy().sum(), tenon.f32 == z.dtype, tenon.__version__, program.parameters()[0][1])
 print(tenon.cond(True, lambda: x, lambda: x).sum(), tenon.grad(lambda q: q, argnums=(0, 1))(x, x)[0])
+q, r = ops.qr(numpy.ones((3, 2), "f"))
+halves: list[tenon.Buffer] = ops.chunk(ops.where(x > 0, x, 0.0), 2)
+print(ops.softmax(q @ r, axis=-1).shape, ops.lerp(x, 1.0, 0.5).numpy().sum(), halves[0].T, ops.eye(3).shape)
 def double(x: tenon.Tensor) -> tenon.Tensor:
-    return x.relu() + x
+    return x.relu() + ops.add(1.0, x) * ops.svd(x)[1].sum() + ops.softmax(ops.linear(x, x), axis=0)
 def answer(model: tenon.LanguageModel) -> str:
     print(model.generate_each(["a"], stop=["x"], max_tokens=8), "".join(model.stream("x", timeout=1.5)))
     return model.generate("x", stop="y", temperature=0.5, draft=tenon.Draft(lookup=8)).text + "x"
 tenon.Session(program).forwards(x)      # wrong: no such method
 tenon.Sesion(program)                   # wrong: no such name
 ops.conv2d(x, x, stride=1.5)            # wrong: no such type
+ops.relu(x).rellu()                     # wrong: no such method
+def other(x: tenon.Tensor) -> tenon.Buffer:
+    return ops.relu(x)                  # wrong: a tensor of a graph
+ops.relu()                              # wrong: no operand
 '''
 
 
@@ -108,6 +115,29 @@ class Stubs(unittest.TestCase):
             self.assertIsInstance(value() if callable(value) and not node.decorator_list else value, kind, node.name)
             checked += 1
         self.assertGreater(checked, 40)
+
+    def test_functions_of_arrays_give_what_is_declared(self):
+        x, counts = tenon.array([[2.0, 3.0], [1.0, 5.0]]), tenon.array([[0, 1], [1, 0]])
+        declared = {node.name: node for node in ast.parse(STUBS["ops.pyi"]).body if isinstance(node, ast.FunctionDef)}
+        checked = 0
+        for name, node in declared.items():  # of overloads the last one, that of arrays
+            result = ast.unparse(node.returns)
+            if result == "Any":
+                continue
+            for operands in ((x,), (counts,), (x, x), (x, counts), (x, 2), (x, x, x), (x > 0, x, x)):
+                try:
+                    made = getattr(ops, name)(*operands)
+                except (tenon.Error, TypeError, ValueError, IndexError):
+                    continue
+                several = made if isinstance(made, (tuple, list)) else [made]
+                self.assertEqual({type(one) for one in several}, {tenon.Buffer}, name)
+                kind = type(made).__name__ if several is made else "Buffer"
+                self.assertEqual(result.partition("[")[0], kind, name)
+                if kind == "tuple" and "..." not in result:
+                    self.assertEqual(len(made), result.count("Buffer"), name)
+                checked += 1
+                break
+        self.assertGreater(checked, 200)
 
     @unittest.skipUnless(importlib.util.find_spec("mypy"), "mypy is not installed")
     def test_programs_of_users(self):

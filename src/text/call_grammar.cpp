@@ -73,10 +73,13 @@ class CallGrammar {
     }
     std::string root = pattern(opening) + " ";
     if (call_.is_list) {
-      root += grammar_literal(call_.list_begin) + " call ";
-      if (options_.several)
-        root += fmt::format("({} call)* ", grammar_literal(call_.list_separator));
-      root += grammar_literal(call_.list_end) + " ";
+      const bool is_python = call_.form == CallForm::python;
+      root += grammar_literal(is_python ? "[" : call_.list_begin) + " call ";
+      if (options_.several) {
+        root += fmt::format("({} call)* ",
+                            grammar_literal(is_python ? python_separator : call_.list_separator));
+      }
+      root += grammar_literal(is_python ? "]" : call_.list_end) + " ";
     } else {
       root += "call ";
       if (options_.several && call_.next) root += fmt::format("({} call)* ", pattern(*call_.next));
@@ -88,6 +91,8 @@ class CallGrammar {
   }
 
  private:
+  static constexpr std::string_view python_separator = ", ";
+
   void add(std::string_view name, std::string_view body) {
     rules_ += fmt::format("{} ::= {}\n", name, body);
   }
@@ -121,10 +126,70 @@ class CallGrammar {
   /// The values that a schema allows, as a rule of this name.
   void add_schema(const std::string& name, const SchemaValue& schema) {
     const bool is_open = schema.kind == SchemaValue::Kind::null;
-    rules_ += with_prefix(grammar_of_json_schema(is_open ? "{}" : schema.dump()), name + "-");
+    const std::string rules = grammar_of_json_schema(is_open ? "{}" : schema.dump());
+    rules_ += with_prefix(call_.form == CallForm::python ? with_words_of_python(rules) : rules,
+                          name + "-");
+  }
+  /// The same for a property of a tool's parameters.
+  void add_property(const std::string& name, const SchemaValue& property, const ToolSchema& tool) {
+    SchemaValue own = property;
+    for (const char* const shared : {"$defs", "definitions"}) {
+      if (const SchemaValue* const found = tool.parameters.find(shared))
+        own.member(shared) = *found;
+    }
+    add_schema(name, own);
+  }
+
+  /// Literals that are JSON's words alone, with Python's spelling beside them.
+  static std::string with_words_of_python(std::string rules) {
+    for (const auto& [word, both] : {std::pair(R"("true")", R"(("true" | "True"))"),
+                                     std::pair(R"("false")", R"(("false" | "False"))"),
+                                     std::pair(R"("null")", R"(("null" | "None"))")}) {
+      const std::string_view from = word, to = both;
+      for (std::size_t at = rules.find(from); at != std::string::npos;
+           at = rules.find(from, at + to.size())) {
+        rules.replace(at, from.size(), to);
+      }
+    }
+    return rules;
+  }
+
+  static bool is_required(const ToolSchema& tool, std::string_view key) {
+    const SchemaValue* const required = tool.parameters.find("required");
+    return required != nullptr &&
+           std::ranges::any_of(required->items,
+                               [key](const SchemaValue& one) { return one.text == key; });
+  }
+
+  /// name(key=value, ...), in the order of the schema. Rule `a-i`: arguments from number i on, none of which has been
+  /// written before; `b-i`: behind others.
+  std::string named_arguments(const ToolSchema& tool, const std::string& name) {
+    const SchemaValue* const properties = tool.parameters.find("properties");
+    std::size_t count = 0;
+    if (properties != nullptr) {
+      for (const auto& [key, schema] : properties->members) {
+        const std::string value = fmt::format("{}-{}", name, count);
+        add_property(value, schema, tool);
+        const std::string argument = fmt::format("{} {}-root", grammar_literal(key + "="), value);
+        const std::string a = name + "-a-", b = name + "-b-";
+        const std::string first = fmt::format("{} {}{}", argument, b, count + 1);
+        const std::string next = fmt::format("{} {}", grammar_literal(python_separator), argument);
+        const bool needed = is_required(tool, key);
+        add(fmt::format("{}{}", a, count),
+            needed ? first : fmt::format("{} | {}{}", first, a, count + 1));
+        add(fmt::format("{}{}", b, count),
+            fmt::format(fmt::runtime(needed ? "{} {}{}" : "({})? {}{}"), next, b, count + 1));
+        ++count;
+      }
+    }
+    for (const char* const end : {"-a-", "-b-"})
+      add(fmt::format("{}{}{}", name, end, count), R"("")");
+    return fmt::format("{} {}-a-0 {}", grammar_literal(tool.name + "("), name,
+                       grammar_literal(")"));
   }
 
   std::string body(const ToolSchema& tool, const std::string& name) {
+    if (call_.form == CallForm::python) return named_arguments(tool, name);
     if (call_.form == CallForm::parameters)
       return pattern(std::string(1, slot::name) + call_.between, tool.name) +
              parameters(tool, name);
@@ -141,7 +206,6 @@ class CallGrammar {
   std::string parameters(const ToolSchema& tool, const std::string& name) {
     std::string parts;
     const SchemaValue* const properties = tool.parameters.find("properties");
-    const SchemaValue* const required = tool.parameters.find("required");
     if (properties == nullptr) return parts;
     std::size_t count = 0;
     for (const auto& [key, schema] : properties->members) {
@@ -161,21 +225,11 @@ class CallGrammar {
         add_text_without(value, std::string(trimmed(ending)));
         rule += value + "-0 ";
       } else {
-        SchemaValue own = schema;
-        for (const char* const shared : {"$defs", "definitions"}) {
-          if (const SchemaValue* const found = tool.parameters.find(shared))
-            own.member(shared) = *found;
-        }
-        add_schema(value, own);
+        add_property(value, schema, tool);
         rule += value + "-root ";
       }
       rule += grammar_literal(ending) + R"( [ \n\t]{0,16} )";
-      const std::string& own_name = key;
-      const bool is_required =
-          required != nullptr &&
-          std::ranges::any_of(required->items,
-                              [&own_name](const SchemaValue& one) { return one.text == own_name; });
-      parts += is_required ? rule : fmt::format("({})? ", rule);
+      parts += is_required(tool, key) ? rule : fmt::format("({})? ", rule);
     }
     return parts;
   }
@@ -264,9 +318,9 @@ std::string call_grammar(const CallSyntax& call, const std::vector<ToolSchema>& 
   if (call.form == CallForm::none) {
     throw Error(Errc::unsupported, "AnswerFormat", "the template shows no calls of tools");
   }
-  if (call.form == CallForm::python || !call.quote.empty()) {
+  if (!call.quote.empty()) {
     throw Error(Errc::unsupported, "AnswerFormat",
-                "a grammar of calls whose arguments are not JSON, such as Python's");
+                "a grammar of calls whose texts have quotes of their own");
   }
   if (!call.text_type.empty() || call.has_marks_between) {
     throw Error(Errc::unsupported, "AnswerFormat",

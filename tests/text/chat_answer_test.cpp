@@ -103,8 +103,7 @@ const std::vector<Style> styles{
      "{{ content }}{% if calls %}<|py|>[{% for c in calls %}{{ c.function.name }}({% for k, v in "
      "c.function.arguments.items() %}{{ k }}={{ v | tojson }}{% if not loop.last %}, {% endif %}{% "
      "endfor %})"
-     "{% if not loop.last %}, {% endif %}{% endfor %}]<|/py|>{% endif %}",
-     false},
+     "{% if not loop.last %}, {% endif %}{% endfor %}]<|/py|>{% endif %}"},
     {"names without quotes",
      "{{ content }}{% for c in calls %}<|call>call:{{ c.function.name }}{{ '{' }}{% for k, v in "
      "c.function.arguments.items() %}{{ k }}:{% if v is string %}<|'|>{{ v }}<|'|>{% else %}{{ v | "
@@ -405,6 +404,30 @@ TEST_CASE("chat answers: one tool, one call, and what stands behind a mark") {
   const AnswerFormat none(ChatFormat(ChatFamily::llama2), tools);
   CHECK_FALSE(none.has_calls());
   expect_error(Errc::unsupported, [&] { none.call_grammar(); });
+}
+
+TEST_CASE("chat answers: arguments of Python's calls, in the order of the schema") {
+  const std::string values =
+      R"({"tools": [{"name": "f", "parameters": {"type": "object", "required": ["b"],
+      "properties": {"a": {"type": "boolean"}, "b": {"enum": ["x", null]}, "c": {"type": "integer"}}}}]})";
+  const auto style = std::ranges::find(styles, std::string_view("Python"), &Style::name);
+  const AnswerFormat answers(format_of(with_answer(style->answer)), values);
+  const Grammar grammar = answers.call_grammar();
+  const auto is_whole = [&](const std::string& arguments) {
+    GrammarMatcher matcher(grammar);
+    return matcher.push("<|py|>[f(" + arguments + ")]<|/py|>") && matcher.may_end();
+  };
+  for (const char* good :
+       {R"(b="x")", R"(a=True, b=None)", R"(a=false, b=null, c=7)", R"(b="x", c=0)"}) {
+    INFO(good);
+    CHECK(is_whole(good));
+    CHECK(answers.read(std::string("<|py|>[f(") + good + ")]<|/py|>").calls.size() == 1);
+  }
+  for (const char* bad : {"", "a=True", R"(b="y")", R"(c=1, b="x")", R"(b="x",)", R"(, b="x")",
+                          R"(b="x", b="x")", R"("x")"}) {
+    INFO(bad);
+    CHECK_FALSE(is_whole(bad));
+  }
 }
 
 TEST_CASE("chat answers: reasoning, as the prompt begins it or the model does") {

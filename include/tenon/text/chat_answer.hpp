@@ -81,7 +81,7 @@ class AnswerFormat {
   /// models that reason; to leave the choice to the model, with call_mark() as grammar_after and CallGrammarOptions::after.
   ///
   /// Errors: bad_argument (no such tool, none at all, another `after`); unsupported for templates without calls, those
-  /// whose arguments are not JSON (Python's calls, Gemma 4), marks with types (DeepSeek V3.2) and marks beyond ASCII around
+  /// whose texts have quotes of their own (Gemma 4), marks with types (DeepSeek V3.2) and marks beyond ASCII around
   /// texts; those of Grammar::from_json_schema.
   Grammar call_grammar(const CallGrammarOptions& options = {}) const;
 

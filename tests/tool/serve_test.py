@@ -393,6 +393,9 @@ class Chats(ServeTest):
         with self.serving(model, "--mmproj", VISION / "gemma3.gguf") as server:
             made = server.json("/v1/chat/completions", asked(url))
             self.assertEqual(made["choices"][0]["message"]["content"], alone["text"].strip())
+            (item,) = server.json("/v1/responses", {"temperature": 0, "max_output_tokens": 4, "input": [{"role": "user", "content": [
+                {"type": "input_image", "image_url": url}, {"type": "input_text", "text": "what"}]}]})["output"]
+            self.assertEqual(item["content"][0]["text"], alone["text"].strip())
             server.error("/v1/chat/completions", asked("http://127.0.0.1/a.png"), "Unsupported", says="image_url.url")
             server.error("/v1/chat/completions", asked("data:image/png;base64,%%"), "BadEncoding")
             many = asked(url)

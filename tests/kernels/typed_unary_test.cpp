@@ -39,6 +39,20 @@ struct FunctionOfF64 {
   double ulps;
 };
 
+/// The inverse of erf by Newton's method, with erfc in the tail.
+long double inverse_error(long double x) {
+  const long double a = std::fabs(x);
+  if (!(a < 1))
+    return a == 1 ? std::copysign(static_cast<long double>(infinity), x) : std::nanl("");
+  long double y = a;
+  if (a > 0.9L) y = std::sqrt(-std::log((1 - a) * 1.7724538509055160273L));
+  for (int i = 0; i < 30; ++i) {
+    const long double f = y < 0.5L ? std::erf(y) - a : (1 - a) - std::erfc(y);
+    y -= f / (1.1283791670955125739L * std::exp(-y * y));
+  }
+  return std::copysign(y, x);
+}
+
 constexpr long double root_2 = 1.41421356237309504880168872420969808L;
 const FunctionOfF64 functions[] = {
     {Unary::exp, "exp", [](long double x) { return std::exp(x); }, -700, 709, 1},
@@ -49,6 +63,8 @@ const FunctionOfF64 functions[] = {
     {Unary::log1p, "log1p", [](long double x) { return std::log1p(x); }, -0.9999, 9, 1.5},
     {Unary::sin, "sin", [](long double x) { return std::sin(x); }, -1.1e6, 1.1e6, 2},
     {Unary::cos, "cos", [](long double x) { return std::cos(x); }, -1.1e6, 1.1e6, 2.5},
+    {Unary::tan, "tan", [](long double x) { return std::tan(x); }, -1.1e6, 1.1e6, 4},
+    {Unary::erfinv, "erfinv", inverse_error, -0.9999, 0.9999999, 5},
     {Unary::tanh, "tanh", [](long double x) { return std::tanh(x); }, -25, 25, 3},
     {Unary::erf, "erf", [](long double x) { return std::erf(x); }, -7, 7, 2},
     {Unary::erfc, "erfc", [](long double x) { return std::erfc(x); }, -7, 26, 6},
@@ -152,6 +168,82 @@ TEST_CASE("functions of f64 at their ends, and of arrays of any length, in place
           if (want == 0 && values[i] == 0) CHECK(std::signbit(y[i]) == std::signbit(want));
         } else if (!is_product) {
           CHECK(y[i] == want);
+        }
+      }
+    }
+  });
+}
+
+struct PairFunction {
+  Binary op;
+  const char* name;
+  long double (*exact)(long double, long double);
+  double ulps;
+  bool everywhere;  ///< on every instruction set
+};
+const PairFunction pair_functions[] = {
+    {Binary::hypot, "hypot", [](long double a, long double b) { return std::hypot(a, b); }, 1.5,
+     true},
+    {Binary::atan2, "atan2", [](long double a, long double b) { return std::atan2(a, b); }, 2,
+     true},
+    {Binary::fmod, "fmod", [](long double a, long double b) { return std::fmod(a, b); }, 0, false},
+    {Binary::remainder, "remainder",
+     [](long double a, long double b) {
+       const long double rest = std::fmod(a, b);
+       return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+     },
+     0.51, false},
+    {Binary::pow, "pow", [](long double a, long double b) { return std::pow(a, b); }, 1.5, false},
+};
+
+void check_pair(const PairFunction& function, double a, double b, double y) {
+  const long double exact =
+      function.exact(static_cast<long double>(a), static_cast<long double>(b));
+  const auto want = static_cast<double>(exact);
+  INFO(function.name << " of " << a << " and " << b << ": " << y << ", not " << want);
+  if (std::isnan(want)) {
+    CHECK(std::isnan(y));
+    return;
+  }
+  if (want == 0 || std::isinf(want)) {
+    CHECK(y == want);
+    if (want == 0) CHECK(std::signbit(y) == std::signbit(want));
+    return;
+  }
+  const double ulp = std::nextafter(std::fabs(want), infinity) - std::fabs(want);
+  const double allowed = std::fabs(want) < 0x1p-1000 ? 3 : function.ulps;  // rounded twice
+  CHECK(static_cast<double>(std::fabs(static_cast<long double>(y) - exact)) <= allowed * ulp);
+}
+
+TEST_CASE("functions of two f64 are accurate, and exact where C's are", "[elementwise]") {
+  std::vector<double> numbers{0.0,    -0.0,   1,        -1,        2,           3,
+                              0.5,    -2.5,   1e22,     7e5,       1e300,       -1e300,
+                              1e-300, 3e-310, infinity, -infinity, std::nan("")};
+  for (int i = 1; i <= 30; ++i) {
+    numbers.push_back(std::pow(-1.31, i));
+    numbers.push_back(1 + std::pow(-0.6, i));
+    numbers.push_back(std::pow(0.13, i));
+  }
+  const std::size_t count = numbers.size();
+  on_each_level([&] {
+    for (const PairFunction& function : pair_functions) {
+      const PairOfF64 run = f64_pair_kernel(function.op);
+      if (run == nullptr) {
+        CHECK((!function.everywhere && active_isa() < Isa::avx2));
+        continue;
+      }
+      for (const double a : numbers) {
+        std::vector<double> y(count), turned(count);
+        run(&a, 0, numbers.data(), 1, y.data(), static_cast<std::int64_t>(count));
+        for (std::size_t i = 0; i < count; ++i) check_pair(function, a, numbers[i], y[i]);
+        // What an element gives depends on no other.
+        turned = numbers;
+        run(turned.data(), 1, &a, 0, turned.data(), static_cast<std::int64_t>(count));
+        for (std::size_t i = 0; i < count; ++i) {
+          double one[] = {0, -7};
+          run(&numbers[i], 1, &a, 1, one, 1);
+          CHECK((std::isnan(one[0]) ? std::isnan(turned[i]) : one[0] == turned[i]));
+          CHECK(one[1] == -7);
         }
       }
     }

@@ -43,13 +43,16 @@ TENON_INLINE Doubles exponential_tail(Doubles r) {
   return p;
 }
 
-/// e^x, to 1 ulp: x = n ln 2 + r with |r| <= ln 2 / 2; 2^n in two factors, since results may be subnormal.
-TENON_INLINE Doubles exponential_f64(Doubles x) {
+/// e^(x + low) for |low| <= 2^-40, to 1 ulp: x = n ln 2 + r with |r| <= ln 2 / 2; 2^n in two factors, since results may be
+/// subnormal.
+template <class... Low>
+TENON_INLINE Doubles exponential_f64(Doubles x, Low... low) {
   x = x < -746.0 ? Doubles{} - 746.0 : x;
   x = x > 710.0 ? Doubles{} + 710.0 : x;
   const Doubles magic = Doubles{} + 0x1.8p52;
   const Doubles n = (x * 1.44269504088896340736 + magic) - magic;
-  const Doubles r = (x - n * 0x1.62e42fee00000p-1) - n * 0x1.a39ef35793c76p-33;
+  Doubles r = (x - n * 0x1.62e42fee00000p-1) - n * 0x1.a39ef35793c76p-33;
+  ((r = r + low), ...);  // none: 0
   const Doubles power = 1.0 + (r + r * r * exponential_tail(r));
   const Doubles half = (n * 0.5 + magic) - magic;
   return power * power_of_two(half) * power_of_two(n - half);
@@ -78,6 +81,48 @@ TENON_INLINE Doubles absolute_f64(Doubles x) { return of_bits(bits_of(x) & ~sign
 /// `magnitude` >= 0 with a sign.
 TENON_INLINE Doubles with_sign_of(Doubles magnitude, Doubles sign) {
   return of_bits(bits_of(magnitude) | (bits_of(sign) & sign_bit_f64));
+}
+
+TENON_INLINE Doubles square_root_f64(Doubles x) {
+#if defined(__AVX512F__)
+  return _mm512_sqrt_pd(x);
+#elif defined(__AVX2__)
+  return _mm256_sqrt_pd(x);
+#else
+  for (int i = 0; i < Simd::lanes / 2; ++i) x[i] = __builtin_sqrt(x[i]);
+  return x;
+#endif
+}
+
+/// To a whole number: 0 the nearest, halves to the even one; 1 down; 2 up; 3 towards 0, as the instructions have it.
+template <int way>
+TENON_INLINE Doubles rounded_f64(Doubles x) {
+#if defined(__AVX512F__)
+  return _mm512_roundscale_pd(x, way | _MM_FROUND_NO_EXC);
+#elif defined(__AVX2__)
+  return _mm256_round_pd(x, way | _MM_FROUND_NO_EXC);
+#else
+  for (int i = 0; i < Simd::lanes / 2; ++i) {
+    x[i] = way == 0   ? __builtin_nearbyint(x[i])
+           : way == 1 ? __builtin_floor(x[i])
+           : way == 2 ? __builtin_ceil(x[i])
+                      : __builtin_trunc(x[i]);
+  }
+  return x;
+#endif
+}
+
+TENON_INLINE bool any_of(Words64 mask) {
+#if defined(__AVX512F__)
+  return _mm512_movepi64_mask(reinterpret_cast<__m512i>(mask)) != 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_pd(reinterpret_cast<__m256d>(mask)) != 0;
+#else
+  for (int i = 0; i < Simd::lanes / 2; ++i) {
+    if (mask[i] != 0) return true;
+  }
+  return false;
+#endif
 }
 
 /// e^x - 1, to 2 ulp: 2^n (e^r - 1) + (2^n - 1), x = n ln 2 + r as above.
@@ -196,9 +241,12 @@ TENON_INLINE Doubles mish_f64(Doubles x) {
   return x * (n / (n + 2.0));
 }
 
+struct ErfcAndBell {
+  Doubles value, bell;  ///< bell: e^(-a^2)
+};
 /// erfc(a) for a >= 0, to 4 ulp: e^(-a^2) / (1 + 2 a) times a polynomial in (a - 4) / (a + 4). The square is taken in two parts,
 /// since an error of it is as many times larger in the result as its value says.
-TENON_INLINE Doubles erfc_of_positive(Doubles a) {
+TENON_INLINE ErfcAndBell erfc_and_bell(Doubles a) {
   a = a > 28.0 ? Doubles{} + 28.0 : a;
   const Doubles upper = of_bits(bits_of(a) & ~std::int64_t{0x7FFFFFF});
   const Doubles low = (a - upper) * (a + upper);  // at most 2^-15
@@ -213,18 +261,21 @@ TENON_INLINE Doubles erfc_of_positive(Doubles a) {
       -0.00019925676026410458, -0.000757773262030915, 0.0050319699895242515, -0.01619773405968329,
       0.03716751553632399, -0.06633036581219905, 0.0937328349984105, -0.1010390660362999,
       0.0680970542546913, 0.01537965210261959, -0.1396211168405625, 1.2329951186255526);
-  return bell * (p / (2.0 * a + 1.0));
+  return {bell * (p / (2.0 * a + 1.0)), bell};
+}
+TENON_INLINE Doubles erfc_of_positive(Doubles a) { return erfc_and_bell(a).value; }
+/// erf(a) for 0 <= a < 1.
+TENON_INLINE Doubles erf_of_small(Doubles a) {
+  return a * polynomial_f64(a * a, 5.957176147748911e-11, -1.1372848856791674e-09,
+                            1.4659775274047436e-08, -1.6350312701054695e-07, 1.6461000484121368e-06,
+                            -1.4925595266831182e-05, 0.0001205533111164271, -0.000854832698083379,
+                            0.0052239776248180145, -0.026866170645076792, 0.11283791670954879,
+                            -0.3761263890318375, 1.1283791670955126);
 }
 /// To 2 ulp.
 TENON_INLINE Doubles erf_f64(Doubles x) {
   const Doubles a = absolute_f64(x);
-  const Doubles small =
-      a * polynomial_f64(a * a, 5.957176147748911e-11, -1.1372848856791674e-09,
-                         1.4659775274047436e-08, -1.6350312701054695e-07, 1.6461000484121368e-06,
-                         -1.4925595266831182e-05, 0.0001205533111164271, -0.000854832698083379,
-                         0.0052239776248180145, -0.026866170645076792, 0.11283791670954879,
-                         -0.3761263890318375, 1.1283791670955126);
-  return with_sign_of(a < 1.0 ? small : 1.0 - erfc_of_positive(a), x);
+  return with_sign_of(a < 1.0 ? erf_of_small(a) : 1.0 - erfc_of_positive(a), x);
 }
 /// As Gelu has it, to 6 ulp.
 TENON_INLINE Doubles gelu_f64(Doubles x) {
@@ -244,14 +295,38 @@ TENON_INLINE Doubles erfc_f64(Doubles x) {
   return x < 0.0 ? 2.0 - tail : tail;
 }
 
-/// To 1 ulp, by the reduction and the quotient of polynomials of Cephes' atan (Moshier, 1992): of x from tan(3 pi / 8) on that of
-/// -1 / x, from 0.66 on that of (x - 1) / (x + 1).
-TENON_INLINE Doubles atan_f64(Doubles x) {
-  const Doubles a = absolute_f64(x), none{};
-  const auto is_large = a > 2.41421356237309504880, is_middle = (a > 0.66) & ~is_large;
-  const Doubles above = is_large ? none - 1.0 : is_middle ? a - 1.0 : a;
-  const Doubles below = is_large ? a : is_middle ? a + 1.0 : none + 1.0;
-  const Doubles r = above / below, z = r * r;
+/// To 6 ulp: a first value to 4e-7, which is x times a polynomial of w = -log(1 - x^2), or of its root in the tails, the form and
+/// in the middle the coefficients of Giles, Approximating the erfinv function (2010); then a step of Halley's method.
+TENON_INLINE Doubles erfinv_f64(Doubles x) {
+  const Doubles a = absolute_f64(x);
+  const Doubles w = -log_f64((1.0 - a) * (1.0 + a)), v = w - 2.5, u = square_root_f64(w) - 4.0;
+  const Doubles middle =
+      polynomial_f64(v, 2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
+                     0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941);
+  const Doubles tail =
+      polynomial_f64(u, 7.325156822633578e-07, -2.060066053249463e-06, -7.974918596785028e-06,
+                     3.747473046158618e-05, -4.5404929347635456e-05, 2.5474941280803756e-05,
+                     -9.397925937176974e-05, 0.0003427050334128816, -0.0008843413463016279,
+                     0.0012540860218820025, 1.009495855811992, 3.839784047050243);
+  Doubles y = a * (w < 5.0 ? middle : tail);
+  // f = erf(y) - a, from erfc in the tails; f'' / f' = -2 y.
+  const ErfcAndBell rest = erfc_and_bell(y);
+  const Doubles f = y < 0.7 ? erf_of_small(y) - a : (1.0 - a) - rest.value;
+  const Doubles step = f / (1.12837916709551257390 * rest.bell);
+  y = y - step / (1.0 + y * step);
+  y = a == 1.0 ? Doubles{} + __builtin_inf() : a > 1.0 ? Doubles{} + __builtin_nan("") : y;
+  return x == 0.0 ? x : with_sign_of(y, x);
+}
+
+/// The arc tangent of above / below, both >= 0, to 1 ulp, by the reduction and the quotient of polynomials of Cephes' atan
+/// (Moshier, 1992): of x from tan(3 pi / 8) on that of -1 / x, from 0.66 on that of (x - 1) / (x + 1).
+TENON_INLINE Doubles atan_of_quotient(Doubles above, Doubles below) {
+  const Doubles none{};
+  const auto is_large = above > 2.41421356237309504880 * below;
+  const auto is_middle = (above > 0.66 * below) & ~is_large;
+  const Doubles p0 = is_large ? -below : is_middle ? above - below : above;
+  const Doubles q0 = is_large ? above : is_middle ? above + below : below;
+  const Doubles r = p0 / q0, z = r * r;
   const Doubles p = polynomial_f64(z, -8.750608600031904122785e-1, -1.615753718733365076637e1,
                                    -7.500855792314704667340e1, -1.228866684490136173410e2,
                                    -6.485021904942025371773e1);
@@ -261,7 +336,10 @@ TENON_INLINE Doubles atan_f64(Doubles x) {
   constexpr double quarter = 0x1.921fb54442d18p-1, lost = 0x1.1a62633145c07p-55;  // of pi
   const Doubles start = is_large ? none + 2.0 * quarter : is_middle ? none + quarter : none;
   const Doubles rest = is_large ? none + 2.0 * lost : is_middle ? none + lost : none;
-  return with_sign_of(start + (r + (r * (z * p / q) + rest)), x);
+  return start + (r + (r * (z * p / q) + rest));
+}
+TENON_INLINE Doubles atan_f64(Doubles x) {
+  return with_sign_of(atan_of_quotient(absolute_f64(x), Doubles{} + 1.0), x);
 }
 /// To 3 ulp; `root` is sqrt((1 - x) (1 + x)).
 TENON_INLINE Doubles asin_f64(Doubles x, Doubles root) { return atan_f64(x / root); }
@@ -269,10 +347,14 @@ TENON_INLINE Doubles asin_f64(Doubles x, Doubles root) { return atan_f64(x / roo
 TENON_INLINE Doubles acos_f64(Doubles root) { return 2.0 * atan_f64(root); }
 
 constexpr double largest_angle_f64 = 0x1p20;
-/// The sine of x + turns pi / 2, to 2 ulp, for |x| within largest_angle_f64. x = n pi / 2 + r, |r| <= pi / 4, with pi / 2 in
-/// three parts of 33 bits and a rest, whose products with n are exact; series up to r^19.
-template <int turns>
-TENON_INLINE Doubles near_sine(Doubles x) {
+/// Sine and cosine of r, to 2 ulp; x = n pi / 2 + r, |r| <= pi / 4. Of `quarter` the lowest two bits are those of n.
+struct SinesF64 {
+  Doubles sine, cosine;
+  Words64 quarter;
+};
+/// For |x| within largest_angle_f64: pi / 2 in three parts of 33 bits and a rest, whose products with n are exact; series up to
+/// r^19.
+TENON_INLINE SinesF64 near_sines(Doubles x) {
   const Doubles shifted = x * 0.63661977236758134308 + 0x1.8p52;
   const Doubles n = shifted - 0x1.8p52;
   const Doubles first = (x - n * 0x1.921fb54400000p+0) - n * 0x1.0b4611a600000p-34;
@@ -288,22 +370,44 @@ TENON_INLINE Doubles near_sine(Doubles x) {
       polynomial_f64(z, -1.0 / 6402373705728000.0, 1.0 / 20922789888000.0, -1.0 / 87178291200.0,
                      1.0 / 479001600.0, -1.0 / 3628800.0, 1.0 / 40320.0, -1.0 / 720.0, 1.0 / 24.0);
   const Doubles half = 0.5 * z, top = 1.0 - half;
-  const Doubles cosine = top + (((1.0 - top) - half) + rest);
-  const Words64 quarter = bits_of(shifted) + turns;
-  const Doubles y = (quarter & 1) != 0 ? cosine : sine;
-  return (quarter & 2) != 0 ? -y : y;
+  return {sine, top + (((1.0 - top) - half) + rest), bits_of(shifted)};
 }
-/// Larger ones by the C library.
+/// f(sines of x) where x is near, else by the C library.
+template <class F, class Exact>
+TENON_INLINE Doubles of_sines(Doubles x, F f, Exact exact) {
+  const auto is_near = absolute_f64(x) <= largest_angle_f64;
+  Doubles y = f(near_sines(is_near ? x : Doubles{} + 0.0));
+  if (any_of(~is_near)) [[unlikely]] {
+    for (int i = 0; i < Simd::lanes / 2; ++i) {
+      if (is_near[i] == 0) y[i] = exact(x[i]);
+    }
+  }
+  return y;
+}
+/// The sine of x + turns pi / 2.
 template <int turns>
 TENON_INLINE Doubles sine_f64(Doubles x) {
-  const auto is_near = absolute_f64(x) <= largest_angle_f64;
-  Doubles y = near_sine<turns>(is_near ? x : Doubles{} + 0.0);
-  for (int i = 0; i < Simd::lanes / 2; ++i) {
-    if (is_near[i] == 0) [[unlikely]]
-      y[i] = turns == 0 ? __builtin_sin(x[i]) : __builtin_cos(x[i]);
-  }
+  const Doubles y = of_sines(
+      x,
+      [](SinesF64 of) {
+        const Words64 quarter = of.quarter + turns;
+        const Doubles value = (quarter & 1) != 0 ? of.cosine : of.sine;
+        return (quarter & 2) != 0 ? -value : value;
+      },
+      [](double each) { return turns == 0 ? __builtin_sin(each) : __builtin_cos(each); });
   if constexpr (turns == 0) return x == 0.0 ? x : y;
   return y;
+}
+/// To 4 ulp.
+TENON_INLINE Doubles tan_f64(Doubles x) {
+  const Doubles y = of_sines(
+      x,
+      [](SinesF64 of) {
+        const auto is_odd = (of.quarter & 1) != 0;
+        return (is_odd ? -of.cosine : of.sine) / (is_odd ? of.sine : of.cosine);
+      },
+      [](double each) { return __builtin_tan(each); });
+  return x == 0.0 ? x : y;
 }
 
 }  // namespace

@@ -101,35 +101,6 @@ void map_f64(const void* x, void* y, std::int64_t count, const Limits& limits) n
   __builtin_memcpy(to + i, &v, rest);
 }
 
-TENON_INLINE Doubles square_root_f64(Doubles x) {
-#if defined(__AVX512F__)
-  return _mm512_sqrt_pd(x);
-#elif defined(__AVX2__)
-  return _mm256_sqrt_pd(x);
-#else
-  for (int i = 0; i < Simd::lanes / 2; ++i) x[i] = __builtin_sqrt(x[i]);
-  return x;
-#endif
-}
-
-/// To a whole number: 0 the nearest, halves to the even one; 1 down; 2 up; 3 towards 0, as the instructions have it.
-template <int way>
-TENON_INLINE Doubles rounded_f64(Doubles x) {
-#if defined(__AVX512F__)
-  return _mm512_roundscale_pd(x, way | _MM_FROUND_NO_EXC);
-#elif defined(__AVX2__)
-  return _mm256_round_pd(x, way | _MM_FROUND_NO_EXC);
-#else
-  for (int i = 0; i < Simd::lanes / 2; ++i) {
-    x[i] = way == 0   ? __builtin_nearbyint(x[i])
-           : way == 1 ? __builtin_floor(x[i])
-           : way == 2 ? __builtin_ceil(x[i])
-                      : __builtin_trunc(x[i]);
-  }
-  return x;
-#endif
-}
-
 TENON_INLINE Doubles within(Doubles x, double low, double high) {
   x = x < low ? Doubles{} + low : x;
   return x > high ? Doubles{} + high : x;
@@ -165,6 +136,8 @@ TENON_F64(Expm1F64, expm1_f64(x));
 TENON_F64(LogF64, log_f64(x));
 TENON_F64(Log2F64, log2_f64(x));
 TENON_F64(Log1pF64, log1p_f64(x));
+TENON_F64(TanF64, tan_f64(x));
+TENON_F64(ErfinvF64, erfinv_f64(x));
 TENON_F64(SinF64, sine_f64<0>(x));
 TENON_F64(CosF64, sine_f64<1>(x));
 TENON_F64(TanhF64, tanh_f64(x));
@@ -213,6 +186,8 @@ TypedUnary find_f64_unary(Unary op) noexcept {
     TENON_CASE(log, LogF64)
     TENON_CASE(log2, Log2F64)
     TENON_CASE(log1p, Log1pF64)
+    TENON_CASE(tan, TanF64)
+    TENON_CASE(erfinv, ErfinvF64)
     TENON_CASE(sin, SinF64)
     TENON_CASE(cos, CosF64)
     TENON_CASE(tanh, TanhF64)

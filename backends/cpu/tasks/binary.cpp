@@ -1,6 +1,7 @@
 // Arithmetic and real functions of two operands with broadcasting.
 #include "../elementwise/elementwise.hpp"
 #include "../elementwise/stored_pairs.hpp"
+#include "../elementwise/typed_unary.hpp"
 #include "point_task.hpp"
 
 #include <tenon/ops/binary.hpp>
@@ -85,11 +86,22 @@ PointStep vector_point(const Step& step) {
                            native<typed, Compute::i64>});
 }
 
-/// Moduli have vector code for all types but f64.
+template <Binary op>
+void doubles(const PointCall& call, const OpInstance&) noexcept {
+  f64_pair_kernel(op)(static_cast<const double*>(call.x[0]), call.step[0],
+                      static_cast<const double*>(call.x[1]), call.step[1],
+                      static_cast<double*>(call.y), call.count);
+}
+/// Vector code of f64 where there is some; else `otherwise`.
+template <Binary op>
+PointFunction doubles_or(PointFunction otherwise) {
+  return f64_pair_kernel(op) != nullptr ? doubles<op> : otherwise;
+}
+
 template <class Op, Binary op, Arithmetic typed>
 PointStep modulo_point(const Step& step) {
-  return point_step(step, {floats<op>, defined<Op, double>, native<typed, Compute::i32>,
-                           native<typed, Compute::i64>});
+  return point_step(step, {floats<op>, doubles_or<op>(defined<Op, double>),
+                           native<typed, Compute::i32>, native<typed, Compute::i64>});
 }
 /// Squares and cubes are products, element by element, so that it does not matter whether exponents are one or many.
 void powers(const PointCall& call, const OpInstance&) noexcept {
@@ -99,13 +111,13 @@ void powers(const PointCall& call, const OpInstance&) noexcept {
   });
 }
 PointStep pow_point(const Step& step) {
-  return point_step(
-      step, {floats<Binary::pow>, powers, defined<Pow, std::int32_t>, defined<Pow, std::int64_t>});
+  return point_step(step, {floats<Binary::pow>, doubles_or<Binary::pow>(powers),
+                           defined<Pow, std::int32_t>, defined<Pow, std::int64_t>});
 }
-/// An op with vector code for f32 alone.
+/// An op with vector code for floating types alone.
 template <class Op, Binary op>
 PointStep real_point(const Step& step) {
-  return point_step(step, {floats<op>, defined<Op, double>, nullptr, nullptr});
+  return point_step(step, {floats<op>, doubles_or<op>(defined<Op, double>), nullptr, nullptr});
 }
 
 }  // namespace

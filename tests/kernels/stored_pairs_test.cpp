@@ -3,7 +3,7 @@
 #include "backends/cpu/elementwise/stored_pairs.hpp"
 
 #include "backends/cpu/elementwise/elementwise.hpp"
-#include "backends/cpu/elementwise/stored_sums.hpp"
+#include "backends/cpu/elementwise/stored_folds.hpp"
 #include "support.hpp"
 
 #include <tenon/dtype.hpp>
@@ -165,7 +165,7 @@ TEST_CASE("sums of narrow whole numbers are exact", "[elementwise]") {
   on_each_level([] {
     for (const DType dtype : {DType::boolean, DType::i8, DType::u8, DType::i16, DType::u16}) {
       const std::int64_t unit = block_bytes(dtype);
-      const StoredSums* const sums = stored_sums(dtype);
+      const StoredFold* const sums = stored_fold(dtype, Gathering::sum);
       REQUIRE(sums != nullptr);
       // Extremes first, where 32 bits would not do; the largest magnitude of every type is in them.
       std::int64_t count = 70'001;
@@ -181,9 +181,10 @@ TEST_CASE("sums of narrow whole numbers are exact", "[elementwise]") {
       INFO(name(dtype));
       for (const std::int64_t length :
            {std::int64_t{0}, std::int64_t{1}, std::int64_t{65}, count}) {
-        std::int64_t want = 0;
+        std::int64_t want = 0, got = 0;
         for (std::int64_t i = 0; i < length; ++i) want += value(i);
-        CHECK(sums->row(x.data(), length) == want);
+        sums->rows(x.data(), 0, 1, length, &got);
+        CHECK(got == want);
       }
       // Rows of 75 columns, 77 elements apart.
       constexpr std::int64_t columns = 75, apart = 77;
@@ -197,7 +198,72 @@ TEST_CASE("sums of narrow whole numbers are exact", "[elementwise]") {
       sums->columns(x.data(), columns, rows, apart * unit, got.data());
       CHECK(got == want);
     }
-    CHECK(stored_sums(DType::i32) == nullptr);
+    CHECK(stored_fold(DType::i32, Gathering::sum) == nullptr);
+    CHECK(stored_fold(DType::boolean, Gathering::max) == nullptr);
+  });
+}
+
+/// Elements of a narrow type, and of f16 and bf16 with a NaN at `nan`, -1 for none.
+Bytes elements_with_nan(DType dtype, std::int64_t count, std::int64_t nan) {
+  Bytes x = elements(dtype, count, 6);
+  if (dtype != DType::f16 && dtype != DType::bf16) return x;
+  for (std::int64_t i = 0; i < count;
+       ++i) {  // numbers of one sign and of few exponents, but for that
+    const std::size_t high = 2 * static_cast<std::size_t>(i) + 1;
+    x[high] = i == nan ? std::byte{0x7F} : (x[high] & std::byte{0x83}) | std::byte{0x3C};
+    if (i == nan) x[high - 1] = std::byte{0xFF};
+  }
+  return x;
+}
+
+/// Folds of stored elements and of widened ones, which are equal but for a NaN's bits.
+template <class Sum>
+void check_folds(DType dtype, Gathering op, std::int64_t nan) {
+  constexpr std::int64_t rows = 23, apart = 211;
+  const std::int64_t unit = block_bytes(dtype);
+  const StoredFold* const fold = stored_fold(dtype, op);
+  REQUIRE(fold != nullptr);
+  const Bytes x = elements_with_nan(dtype, rows * apart, nan);
+  std::vector<std::byte> computed(rows * apart * 4);
+  widen(dtype, x.data(), computed.data(), rows * apart);
+  const auto are_same = [](const std::vector<Sum>& a, const std::vector<Sum>& b) {
+    return std::equal(a.begin(), a.end(), b.begin(),
+                      [](Sum p, Sum q) { return p == q || (p != p && q != q); });
+  };
+  const Compute type = compute_type(dtype);
+  for (const std::int64_t count : {1, 7, 15, 16, 31, 37, 64, 129, 211}) {
+    INFO(name(dtype) << ", op " << static_cast<int>(op) << ", " << count << " columns, NaN at "
+                     << nan);
+    std::vector<Sum> want(rows), got(rows);
+    // In the order of the elements where less than 16 are summed, which changes nothing exact.
+    if (count >= 16 || op != Gathering::sum) {
+      fold_rows(type, op, computed.data(), apart * 4, rows, count, want.data());
+      fold->rows(x.data(), apart * unit, rows, count, got.data());
+      CHECK(are_same(got, want));
+    }
+    want.assign(static_cast<std::size_t>(count), Sum{1});
+    got = want;
+    accumulate_columns(type, op, computed.data(), count, rows, apart * 4, want.data());
+    fold->columns(x.data(), count, rows, apart * unit, got.data());
+    CHECK(are_same(got, want));
+  }
+}
+
+TEST_CASE("extremes and sums of stored elements are those of widened ones", "[elementwise]") {
+  on_each_level([] {
+    for (const Gathering op : {Gathering::max, Gathering::min}) {
+      for (const DType dtype : {DType::i8, DType::u8, DType::i16, DType::u16}) {
+        check_folds<std::int32_t>(dtype, op, -1);
+      }
+      for (const DType dtype : {DType::f16, DType::bf16}) {
+        for (const std::int64_t nan : {-1, 0, 17, 16 * 211 + 129}) {
+          check_folds<float>(dtype, op, nan);
+        }
+      }
+    }
+    for (const DType dtype : {DType::f16, DType::bf16}) {
+      for (const std::int64_t nan : {-1, 20}) check_folds<double>(dtype, Gathering::sum, nan);
+    }
   });
 }
 

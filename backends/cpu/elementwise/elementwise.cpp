@@ -71,12 +71,12 @@ void softmax_row(const float* x, float* y, std::int64_t count) noexcept {
   elementwise_kernels().softmax_row(x, y, count);
 }
 
-void softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept {
-  elementwise_kernels().softmax_columns(x, y, y_step);
+void softmax_columns(const Columns& x, void* y, std::int64_t y_step, float* powers) noexcept {
+  elementwise_kernels().softmax_columns(x, y, y_step, powers);
 }
 
-void log_softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept {
-  elementwise_kernels().log_softmax_columns(x, y, y_step);
+void log_softmax_columns(const Columns& x, void* y, std::int64_t y_step, float* powers) noexcept {
+  elementwise_kernels().log_softmax_columns(x, y, y_step, powers);
 }
 
 void log_softmax_row(const float* x, float* y, std::int64_t count) noexcept {

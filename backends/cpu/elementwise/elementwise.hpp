@@ -2,6 +2,8 @@
 // number of threads, since each row or element is computed whole by one call.
 #pragma once
 
+#include <tenon/dtype.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -60,18 +62,19 @@ void rms_norm_row(const float* x, const float* weight, float eps, float* y,
 /// One row: y = (x - mean) / sqrt(variance + eps) * weight + bias; weight and bias may be null.
 void layer_norm_row(const float* x, const float* weight, const float* bias, float eps, float* y,
                     std::int64_t count) noexcept;
-/// Neighbouring columns of a matrix: rows that are `step` elements apart; columns <= column_block.
+/// Adjacent columns of a matrix of f32, f16 or bf16, whose rows are `step` bytes apart; columns <= column_block.
 struct Columns {
-  const float* from;
+  DType dtype;
+  const void* from;
   std::int64_t step;
   std::int64_t rows, columns;
 };
 inline constexpr std::int64_t column_block = 64;
 
-/// Softmax, or its logarithm, of each column, with the bits of the functions of one row; y may be
-/// x.from, with the same step.
-void softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept;
-void log_softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept;
+/// Softmax, or its logarithm, of each column, with the bits of the functions of one row of f32, rounded; y, of rows y_step
+/// bytes apart, may be x.from, with the same step. `powers`: room for rows * column_block numbers; not used for f32.
+void softmax_columns(const Columns& x, void* y, std::int64_t y_step, float* powers) noexcept;
+void log_softmax_columns(const Columns& x, void* y, std::int64_t y_step, float* powers) noexcept;
 
 /// y[i] = e^(x[i] - shift), to 1 ulp; y may be x.
 void exp_f64(const double* x, double shift, double* y, std::int64_t count) noexcept;

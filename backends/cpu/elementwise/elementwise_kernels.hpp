@@ -45,8 +45,9 @@ struct ElementwiseKernels {
   UnaryRowsKernel unary_rows;
   void (*quantize_codes)(const QuantizeCall&, std::uint8_t* y, std::int64_t count) noexcept;
   void (*dequantize_codes)(const DequantizeCall&, float* y, std::int64_t count) noexcept;
-  void (*softmax_columns)(const Columns& x, float* y, std::int64_t y_step) noexcept;
-  void (*log_softmax_columns)(const Columns& x, float* y, std::int64_t y_step) noexcept;
+  void (*softmax_columns)(const Columns& x, void* y, std::int64_t y_step, float* powers) noexcept;
+  void (*log_softmax_columns)(const Columns& x, void* y, std::int64_t y_step,
+                              float* powers) noexcept;
   void (*accumulate_columns)(Compute, Gathering, const void* x, std::int64_t columns,
                              std::int64_t rows, std::int64_t step, void* sums) noexcept;
   void (*fold_rows)(Compute, Gathering, const void* x, std::int64_t step, std::int64_t rows,

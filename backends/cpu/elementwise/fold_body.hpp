@@ -1,6 +1,7 @@
 #pragma once
 
 // Rows folded to a number each. Included by the sources of one instruction set each.
+#include "gathering_body.hpp"
 #include "row_body.hpp"
 #include "typed_body.hpp"
 
@@ -25,41 +26,6 @@ TENON_INLINE void fold_vectors(V* v, F f) {
     v[i] = folded<half>(v[2 * i], v[2 * i + 1], f, std::make_integer_sequence<int, size>());
   }
   if constexpr (half > 1) fold_vectors<half / 2, size>(v, f);
-}
-
-constexpr int wide_lanes = lanes / 2;         ///< of Doubles
-constexpr int row_vectors = 16 / wide_lanes;  ///< of the 16 sums of total()
-
-/// total() of several rows at once, but for its last steps: each element of a vector is the sum of
-/// those 16 / wide_lanes apart.
-template <std::size_t rows>
-TENON_INLINE void begin_totals(const float* const* x, std::int64_t count, Doubles* sums) {
-  Doubles partial[rows][row_vectors] = {};
-  std::int64_t i = 0;
-  for (; i + 16 <= count; i += 16) {
-    for (std::size_t r = 0; r < rows; ++r) {
-      for (int v = 0; v < row_vectors; ++v) {
-        FewFloats part;
-        __builtin_memcpy(&part, x[r] + i + v * wide_lanes, sizeof part);
-        partial[r][v] += widened(part);
-      }
-    }
-  }
-  for (int v = 0; i < count; i += lanes, v += 2) {
-    for (std::size_t r = 0; r < rows; ++r) {
-      const Float last = load(x[r] + i, count - i);  // zeros change no sum
-      FewFloats parts[2];
-      __builtin_memcpy(parts, &last, sizeof last);
-      partial[r][v] += widened(parts[0]);
-      partial[r][v + 1] += widened(parts[1]);
-    }
-  }
-  for (std::size_t r = 0; r < rows; ++r) {
-    for (int half = row_vectors / 2; half > 0; half /= 2) {
-      for (int v = 0; v < half; ++v) partial[r][v] += partial[r][v + half];
-    }
-    sums[r] = partial[r][0];
-  }
 }
 
 /// Calls f with the addresses of `group` rows and the number of the first: of the last one again where
@@ -103,51 +69,12 @@ void sum_rows(const float* x, std::int64_t step, std::int64_t rows, std::int64_t
               double* results) {
   for_each_group<wide_lanes>(x, step, rows, [=](const float* const* at, std::int64_t i) {
     Doubles sums[wide_lanes];
-    for (int r = 0; r < wide_lanes; r += 2) begin_totals<2>(at + r, count, sums + r);
+#pragma GCC unroll 4
+    for (int r = 0; r < wide_lanes; r += 2) begin_totals<2>(at + r, count, sums + r, Itself{});
     fold_vectors<wide_lanes / 2, wide_lanes>(sums, [](Doubles a, Doubles b) { return b + a; });
     const std::int64_t some = rows - i < wide_lanes ? rows - i : wide_lanes;
     __builtin_memcpy(results + i, sums, static_cast<std::size_t>(some) * sizeof(double));
   });
-}
-
-/// Element i belongs to result i mod `few`; rows of less elements are folded in order.
-template <int few, class T, class Sum, class F>
-void fold_typed_rows_of(const void* x, std::int64_t step, std::int64_t rows, std::int64_t count,
-                        Sum* sums, F f) {
-  using Sums = typename SumsOf<Sum>::Type;
-  constexpr int each = static_cast<int>(sizeof(Sums) / sizeof(Sum)), vectors = few / each;
-  const auto* from = static_cast<const char*>(x);
-  for (std::int64_t r = 0; r < rows; ++r, from += step) {
-    const auto* const row = reinterpret_cast<const T*>(from);
-    if (count < few) {
-      auto sum = static_cast<Sum>(row[0]);
-      for (std::int64_t i = 1; i < count; ++i) sum = f(sum, static_cast<Sum>(row[i]));
-      sums[r] = sum;
-      continue;
-    }
-    Sums part[static_cast<unsigned>(vectors)];
-    for (int v = 0; v < vectors; ++v) part[v] = load_as_sums<T, Sum>(row + v * each);
-    std::int64_t i = few;
-    for (; i + few <= count; i += few) {
-      for (int v = 0; v < vectors; ++v) {
-        part[v] = f(part[v], load_as_sums<T, Sum>(row + i + v * each));
-      }
-    }
-    Sum sum[static_cast<unsigned>(few)];
-    if (i < count) {
-      __builtin_memcpy(sum, part, sizeof sum);
-      for (std::int64_t j = 0; i < count; ++i, ++j) sum[j] = f(sum[j], static_cast<Sum>(row[i]));
-      __builtin_memcpy(part, sum, sizeof sum);
-    }
-    for (int half = vectors / 2; half > 0; half /= 2) {
-      for (int v = 0; v < half; ++v) part[v] = f(part[v], part[v + half]);
-    }
-    __builtin_memcpy(sum, part, sizeof part[0]);
-    for (int half = each / 2; half > 0; half /= 2) {
-      for (int j = 0; j < half; ++j) sum[j] = f(sum[j], sum[j + half]);
-    }
-    sums[r] = sum[0];
-  }
 }
 
 /// Extremes are the same in any order but for the sign of a zero, so that of long rows more are kept, which do not wait for each other.

@@ -1,8 +1,9 @@
 #pragma once
 
 // Rows. Included after a header of simd/, by the sources of one instruction set each.
+#include "gathering_body.hpp"
 #include "point_body.hpp"
-#include "typed.hpp"
+#include "store_half_body.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -11,31 +12,78 @@
 namespace tenon::cpu {
 namespace {
 
+constexpr int wide_lanes = lanes / 2;         ///< of Doubles
+constexpr int row_vectors = 16 / wide_lanes;  ///< of the 16 sums of total()
+
+struct Itself {
+  TENON_INLINE Doubles operator()(Doubles v) const { return v; }
+};
+
+/// total() of several rows at once, but for its last steps: each element of a vector is the sum of
+/// those 16 / wide_lanes apart.
+template <int rows, class Term>
+TENON_INLINE void begin_totals(const float* const* x, std::int64_t count, Doubles* sums,
+                               Term term) {
+  // Loops are unrolled by name, or GCC 12 keeps the sums in memory.
+  Doubles partial[static_cast<unsigned>(rows)][row_vectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < rows * row_vectors; ++i) {
+    partial[i / row_vectors][i % row_vectors] = Doubles{};
+  }
+  std::int64_t i = 0;
+  for (; i + 16 <= count; i += 16) {
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 8
+      for (int v = 0; v < row_vectors; ++v) {
+        partial[r][v] += term(load_as_sums<float, double>(x[r] + i + v * wide_lanes));
+      }
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < row_vectors; v += 2, i += lanes) {
+    const std::int64_t left = count - i;
+    if (left <= 0) continue;
+#pragma GCC unroll 4
+    for (int r = 0; r < rows; ++r) {
+      const Float last = load(x[r] + i, left);
+      FewFloats parts[2];
+      __builtin_memcpy(parts, &last, sizeof last);
+      const Doubles first = partial[r][v] + term(widened(parts[0]));
+      const Doubles second = partial[r][v + 1] + term(widened(parts[1]));
+      partial[r][v] = left < wide_lanes ? first_lanes<double>(left, first, partial[r][v]) : first;
+      partial[r][v + 1] =
+          left < lanes ? first_lanes<double>(left - wide_lanes, second, partial[r][v + 1]) : second;
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 4
+    for (int half = row_vectors / 2; half > 0; half /= 2) {
+#pragma GCC unroll 4
+      for (int v = 0; v < half; ++v) partial[r][v] += partial[r][v + half];
+    }
+    sums[r] = partial[r][0];
+  }
+}
+
 /// Sum of term(x[i]) in f64: element i belongs to sum i mod 16 on every instruction set, and the 16
 /// sums are folded by halves.
 template <class Term>
 TENON_INLINE double total(const float* x, std::int64_t count, Term term) {
-  constexpr int sums = 16, wide = Simd::lanes / 2, vectors = sums / wide;
-  Doubles partial[vectors] = {};
-  std::int64_t i = 0;
-  for (; i + sums <= count; i += sums) {
-    for (int v = 0; v < vectors; ++v) {
-      FewFloats part;
-      __builtin_memcpy(&part, x + i + v * wide, sizeof part);
-      partial[v] += term(widened(part));
-    }
-  }
-  double sum[sums];
-  __builtin_memcpy(sum, partial, sizeof sum);
-  for (int j = 0; i < count; ++i, ++j) sum[j] += term(static_cast<double>(x[i]));
-  for (int half = sums / 2; half > 0; half /= 2) {
+  Doubles sums;
+  begin_totals<1>(&x, count, &sums, term);
+  double sum[wide_lanes];
+  __builtin_memcpy(sum, &sums, sizeof sum);
+#pragma GCC unroll 3
+  for (int half = wide_lanes / 2; half > 0; half /= 2) {
     for (int j = 0; j < half; ++j) sum[j] += sum[j + half];
   }
   return sum[0];
 }
 
 double run_sum_row(const float* x, std::int64_t count) noexcept {
-  return total(x, count, [](auto v) { return v; });
+  return total(x, count, Itself{});
 }
 
 float inverse_root(double square, double eps) {
@@ -196,73 +244,213 @@ void run_log_softmax_row(const float* x, float* y, std::int64_t count) noexcept 
   map([=](Float v) { return (v - peak) - scale; }, y, count, Array{x});
 }
 
-/// The 16 sums of total() for each of some columns, whose elements come row by row.
-struct ColumnSums {
-  static constexpr int sums = 16;
-  double partial[sums][column_block] = {};
-
-  TENON_INLINE void add(const float* row, std::int64_t columns, std::int64_t number) {
-    double* const part = partial[number % sums];
-    for (std::int64_t c = 0; c < columns; ++c) part[c] += static_cast<double>(row[c]);
-  }
-  TENON_INLINE const double* fold(std::int64_t columns) {
-    for (int half = sums / 2; half > 0; half /= 2) {
-      for (int j = 0; j < half; ++j) {
-        for (std::int64_t c = 0; c < columns; ++c) partial[j][c] += partial[j + half][c];
-      }
+/// Rows of f32, f16 or bf16, `step` bytes apart.
+template <class T>
+struct RowsOf {
+  const char* from;
+  std::int64_t step;
+  /// Elements of row i from column c on, of which `left` are there.
+  TENON_INLINE Float at(std::int64_t i, std::int64_t c, std::int64_t left) const {
+    const auto* const x = reinterpret_cast<const T*>(from + i * step) + c;
+    if constexpr (is_half<T>) {
+      if (left >= lanes) return load_halves(x);
+      T padded[lanes] = {};
+      __builtin_memcpy(padded, x, static_cast<std::size_t>(left) * sizeof(T));
+      return load_halves(padded);
+    } else {
+      return load(x, left);
     }
-    return partial[0];
+  }
+};
+template <class T>
+struct ResultRowsOf {
+  char* to;
+  std::int64_t step;
+  TENON_INLINE void put(std::int64_t i, std::int64_t c, std::int64_t left, Float v) const {
+    auto* const y = reinterpret_cast<T*>(to + i * step) + c;
+    if constexpr (is_half<T>) {
+      std::uint16_t bits[lanes];
+      std::is_same_v<T, F16Bits> ? store_f16(bits, v) : store_bf16(bits, v);
+      if (left >= lanes) {
+        __builtin_memcpy(y, bits, sizeof bits);
+      } else {
+        __builtin_memcpy(y, bits, static_cast<std::size_t>(left) * sizeof(T));
+      }
+    } else {
+      store(y, v, left);
+    }
   }
 };
 
-void column_peaks(const Columns& x, float* peak) {
-  for (std::int64_t c = 0; c < x.columns; ++c) peak[c] = -__builtin_inff();
-  for (std::int64_t i = 0; i < x.rows; ++i) {
-    map([](Float v, Float best) { return greater(v, best); }, peak, x.columns,
-        Array{x.from + i * x.step}, Array{peak});
-  }
-}
+/// Adjacent columns, `vectors` vectors of them or less.
+template <int vectors>
+struct ColumnStrip {
+  static constexpr int sums = 16;  // of total(), for each column
+  Float peak[static_cast<unsigned>(vectors)];
+  Doubles partial[sums][2 * static_cast<unsigned>(vectors)];
 
-void run_softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept {
-  float peak[column_block], scale[column_block];
-  column_peaks(x, peak);
-  ColumnSums sums;
-  for (std::int64_t i = 0; i < x.rows; ++i) {
-    float* const row = y + i * y_step;
-    map([](Float v, Float most) { return exponential(v - most); }, row, x.columns,
-        Array{x.from + i * x.step}, Array{peak});
-    sums.add(row, x.columns, i);
+  /// f(vector, its first column, how many columns are left from there).
+  template <class F>
+  TENON_INLINE static void each(std::int64_t columns, F f) {
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) f(v, v * lanes, columns - v * lanes);
   }
-  const double* const sum = sums.fold(x.columns);
-  for (std::int64_t c = 0; c < x.columns; ++c) scale[c] = static_cast<float>(1.0 / sum[c]);
-  for (std::int64_t i = 0; i < x.rows; ++i) {
-    float* const row = y + i * y_step;
-    map([](Float v, Float by) { return v * by; }, row, x.columns, Array{row}, Array{scale});
-  }
-}
 
-void run_log_softmax_columns(const Columns& x, float* y, std::int64_t y_step) noexcept {
-  constexpr std::int64_t block = 128;  // as run_log_softmax_row
-  float peak[column_block], scale[column_block], powers[column_block];
-  double sum[column_block] = {};
-  column_peaks(x, peak);
-  for (std::int64_t first = 0; first < x.rows; first += block) {
-    ColumnSums sums;
-    const std::int64_t last = x.rows - first < block ? x.rows : first + block;
-    for (std::int64_t i = first; i < last; ++i) {
-      map([](Float v, Float most) { return exponential(v - most); }, powers, x.columns,
-          Array{x.from + i * x.step}, Array{peak});
-      sums.add(powers, x.columns, i - first);
+  /// The greatest numbers: a NaN makes the sum of powers NaN and with it the whole column.
+  template <class In>
+  TENON_INLINE void find_peaks(const In& x, std::int64_t rows, std::int64_t columns) {
+    Float most[static_cast<unsigned>(vectors)];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) most[v] = set(-__builtin_inff());
+    for (std::int64_t i = 0; i < rows; ++i) {
+      each(columns, [&](int v, std::int64_t c, std::int64_t left) {
+        most[v] = Simd::max(x.at(i, c, left), most[v]);
+      });
     }
-    const double* const part = sums.fold(x.columns);
-    for (std::int64_t c = 0; c < x.columns; ++c) sum[c] += part[c];
+#pragma GCC unroll 4
+    for (int v = 0; v < vectors; ++v) peak[v] = most[v];
   }
-  for (std::int64_t c = 0; c < x.columns; ++c) scale[c] = static_cast<float>(sum[c]);
-  map([](Float v) { return logarithm(v); }, scale, x.columns, Array{scale});
-  for (std::int64_t i = 0; i < x.rows; ++i) {
-    map([](Float v, Float most, Float by) { return (v - most) - by; }, y + i * y_step, x.columns,
-        Array{x.from + i * x.step}, Array{peak}, Array{scale});
+
+  /// To sum number % 16 of vector v, of which it is the first or not.
+  template <bool is_first>
+  TENON_INLINE void add(int v, Float powers, std::int64_t number) {
+    FewFloats parts[2];
+    __builtin_memcpy(parts, &powers, sizeof powers);
+    Doubles* const part = partial[number % sums] + 2 * v;
+    part[0] = is_first ? widened(parts[0]) : part[0] + widened(parts[0]);
+    part[1] = is_first ? widened(parts[1]) : part[1] + widened(parts[1]);
   }
+  /// The sums of power(row, vector, its first column, columns left from there) over some rows.
+  template <class F>
+  TENON_INLINE void add_rows(std::int64_t rows, std::int64_t columns, F power) {
+    std::int64_t i = 0;
+    for (; i < rows && i < sums; ++i) {
+      each(columns, [&](int v, std::int64_t c, std::int64_t left) {
+        add<true>(v, power(i, v, c, left), i);
+      });
+    }
+    for (; i < rows; ++i) {
+      each(columns, [&](int v, std::int64_t c, std::int64_t left) {
+        add<false>(v, power(i, v, c, left), i);
+      });
+    }
+    fold(rows);
+  }
+  /// To partial[0], by halves; powers are not negative, so that sums without any need not be added.
+  TENON_INLINE void fold(std::int64_t rows) {
+    for (int half = sums / 2; half > 0; half /= 2) {
+      for (int j = 0; j < half && j + half < rows; ++j) {
+        for (int v = 0; v < 2 * vectors; ++v) partial[j][v] += partial[j + half][v];
+      }
+    }
+  }
+  /// f of the folded sums, rounded.
+  template <class F>
+  TENON_INLINE Float of_sums(int v, F f) const {
+    const FewFloats parts[2] = {narrowed(f(partial[0][2 * v])), narrowed(f(partial[0][2 * v + 1]))};
+    Float all;
+    __builtin_memcpy(&all, parts, sizeof all);
+    return all;
+  }
+};
+
+/// Columns [c, c + columns) of some rows; `powers` may be y.
+template <int vectors, class T>
+TENON_INLINE void softmax_strip(std::int64_t rows, std::int64_t columns, RowsOf<T> x,
+                                ResultRowsOf<float> powers, ResultRowsOf<T> y) {
+  ColumnStrip<vectors> strip;
+  strip.find_peaks(x, rows, columns);
+  strip.add_rows(rows, columns, [&](std::int64_t i, int v, std::int64_t c, std::int64_t left) {
+    const Float power = exponential(x.at(i, c, left) - strip.peak[v]);
+    powers.put(i, c, left, power);
+    return power;
+  });
+  Float scale[static_cast<unsigned>(vectors)];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    scale[v] = strip.of_sums(v, [](Doubles sum) { return 1.0 / sum; });
+  }
+  const RowsOf<float> made{powers.to, powers.step};
+  for (std::int64_t i = 0; i < rows; ++i) {
+    strip.each(columns, [&](int v, std::int64_t c, std::int64_t left) {
+      y.put(i, c, left, made.at(i, c, left) * scale[v]);
+    });
+  }
+}
+
+template <int vectors, class T>
+TENON_INLINE void log_softmax_strip(std::int64_t rows, std::int64_t columns, RowsOf<T> x,
+                                    ResultRowsOf<float>, ResultRowsOf<T> y) {
+  constexpr std::int64_t block = 128;  // as run_log_softmax_row
+  ColumnStrip<vectors> strip;
+  strip.find_peaks(x, rows, columns);
+  Doubles sums[2 * static_cast<unsigned>(vectors)] = {};
+  for (std::int64_t first = 0; first < rows; first += block) {
+    const std::int64_t some = rows - first < block ? rows - first : block;
+    strip.add_rows(some, columns, [&](std::int64_t i, int v, std::int64_t c, std::int64_t left) {
+      return exponential(x.at(first + i, c, left) - strip.peak[v]);
+    });
+    for (int v = 0; v < 2 * vectors; ++v) sums[v] += strip.partial[0][v];
+  }
+  for (int v = 0; v < 2 * vectors; ++v) strip.partial[0][v] = sums[v];
+  Float scale[static_cast<unsigned>(vectors)];
+#pragma GCC unroll 4
+  for (int v = 0; v < vectors; ++v) {
+    scale[v] = logarithm(strip.of_sums(v, [](Doubles sum) { return sum; }));
+  }
+  for (std::int64_t i = 0; i < rows; ++i) {
+    strip.each(columns, [&](int v, std::int64_t c, std::int64_t left) {
+      y.put(i, c, left, (x.at(i, c, left) - strip.peak[v]) - scale[v]);
+    });
+  }
+}
+
+struct SoftmaxStrip {
+  template <int vectors, class... Rest>
+  TENON_INLINE static void run(Rest... rest) {
+    softmax_strip<vectors>(rest...);
+  }
+};
+struct LogSoftmaxStrip {
+  template <int vectors, class... Rest>
+  TENON_INLINE static void run(Rest... rest) {
+    log_softmax_strip<vectors>(rest...);
+  }
+};
+
+template <class T, class Strip>
+void for_each_strip(const Columns& x, void* to, std::int64_t to_step, float* powers) {
+  std::int64_t c = 0;
+  const auto run = [&]<int vectors>(Width<vectors>, std::int64_t columns) {
+    const std::int64_t first = c * static_cast<std::int64_t>(sizeof(T));
+    const RowsOf<T> from{static_cast<const char*>(x.from) + first, x.step};
+    const ResultRowsOf<T> y{static_cast<char*>(to) + first, to_step};
+    if constexpr (is_half<T>) {
+      const ResultRowsOf<float> made{reinterpret_cast<char*>(powers), 4 * vectors * lanes};
+      Strip::template run<vectors>(x.rows, columns, from, made, y);
+    } else {
+      Strip::template run<vectors>(x.rows, columns, from, y, y);
+    }
+    c += columns;
+  };
+  while (c + 4 * lanes <= x.columns) run(Width<4>{}, 4 * lanes);
+  if (c + 2 * lanes <= x.columns) run(Width<2>{}, 2 * lanes);
+  if (c + lanes <= x.columns) run(Width<1>{}, lanes);
+  if (c < x.columns) run(Width<1>{}, x.columns - c);
+}
+
+template <class Strip>
+void softmax_columns_by(const Columns& x, void* y, std::int64_t y_step, float* powers) {
+  if (x.dtype == DType::f16) return for_each_strip<F16Bits, Strip>(x, y, y_step, powers);
+  if (x.dtype == DType::bf16) return for_each_strip<Bf16Bits, Strip>(x, y, y_step, powers);
+  for_each_strip<float, Strip>(x, y, y_step, powers);
+}
+void run_softmax_columns(const Columns& x, void* y, std::int64_t y_step, float* powers) noexcept {
+  softmax_columns_by<SoftmaxStrip>(x, y, y_step, powers);
+}
+void run_log_softmax_columns(const Columns& x, void* y, std::int64_t y_step,
+                             float* powers) noexcept {
+  softmax_columns_by<LogSoftmaxStrip>(x, y, y_step, powers);
 }
 
 void rotate_apart(const float* x, const float* cosines, const float* sines, std::int64_t pairs,

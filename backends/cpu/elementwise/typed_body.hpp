@@ -2,40 +2,13 @@
 
 // Loops over whole numbers and f64, which compilers turn into the vectors of the instruction set
 // whose source includes this.
-#include "independent.hpp"
-#include "trigonometry_body.hpp"
-#include "typed.hpp"
+#include "gathering_body.hpp"
 #include "zip_body.hpp"
 
 #include <cstdint>
 
 namespace tenon::cpu {
 namespace {
-
-/// The unsigned type of the same width, in which overflow is defined.
-template <class T>
-struct WrappingType {
-  using Type = T;
-};
-template <>
-struct WrappingType<std::int32_t> {
-  using Type = std::uint32_t;
-};
-template <>
-struct WrappingType<std::int64_t> {
-  using Type = std::uint64_t;
-};
-
-template <class T>
-constexpr bool is_number = false;
-template <>
-constexpr bool is_number<std::int32_t> = true;
-template <>
-constexpr bool is_number<std::int64_t> = true;
-template <>
-constexpr bool is_number<float> = true;
-template <>
-constexpr bool is_number<double> = true;
 
 /// p / q towards 0; p / 0 is 0. Of i32 by way of f64, whose quotients are exact enough and which there are vectors of. The most
 /// negative number by -1 wraps.
@@ -263,98 +236,6 @@ template <std::int64_t size, class T, class Sum, class F>
   for (std::int64_t i = 0; i < width; ++i) to[i] = part[i];
 }
 
-/// Functions of two sums, or of vectors of them.
-struct AddSums {
-  template <class Sum>
-  [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
-    if constexpr (is_number<Sum>) {
-      using U = typename WrappingType<Sum>::Type;
-      return static_cast<Sum>(static_cast<U>(p) + static_cast<U>(q));
-    } else {
-      return p + q;
-    }
-  }
-};
-struct MultiplySums {
-  template <class Sum>
-  [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
-    if constexpr (is_number<Sum>) {
-      using U = typename WrappingType<Sum>::Type;
-      return static_cast<Sum>(static_cast<U>(p) * static_cast<U>(q));
-    } else {
-      return p * q;
-    }
-  }
-};
-/// p > q ? p : q, of which GCC 12 makes a comparison and a choice where there is one instruction.
-template <class V>
-TENON_INLINE V larger_of(V p, V q) {
-  return p > q ? p : q;
-}
-template <class V>
-TENON_INLINE V smaller_of(V p, V q) {
-  return p < q ? p : q;
-}
-#if defined(__AVX512F__)
-TENON_INLINE Doubles larger_of(Doubles p, Doubles q) { return _mm512_max_pd(p, q); }
-TENON_INLINE Doubles smaller_of(Doubles p, Doubles q) { return _mm512_min_pd(p, q); }
-TENON_INLINE Float larger_of(Float p, Float q) { return _mm512_max_ps(p, q); }
-TENON_INLINE Float smaller_of(Float p, Float q) { return _mm512_min_ps(p, q); }
-#elif defined(__AVX2__)
-TENON_INLINE Doubles larger_of(Doubles p, Doubles q) { return _mm256_max_pd(p, q); }
-TENON_INLINE Doubles smaller_of(Doubles p, Doubles q) { return _mm256_min_pd(p, q); }
-TENON_INLINE Float larger_of(Float p, Float q) { return _mm256_max_ps(p, q); }
-TENON_INLINE Float smaller_of(Float p, Float q) { return _mm256_min_ps(p, q); }
-#endif
-struct LargerSum {
-  template <class Sum>
-  [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
-    const Sum larger = larger_of(p, q);
-    return p != p ? p : larger;
-  }
-};
-struct SmallerSum {
-  template <class Sum>
-  [[gnu::always_inline]] Sum operator()(Sum p, Sum q) const {
-    const Sum smaller = smaller_of(p, q);
-    return p != p ? p : smaller;
-  }
-};
-
-/// What sums of T are kept in.
-template <class T>
-struct KeptIn {
-  using Type = T;
-};
-template <>
-struct KeptIn<std::int32_t> {
-  using Type = std::int64_t;
-};
-template <>
-struct KeptIn<float> {
-  using Type = double;
-};
-template <class T>
-struct Kept {
-  using Type = T;
-};
-
-/// run(f, Kept<Sum>) with the function of two sums; extremes are kept in T itself.
-template <class T, class Run>
-[[gnu::always_inline]] inline void with_gathering(Gathering op, const Run& run) {
-  using Sum = typename KeptIn<T>::Type;
-  switch (op) {
-    case Gathering::sum:
-      return run(AddSums{}, Kept<Sum>{});
-    case Gathering::product:
-      return run(MultiplySums{}, Kept<Sum>{});
-    case Gathering::max:
-      return run(LargerSum{}, Kept<T>{});
-    case Gathering::min:
-      return run(SmallerSum{}, Kept<T>{});
-  }
-}
-
 template <class T>
 void accumulate_by(Gathering op, const void* x, std::int64_t count, void* sums,
                    std::int64_t width) {
@@ -379,102 +260,6 @@ void accumulate_rows_by(Gathering op, const void* x, std::int64_t count, std::in
         return accumulate_rows_of<0, T, Sum>(x, count, rows, step, sums, f);
     }
   });
-}
-
-/// A vector of the instruction set's width, of sums or of as many elements.
-template <class T>
-struct SumsOf;
-template <>
-struct SumsOf<std::int64_t> {
-  using Type = std::int64_t __attribute__((vector_size(4 * Simd::lanes)));
-};
-template <>
-struct SumsOf<double> {
-  using Type = Doubles;
-};
-template <>
-struct SumsOf<std::int32_t> {
-  using Type = std::int32_t __attribute__((vector_size(4 * Simd::lanes)));
-};
-template <>
-struct SumsOf<float> {
-  using Type = Float;
-};
-/// As many elements of T as a vector has sums.
-template <class T, class Sum>
-struct AddendsOf : SumsOf<T> {};
-template <>
-struct AddendsOf<float, double> {
-  using Type = FewFloats;
-};
-template <>
-struct AddendsOf<std::int32_t, std::int64_t> {
-  using Type = std::int32_t __attribute__((vector_size(2 * Simd::lanes)));
-};
-
-/// As many elements as a vector has sums, as these, with fewer instructions than compilers convert a loop's with.
-template <class T, class Sum>
-TENON_INLINE typename SumsOf<Sum>::Type load_as_sums(const T* x) {
-  typename AddendsOf<T, Sum>::Type some;
-  __builtin_memcpy(&some, x, sizeof some);
-  if constexpr (sizeof(T) == sizeof(Sum)) {
-    return some;
-  } else if constexpr (static_cast<T>(0.5) != 0) {
-    return widened(some);
-  } else {
-    return __builtin_convertvector(some, typename SumsOf<Sum>::Type);
-  }
-}
-
-template <int width>
-struct Width {};
-
-/// `width` columns of `rows` rows.
-template <int width, class T, class Sum, class F>
-[[gnu::always_inline]] inline void accumulate_block(const char* x, std::int64_t rows,
-                                                    std::int64_t step, Sum* sums, F f) {
-  constexpr int each = static_cast<int>(sizeof(Doubles) / sizeof(Sum)), vectors = width / each;
-  if constexpr (vectors > 0) {
-    typename SumsOf<Sum>::Type part[static_cast<unsigned>(vectors)];
-    __builtin_memcpy(part, sums, sizeof part);
-    for (std::int64_t r = 0; r < rows; ++r, x += step) {
-      const auto* row = reinterpret_cast<const T*>(x);
-      for (int v = 0; v < vectors; ++v) part[v] = f(part[v], load_as_sums<T, Sum>(row + v * each));
-    }
-    __builtin_memcpy(sums, part, sizeof part);
-    return;
-  }
-  Sum part[static_cast<unsigned>(width)];
-  for (int i = 0; i < width; ++i) part[i] = sums[i];
-  for (std::int64_t r = 0; r < rows; ++r, x += step) {
-    const auto* row = reinterpret_cast<const T*>(x);
-    for (int i = 0; i < width; ++i) part[i] = f(part[i], static_cast<Sum>(row[i]));
-  }
-  for (int i = 0; i < width; ++i) sums[i] = part[i];
-}
-
-template <class T, class Sum, class F>
-[[gnu::always_inline]] inline void accumulate_columns_of(const void* x, std::int64_t columns,
-                                                         std::int64_t rows, std::int64_t step,
-                                                         Sum* sums, F f) {
-  constexpr int wide = 32;
-  // Sums stay in registers while some rows are read; of many columns only a few, since rows may be pages apart.
-  const std::int64_t together = columns <= wide ? rows : 8;
-  const auto* const from = static_cast<const char*>(x);
-  for (std::int64_t r = 0; r < rows; r += together) {
-    const std::int64_t some = rows - r < together ? rows - r : together;
-    std::int64_t c = 0;
-    const auto take = [&]<int width>(Width<width>) {
-      const char* const at = from + r * step + c * static_cast<std::int64_t>(sizeof(T));
-      accumulate_block<width, T>(at, some, step, sums + c, f);
-      c += width;
-    };
-    while (c + wide <= columns) take(Width<wide>{});
-    if (c + 16 <= columns) take(Width<16>{});
-    if (c + 8 <= columns) take(Width<8>{});
-    if (c + 4 <= columns) take(Width<4>{});
-    while (c < columns) take(Width<1>{});
-  }
 }
 
 template <class T>

@@ -1,6 +1,6 @@
 // Axes folded into one element each. The elements of a result are summed part by part, and the parts in order, so that
 // several threads may share a long sum: its bits do not depend on how many do.
-#include "../elementwise/stored_sums.hpp"
+#include "../elementwise/stored_folds.hpp"
 #include "../elementwise/typed.hpp"
 #include "../integer_math.hpp"
 #include "array/transpose.hpp"
@@ -60,7 +60,7 @@ class ReduceTask final : public PartwiseTask {
     is_whole_ = type_ == Compute::i32 || type_ == Compute::i64;
     sum_type_ = is_extreme() ? type_ : is_whole_ ? Compute::i64 : Compute::f64;
     sum_bytes_ = compute_bytes(sum_type_);
-    if (is_whole_ && meaning.gathering == Gathering::sum) narrow_ = stored_sums(x_.shape.dtype());
+    stored_ = stored_fold(x_.shape.dtype(), meaning.gathering);
     find_way();
     parts_ = ceil_div(elements_, part_elements);
     if (parts_ > 1 && outputs_ * parts_ <= max_partial_sums) {
@@ -270,11 +270,7 @@ class ReduceTask final : public PartwiseTask {
     if (is_stored_as_computed()) {
       return cpu::fold_rows(type_, meaning_.gathering, x, column_step_, count, length, sums.bytes);
     }
-    if (narrow_ != nullptr) {
-      auto* const to = reinterpret_cast<std::int64_t*>(sums.bytes);
-      for (std::int64_t r = 0; r < count; ++r) to[r] = narrow_->row(x + r * column_step_, length);
-      return;
-    }
+    if (stored_ != nullptr) return stored_->rows(x, column_step_, count, length, sums.bytes);
     Widened wide;
     const std::int64_t room = std::max<std::int64_t>(widened_at_once() / length, 1);
     for (std::int64_t r = 0; r < count; r += room, x += room * column_step_) {
@@ -320,36 +316,40 @@ class ReduceTask final : public PartwiseTask {
   /// Adds `rows` rows of `count` columns to the columns' sums.
   void add_rows(const std::byte* x, std::int64_t count, std::int64_t rows, std::int64_t step,
                 std::byte* sums) const noexcept {
-    if (is_stored_as_computed()) return add_computed_rows(x, count, rows, step, sums);
-    if (narrow_ != nullptr && count >= lanes) {
-      return narrow_->columns(x, count, rows, step, reinterpret_cast<std::int64_t*>(sums));
+    if (stored_ != nullptr || is_stored_as_computed()) {
+      return add_joined_rows(x, count, rows, step, sums);
     }
     Widened wide;
     const std::int64_t room = widened_at_once() / count;
     for (std::int64_t r = 0; r < rows; r += room) {
       const std::int64_t some = std::min(room, rows - r);
       widen_rows(x + r * step, step, some, count, wide);
-      add_computed_rows(wide.bytes, count, some, count * compute_bytes(type_), sums);
+      accumulate_columns(type_, meaning_.gathering, wide.bytes, count, some,
+                         count * compute_bytes(type_), sums);
     }
   }
 
-  void add_computed_rows(const std::byte* x, std::int64_t count, std::int64_t rows,
-                         std::int64_t step, std::byte* sums) const noexcept {
+  /// Rows of few columns that follow each other without gaps are taken several as one.
+  void add_joined_rows(const std::byte* x, std::int64_t count, std::int64_t rows, std::int64_t step,
+                       std::byte* sums) const noexcept {
     const std::int64_t joined = folds_whole_rows() ? wide_columns / count : 1;
     const std::int64_t lines = joined > 1 ? rows / joined : 0;
-    if (lines < 2 || step != count * compute_bytes(type_)) {
-      return accumulate_columns(type_, meaning_.gathering, x, count, rows, step, sums);
+    if (lines < 2 || step != count * block_bytes(x_.shape.dtype())) {
+      return add_columns(x, count, rows, step, sums);
     }
     Sums wide;
     start(wide, joined * count);
-    accumulate_columns(type_, meaning_.gathering, x, joined * count, lines, joined * step,
-                       wide.bytes);
+    add_columns(x, joined * count, lines, joined * step, wide.bytes);
     const std::int64_t done = lines * joined;
-    accumulate_columns(type_, meaning_.gathering, x + done * step, count, rows - done, step,
-                       wide.bytes);
+    add_columns(x + done * step, count, rows - done, step, wide.bytes);
     for (std::int64_t j = 0; j < joined; ++j) {
       add(wide.bytes + j * count * sum_bytes_, count, sums);
     }
+  }
+  void add_columns(const std::byte* x, std::int64_t count, std::int64_t rows, std::int64_t step,
+                   std::byte* sums) const noexcept {
+    stored_ != nullptr ? stored_->columns(x, count, rows, step, sums)
+                       : accumulate_columns(type_, meaning_.gathering, x, count, rows, step, sums);
   }
 
   /// Columns of several rows of the last kept axis.
@@ -527,7 +527,7 @@ class ReduceTask final : public PartwiseTask {
   std::int64_t run_ = 1, runs_ = 1, run_step_ = 0;
   std::int64_t partial_sums_ = 0, finished_ = 0;
   bool is_whole_ = false, may_share_ = false;
-  const StoredSums* narrow_ = nullptr;  ///< of sums of whole numbers that are narrower than type_
+  const StoredFold* stored_ = nullptr;  ///< of elements that are narrower than type_
 };
 
 template <class Op, const Meaning& meaning>

@@ -357,12 +357,11 @@ std::unique_ptr<Task> make_layer_norm(const Step& step, Compiler& compiler) {
       });
 }
 
-/// Softmax along an axis that is not the last in memory: of several adjacent lanes at once, which are columns. Those of
-/// narrow types are widened first.
+/// Softmax along an axis that is not the last in memory: of several adjacent lanes at once, which are columns.
 class ColumnTask final : public PartwiseTask {
  public:
   struct Functions {
-    void (*f32)(const Columns& x, float* y, std::int64_t y_step) noexcept;
+    void (*floats)(const Columns& x, void* y, std::int64_t y_step, float* powers) noexcept;
     void (*f64)(const ColumnsF64& x) noexcept;
   };
 
@@ -375,7 +374,7 @@ class ColumnTask final : public PartwiseTask {
         y_step_(y_.strides[static_cast<std::size_t>(axis)]),
         functions_(functions) {
     if (!is_computed_as_stored(x_.shape.dtype())) {
-      compiler.working_memory(widened_bytes(x_lanes_.size()));
+      compiler.working_memory(power_bytes(x_lanes_.size()));
     }
   }
 
@@ -385,7 +384,7 @@ class ColumnTask final : public PartwiseTask {
     const std::int64_t min_columns = x.shape.dtype() == DType::f64 ? 16 : 4;  // fewer: one by one
     return x.shape.dtype() == y.shape.dtype() && !is_tiled(y) &&
            std::min(Lanes(x, axis).adjacent(), Lanes(y, axis).adjacent()) >= min_columns &&
-           (is_computed_as_stored(x.shape.dtype()) || widened_bytes(x.shape[axis]) <= most_bytes);
+           (is_computed_as_stored(x.shape.dtype()) || power_bytes(x.shape[axis]) <= most_bytes);
   }
 
   void run(const TaskContext& context) const noexcept override {
@@ -397,34 +396,19 @@ class ColumnTask final : public PartwiseTask {
           {lanes.end - i, x_lanes_.adjacent_from(i), y_lanes_.adjacent_from(i), column_block});
       const std::byte* const from = x + x_lanes_.offset(i);
       std::byte* const to = y + y_lanes_.offset(i);
-      if (is_f64()) {
+      if (x_.shape.dtype() == DType::f64) {
         functions_.f64({from, x_step_, to, y_step_, x_lanes_.size(), count});
-      } else if (is_computed_as_stored(x_.shape.dtype())) {
-        constexpr std::int64_t unit = sizeof(float);
-        functions_.f32(
-            {reinterpret_cast<const float*>(from), x_step_ / unit, x_lanes_.size(), count},
-            reinterpret_cast<float*>(to), y_step_ / unit);
       } else {
-        run_widened(from, to, count, reinterpret_cast<float*>(context.working_memory()));
+        functions_.floats({x_.shape.dtype(), from, x_step_, x_lanes_.size(), count}, to, y_step_,
+                          reinterpret_cast<float*>(context.working_memory()));
       }
     }
   }
 
  private:
-  bool is_f64() const noexcept { return x_.shape.dtype() == DType::f64; }
-  static constexpr std::int64_t widened_bytes(std::int64_t rows) noexcept {
+  /// Of a narrow type: its powers of e are kept as f32.
+  static constexpr std::int64_t power_bytes(std::int64_t rows) noexcept {
     return rows * column_block * static_cast<std::int64_t>(sizeof(float));
-  }
-
-  void run_widened(const std::byte* x, std::byte* y, std::int64_t count,
-                   float* wide) const noexcept {
-    const DType dtype = x_.shape.dtype();
-    const std::int64_t rows = x_lanes_.size();
-    for (std::int64_t r = 0; r < rows; ++r) widen(dtype, x + r * x_step_, wide + r * count, count);
-    functions_.f32({wide, count, rows, count}, wide, count);
-    for (std::int64_t r = 0; r < rows; ++r) {
-      narrow(dtype, wide + r * count, y + r * y_step_, count);
-    }
   }
 
   Operand x_, y_;

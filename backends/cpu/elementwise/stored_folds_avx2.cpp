@@ -1,11 +1,11 @@
 // The vectors first: the body is written in terms of them.
 // clang-format off
 #include "../simd/avx2.hpp"
-#include "stored_sums_body.hpp"
+#include "stored_folds_body.hpp"
 // clang-format on
 
 namespace tenon::cpu::avx2 {
 
-constinit const FindStoredSums stored_sums = find_stored_sums;
+constinit const FindStoredFold stored_fold = find_stored_fold;
 
 }  // namespace tenon::cpu::avx2

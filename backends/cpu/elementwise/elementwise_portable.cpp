@@ -36,6 +36,7 @@ constinit const ElementwiseKernels elementwise{run_unary,
                                                run_log_softmax_columns,
                                                run_accumulate_columns,
                                                run_fold_rows,
+                                               run_find_places,
                                                run_log_gamma,
                                                run_exp_f64,
                                                run_round_to_odd};

@@ -177,6 +177,11 @@ void accumulate_columns(Compute type, Gathering op, const void* x, std::int64_t 
   elementwise_kernels().accumulate_columns(type, op, x, columns, rows, step, sums);
 }
 
+void find_places(Compute type, bool greatest, const void* x, std::int64_t columns,
+                 std::int64_t rows, std::int64_t step, std::int64_t* places) noexcept {
+  elementwise_kernels().find_places(type, greatest, x, columns, rows, step, places);
+}
+
 void fold_rows(Compute type, Gathering op, const void* x, std::int64_t step, std::int64_t rows,
                std::int64_t count, void* sums) noexcept {
   elementwise_kernels().fold_rows(type, op, x, step, rows, count, sums);

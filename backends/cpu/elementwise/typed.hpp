@@ -93,4 +93,9 @@ void accumulate_columns(Compute type, Gathering op, const void* x, std::int64_t 
 void fold_rows(Compute type, Gathering op, const void* x, std::int64_t step, std::int64_t rows,
                std::int64_t count, void* sums) noexcept;
 
+/// places[c] = the row of the greatest (smallest) number of column c, of equal ones the first; a NaN beats all. `rows`, from 1
+/// on and less than 2^31, of `columns` adjacent elements, `step` bytes apart.
+void find_places(Compute type, bool greatest, const void* x, std::int64_t columns,
+                 std::int64_t rows, std::int64_t step, std::int64_t* places) noexcept;
+
 }  // namespace tenon::cpu

@@ -312,6 +312,68 @@ void run_accumulate(Compute type, Gathering op, const void* x, std::int64_t coun
   }
 }
 
+/// `width` columns.
+template <int width, bool greatest, class T>
+[[gnu::always_inline]] inline void find_places_of(const char* x, std::int64_t rows,
+                                                  std::int64_t step, std::int64_t* places) {
+  using Place = std::conditional_t<sizeof(T) == 4, std::int32_t, std::int64_t>;
+  T best[static_cast<unsigned>(width)];
+  Place place[static_cast<unsigned>(width)] = {};
+  __builtin_memcpy(best, x, sizeof best);
+  for (std::int64_t r = 1; r < rows; ++r) {
+    const auto* const row = reinterpret_cast<const T*>(x + r * step);
+    const auto number = static_cast<Place>(r);
+    TENON_INDEPENDENT for (int c = 0; c < width; ++c) {
+      const T value = row[c], old = best[c];
+      // A NaN is kept; another is not `no better`.
+      const bool no_better = greatest ? value <= old : value >= old;
+      const bool is_better = !no_better & (old == old);
+      best[c] = is_better ? value : old;
+      place[c] = is_better ? number : place[c];
+    }
+  }
+  for (int c = 0; c < width; ++c) places[c] = place[c];
+}
+
+template <bool greatest, class T>
+void find_places_by(const void* x, std::int64_t columns, std::int64_t rows, std::int64_t step,
+                    std::int64_t* places) {
+  constexpr int wide = 32, narrow = 8;
+  const auto* const from = static_cast<const char*>(x);
+  constexpr std::int64_t unit = sizeof(T);
+  std::int64_t c = 0;
+  for (; c + wide <= columns; c += wide) {
+    find_places_of<wide, greatest, T>(from + c * unit, rows, step, places + c);
+  }
+  for (; c + narrow <= columns; c += narrow) {
+    find_places_of<narrow, greatest, T>(from + c * unit, rows, step, places + c);
+  }
+  for (; c < columns; ++c) {
+    find_places_of<1, greatest, T>(from + c * unit, rows, step, places + c);
+  }
+}
+
+template <class T>
+void find_places_in(bool greatest, const void* x, std::int64_t columns, std::int64_t rows,
+                    std::int64_t step, std::int64_t* places) {
+  greatest ? find_places_by<true, T>(x, columns, rows, step, places)
+           : find_places_by<false, T>(x, columns, rows, step, places);
+}
+
+void run_find_places(Compute type, bool greatest, const void* x, std::int64_t columns,
+                     std::int64_t rows, std::int64_t step, std::int64_t* places) noexcept {
+  switch (type) {
+    case Compute::i32:
+      return find_places_in<std::int32_t>(greatest, x, columns, rows, step, places);
+    case Compute::i64:
+      return find_places_in<std::int64_t>(greatest, x, columns, rows, step, places);
+    case Compute::f32:
+      return find_places_in<float>(greatest, x, columns, rows, step, places);
+    case Compute::f64:
+      return find_places_in<double>(greatest, x, columns, rows, step, places);
+  }
+}
+
 [[gnu::always_inline]] inline std::uint8_t code_of(float x, float scale, std::int32_t zero,
                                                    std::int32_t low, std::int32_t high) {
   constexpr float rounding = 12582912.0f;  // 3 * 2^22: behind it the last bit is worth 1

@@ -24,27 +24,52 @@ namespace {
 template <bool greatest, class T>
 class ArgTask final : public PartwiseTask {
  public:
-  ArgTask(const Step& step, int axis) : x_(step.inputs[0]), y_(step.output), lanes_(x_, axis) {}
+  ArgTask(const Step& step, int axis)
+      : x_(step.inputs[0]),
+        y_(step.output),
+        lanes_(x_, axis),
+        step_(x_.strides[static_cast<std::size_t>(axis)]),
+        are_columns_(is_computed_as_stored(x_.shape.dtype()) && lanes_.adjacent() >= min_columns &&
+                     lanes_.size() <= std::numeric_limits<std::int32_t>::max()) {}
+
   void run(const TaskContext& context) const noexcept override {
     const auto* x = context.pointer<const std::byte>(x_);
-    const DType dtype = y_.shape.dtype();
     auto* y = context.pointer<std::byte>(y_);
     const Range range = context.share(lanes_.count());
-    for (std::int64_t lane = range.begin; lane < range.end; ++lane) {
-      const std::byte* start = x + lanes_.offset(lane);
-      Extreme<T, greatest> best;
-      BlockBuffer buffer;
-      for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
-        const std::int64_t count = std::min(block_elements, lanes_.size() - i);
-        best.add(static_cast<const T*>(lanes_.read(start, i, count, buffer)), i, count);
+    for (std::int64_t lane = range.begin, count = 0; lane < range.end; lane += count) {
+      count = are_columns_ ? std::min(lanes_.adjacent_from(lane), range.end - lane) : 1;
+      count = std::min(count, block_elements);
+      std::array<std::int64_t, block_elements> places;
+      if (are_columns_) {
+        find_places(compute_type(x_.shape.dtype()), greatest, x + lanes_.offset(lane), count,
+                    lanes_.size(), step_, places.data());
+      } else {
+        places[0] = place_in(x + lanes_.offset(lane));
       }
-      store_int64(dtype, y + lane * block_bytes(dtype), best.index());
+      for (std::int64_t i = 0; i < count; ++i) {
+        store_int64(y_.shape.dtype(), y + (lane + i) * block_bytes(y_.shape.dtype()),
+                    places[static_cast<std::size_t>(i)]);
+      }
     }
   }
 
  private:
+  static constexpr std::int64_t min_columns = 8;  // fewer: one by one
+
+  std::int64_t place_in(const std::byte* lane) const noexcept {
+    Extreme<T, greatest> best;
+    BlockBuffer buffer;
+    for (std::int64_t i = 0; i < lanes_.size(); i += block_elements) {
+      const std::int64_t count = std::min(block_elements, lanes_.size() - i);
+      best.add(static_cast<const T*>(lanes_.read(lane, i, count, buffer)), i, count);
+    }
+    return best.index();
+  }
+
   Operand x_, y_;
   Lanes lanes_;
+  std::int64_t step_;  ///< bytes from one element of a lane to the next
+  bool are_columns_;   ///< adjacent lanes are read together
 };
 
 template <class Op, bool greatest>

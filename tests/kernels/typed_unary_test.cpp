@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <limits>
+#include <type_traits>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -247,6 +248,46 @@ TEST_CASE("functions of two f64 are accurate, and exact where C's are", "[elemen
         }
       }
     }
+  });
+}
+
+/// Places of extremes of columns against a plain search: of equal numbers the first, and a NaN beats all.
+template <class T>
+void check_places(Compute type) {
+  for (const int columns : {1, 8, 45}) {
+    for (const int rows : {1, 2, 300}) {
+      const int apart = columns + 3;
+      std::vector<T> x(static_cast<std::size_t>(rows * apart));
+      unsigned state = 7;
+      for (T& value : x) {
+        state = state * 1664525u + 1013904223u;
+        value = static_cast<T>(static_cast<int>(state >> 24) % 20 - 10);
+        if (!std::is_integral_v<T> && (state >> 8) % 400 == 0) value = static_cast<T>(NAN);
+      }
+      for (const bool greatest : {true, false}) {
+        std::vector<std::int64_t> places(static_cast<std::size_t>(columns), -1);
+        find_places(type, greatest, x.data(), columns, rows,
+                    apart * static_cast<std::int64_t>(sizeof(T)), places.data());
+        for (int c = 0; c < columns; ++c) {
+          int want = 0;
+          for (int r = 1; r < rows; ++r) {
+            const T value = x[static_cast<std::size_t>(r * apart + c)];
+            const T best = x[static_cast<std::size_t>(want * apart + c)];
+            if (best != best) break;
+            if (value != value || (greatest ? value > best : value < best)) want = r;
+          }
+          CHECK(places[static_cast<std::size_t>(c)] == want);
+        }
+      }
+    }
+  }
+}
+TEST_CASE("places of extremes of columns", "[elementwise]") {
+  on_each_level([] {
+    check_places<std::int32_t>(Compute::i32);
+    check_places<std::int64_t>(Compute::i64);
+    check_places<float>(Compute::f32);
+    check_places<double>(Compute::f64);
   });
 }
 

@@ -13,8 +13,8 @@ def sampled(n, x, grid, mode, padding, aligned):
     Places are from -1 to 1, which are the centres of the first and the last element if `aligned`, else their outer
     edges.
     """
-    count, _, *spatial = n.static(x)
-    sizes = n.static(grid)[1:-1]
+    count, spatial = x.shape[0], n.spatial(x)
+    sizes = [n.known_size(grid, axis) for axis in range(1, grid.rank - 1)]
     places = []
     for axis, size in enumerate(spatial):
         last = grid.shape[-1] - 1 - axis
@@ -26,7 +26,7 @@ def sampled(n, x, grid, mode, padding, aligned):
 
 def sampled_at(n, x, where, mode, sizes, padding="zeros", aligned=False):
     """Weighted sums over the elements around places, [N, places] for each axis, in elements from the first one."""
-    count, channels, *spatial = n.static(x)
+    count, channels, spatial = x.shape[0], n.known_size(x, 1), n.spatial(x)
     places = math.prod(sizes)
     flat = n.b.reshape_to(x, (count, channels, math.prod(spatial)))
     total, axes = None, []

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 
+from ..importing.deformed import deform_conv2d
 from ..importing.pools import MAX_TAPS, max_with_places, maxima, means, window_sums
 from ..importing.resampling import Resampling
-from ..importing.sampling import sampled, sampled_at
-from ..importing.shaping import shaped, sliced
-from ..importing.types import NUMPY
+from ..importing.sampling import sampled
+from ..importing.shaping import shaped
 from .node import op
 from .products import window_of
 
@@ -133,35 +133,7 @@ def deform_conv(n, x, w, offset, bias=None, mask=None):
     window = window_of(n, x, kernel)
     if window.rank != 2:
         raise n.error(f"of {x!r}", "kernel_shape")
-    groups = n.attribute("offset_group", 1)
-    count, channels, height, width = n.static(x)
-    rows, columns = window.sizes
-    taps = math.prod(kernel)
-    if groups < 1 or channels % groups or n.static(offset) != (count, groups * taps * 2, rows, columns):
-        raise n.malformed(f"offsets {offset!r} for {x!r} and {window.kernel}")
-    parts = n.b.reshape_to(x, (count * groups, channels // groups, height, width))
-    offsets = n.b.reshape_to(offset, (count * groups, taps, 2, rows, columns))
-    masks = None if mask is None else n.b.reshape_to(mask, (count * groups, taps, rows, columns))
-    pieces = []
-    for number, tap in enumerate(np.ndindex(*kernel)):
-        places = []
-        for axis in (0, 1):
-            form = [1, 1, 1]
-            form[axis + 1] = -1
-            base = n.arange(window.sizes[axis]) * window.strides[axis] - window.before[axis] + \
-                tap[axis] * window.dilations[axis]
-            shift = sliced(n, sliced(n, offsets, 1, number, number + 1, 1), 2, axis, axis + 1, 1)
-            at = n.b.reshape_to(shift, (count * groups, rows, columns)) + \
-                n.b.known(base.reshape(form).astype(NUMPY[x.dtype]))
-            places.append(n.b.reshape_to(at, (count * groups, rows * columns)))
-        piece = sampled_at(n, parts, places, "bilinear", (rows, columns))
-        if masks is not None:
-            piece = piece * sliced(n, masks, 1, number, number + 1, 1)
-        pieces.append(n.b.unsqueeze(piece, 2))
-    columns_of = n.b.reshape_to(n.b.concat(pieces, 2), (count, channels * taps, rows, columns))
-    filters = n.b.reshape_to(w, (w.shape[0], w.shape[1] * taps, 1, 1))
-    options = {} if bias is None else {"bias": bias}
-    return n.b.conv2d(columns_of, filters, groups=n.attribute("group", 1), **options)
+    return deform_conv2d(n, x, w, offset, mask, bias, window, n.attribute("group", 1), n.attribute("offset_group", 1))
 
 
 @op("RoiAlign")

@@ -1,16 +1,17 @@
-"""Pools, resampling, grids."""
+"""Pools, resampling, grids, and the ops of torchvision."""
 
 import math
 
 import numpy as np
 
-from ..importing.pools import max_of_taps, maxima, means
+from ..importing.deformed import deform_conv2d
+from ..importing.pools import MAX_TAPS, max_of_taps, maxima, means
 from ..importing.resampling import Resampling
 from ..importing.sampling import sampled
 from ..importing.shaping import shaped, sliced
 from ..importing.types import check_computed
 from ..importing.windows import Window, interleaved
-from .node import op
+from .node import op, refuse
 from .products import _listed
 
 
@@ -251,3 +252,25 @@ def affine_grid(n, theta, size, align_corners):
     return n.b.reshape_to(shaped(made, (theta.shape[0], math.prod(lengths), rank)), (theta.shape[0], *lengths, rank))
 
 
+# torchvision
+
+refuse("how many boxes are kept is decided by their values", "nms.default", domain="torchvision")
+
+
+@op("roi_align.default", domain="torchvision")
+def roi_align(n, input, rois, spatial_scale, pooled_height, pooled_width, sampling_ratio=-1, aligned=False):
+    size = n.integer(pooled_height, "pooled_height"), n.integer(pooled_width, "pooled_width")
+    if sampling_ratio > MAX_TAPS or math.prod(size) > MAX_TAPS**2:
+        raise n.malformed(f"arguments 'sampling_ratio' and sizes: {sampling_ratio}, {size}")
+    images = n.b.reshape_to(n.cast(sliced(n, rois, 1, 0, 1, 1), "i64"), (rois.shape[0],))
+    made = n.b.roi_align(input, sliced(n, rois, 1, 1, 5, 1), images, size=size, scale=float(spatial_scale),
+                         sampling_ratio=max(sampling_ratio, 0), aligned=bool(aligned))
+    return shaped(made, (rois.shape[0], input.shape[1], *size))
+
+
+@op("deform_conv2d.default", domain="torchvision")
+def deform_conv(n, input, weight, offset, mask, bias, stride_h, stride_w, pad_h, pad_w, dilation_h, dilation_w, groups,
+                offset_groups, use_mask):
+    window = Window(n, input, n.static(weight, "weight")[2:], [stride_h, stride_w], [dilation_h, dilation_w],
+                    [pad_h, pad_w] * 2)
+    return deform_conv2d(n, input, weight, offset, mask if use_mask else None, bias, window, groups, offset_groups)

@@ -198,6 +198,24 @@ class Edges(nn.Module):
         return wrapped, orders, edges, sums, [x[-4::2], x[:4:3], x[-1:0:2], x[2:1]]
 
 
+class Regions(nn.Module):
+    """The ops of torchvision: features of boxes, and convolutions whose taps are moved."""
+
+    def __init__(self):
+        super().__init__()
+        self.offset, self.mask = nn.Conv2d(4, 16, 2), nn.Conv2d(4, 8, 2)
+        self.weight, self.bias = nn.Parameter(torch.randn(6, 2, 2, 2)), nn.Parameter(torch.randn(6))
+
+    def forward(self, image, boxes):
+        from torchvision import ops
+        offset, mask = self.offset(image), self.mask(image).sigmoid()
+        moved = [ops.deform_conv2d(image, offset, self.weight, self.bias),
+                 ops.deform_conv2d(image, offset[..., ::2, 1:], self.weight[:, :, :1], None, (2, 1), 0, (1, 2),
+                                   mask[..., ::2, 1:])]
+        parts = [ops.roi_align(image, boxes, (3, 2), 0.5, -1), ops.roi_align(image, boxes, 2, 1.0, 2, True)]
+        return moved, parts
+
+
 def encoder():
     return nn.TransformerEncoderLayer(8, 2, 16, batch_first=True, activation="gelu")
 
@@ -207,6 +225,7 @@ def modules():
     few, length = Dim("few", min=1, max=8), Dim("length", min=1, max=12)
     rows = Dim("rows", min=2, max=9)
     spans = [(0, 3), (3, 4), (4, 6)]
+    boxes = [[0.0, 1, 2, 5, 4], [0, 0.2, 0, 3, 5.5]]
     steps = [((torch.randint(0, 20, (1, b - a)), torch.arange(a, b)), {}) for a, b in spans]
     mixed = [((torch.randn(n, 4), {"counts": torch.randint(-9, 9, (4,), dtype=torch.int32)}),
               {"scale": torch.tensor(1.5)}) for n in (3, 2, 7)]
@@ -228,6 +247,8 @@ def modules():
         "experts": (Experts(), [((torch.randn(n, 4),), {}) for n in (9, 1, 20)], ({0: Dim("tokens")},)),
         "solved": (Solved(), [((torch.randn(n, 4, 4), torch.randn(n, 4, 2)), {}) for n in (2, 1, 3)],
                    ({0: Dim("several")}, {0: Dim("several")})),
+        "regions": (Regions(), [((torch.randn(1, 4, 4, 6), torch.tensor(boxes[:n])), {}) for n in (2, 1)],
+                    (None, {0: Dim.DYNAMIC})),
         "edges": (Edges(), [((torch.randn(n, 5), torch.randint(0, 5, (4,), dtype=torch.uint8),
                               torch.randn(1, 2, 5)), {}) for n in (3, 2, 3)], ({0: Dim.DYNAMIC}, None, None)),
     }

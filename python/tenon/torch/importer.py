@@ -39,7 +39,7 @@ class Scope:
         self.values = {}
         self.views = {}   # name: (the name that it is a view of, its node)
         self.metas = get(graph, "tensor_values", dict, where)
-        self.nodes, self.wanted = needed(graph, where)
+        self.nodes, self.wanted = needed(graph, HANDLERS.keys() | REFUSED.keys(), where)
         self.changing = any(is_in_place(target_of(node, where)) for node in self.nodes)
         self.doubtful = []  # (a value that may be a copy of another, or share its memory; the other; its node)
 

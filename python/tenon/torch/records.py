@@ -11,15 +11,21 @@ _VIEWS_IN_PLACE = {f"aten.{name.replace('.', '_.')}": f"aten.{name}" for name in
     "swapdims.default")} | {"aten.transpose_.default": "aten.transpose.int"}
 
 
-def needed(graph, where):
-    """(the nodes that the outputs need, or that change something, in order; the names that are used)"""
+_PYTORCH_S = ("aten.", "prims.", "profiler.", "higher_order.", "torch.", "_operator.", "builtins.", "math.")
+
+
+def needed(graph, known, where):
+    """(the nodes that the outputs need, or that change something, in order; the names that are used)
+
+    An op of another library, which is not known, may change what it is given: it is kept, to be refused.
+    """
     wanted = {name_of(one) for one in get(graph, "outputs", list, where)}
-    nodes = get(graph, "nodes", list, where)
-    changing = any(is_in_place(target_of(node, where)) for node in nodes)
     kept = []
-    for node in reversed(nodes):
+    for node in reversed(get(graph, "nodes", list, where)):
         target = target_of(node, where)
-        if not changing and not target.startswith("aten._assert") and wanted.isdisjoint(output_names(node)):
+        has_effects = is_in_place(target) or target.startswith("aten._assert") or \
+            not target.startswith(_PYTORCH_S) and target not in known
+        if not has_effects and wanted.isdisjoint(output_names(node)):
             continue
         kept.append(node)
         for one in get(node, "inputs", list, where):

@@ -316,6 +316,17 @@ class Refused(unittest.TestCase):
 
         self.refuse(changed("convolutions", change), tenon.UnsupportedError, "draws random numbers")
 
+    def test_a_result_that_nothing_uses_is_not_computed(self):
+        def with_node(target):
+            def change(document):
+                document["graph_module"]["graph"]["nodes"].append(
+                    {"target": target, "inputs": [], "outputs": [{"as_tensor": {"name": "unused"}}], "metadata": {}})
+            return change
+
+        for name in ("convolutions", "decoder"):  # the second changes values in place
+            self.assertIsNotNone(tenon.torch.load(changed(name, with_node("torch.ops.aten.rand.default"))))
+            self.refuse(changed(name, with_node("torch.ops.my.write.default")), tenon.UnsupportedError, "my.write.default")
+
     def test_places_in_memory_that_are_not_the_operand_s(self):
         def with_argument(name, value):
             def change(document):

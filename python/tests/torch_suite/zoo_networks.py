@@ -284,9 +284,6 @@ table("transformers", {
         "flow_size": 16, "spectrogram_bins": 9, "upsample_initial_channel": 16, "upsample_rates": [4, 4],
         "upsample_kernel_sizes": [8, 8], "resblock_kernel_sizes": [3], "resblock_dilation_sizes": [[1, 3]]},
         {"spectrogram": floats(16, 20)}, {"part": "decoder"}),
-    "univnet": ("UnivNetModel", {
-        "model_in_channels": 16, "model_hidden_channels": 8, "num_mel_bins": 20, "resblock_kernel_sizes": [3, 3],
-        "resblock_stride_sizes": [4, 2], "resblock_dilation_sizes": [[1, 3]] * 2}, {"input_features": floats(20, 20), "noise_sequence": floats(20, 16)}),
     "wav2vec2": ("Wav2Vec2ForCTC", _SPEECH, _WAVE),
     "wav2vec2_masked": ("Wav2Vec2Model", {**_SPEECH, "feat_extract_norm": "layer", "do_stable_layer_norm": True},
                         {**_WAVE, "attention_mask": lambda n: (torch.arange(800) < 600).long().repeat(n, 1)}),

@@ -73,14 +73,14 @@ run_tests() {
 failures_of() {
   local name
   while IFS=: read -r _ name; do
-    failures+=("-- $name failed; the end of what it printed:")
+    failures+=("-- $name failed; the end of what it printed, after a sanitizer's first report:")
     failures+=("$(awk -v title="Testing: $name" '
       index($0, "Testing: ") { inside = substr($0, index($0, "Testing: ")) == title }
       inside && $0 != "<end of output>" { print }' "$1/LastTest.log" | grep -v '^-*$' | awk '
       /(WARNING|ERROR): [A-Za-z]*Sanitizer|runtime error:/ && !shown { shown = 30 }
-      shown > 1 { --shown; print }
+      shown > 1 { --shown; print; last = NR }
       { lines[NR % 25] = $0 }
-      END { for (i = NR < 25 ? 1 : NR - 24; i <= NR; ++i) print lines[i % 25] }')")
+      END { for (i = last + 25 < NR ? NR - 24 : last + 1; i <= NR; ++i) print lines[i % 25] }')")
   done < "$1/LastTestsFailed.log"
 }
 

@@ -158,17 +158,25 @@ MAKES = re.compile("(alibi_|random_|hamming_|hann_|kv_|streaming_|generator_)|(a
                    "gather_pages|linspace|mel_filters|ones|pages_of|segments_of|split_key|stack|tokenize|zeros)$")
 
 
+# Parameters behind the first that may be arrays; only the first three are looked at.
+ARRAYS = set("a b c w x y angle bias im index indices labels like logits mask mean negative other positive scale "
+             "slope source target value variance weight".split())
+
+
 def of_arrays(name, words, doc):
-    """The stub of a function by its parameters: of tensors of a graph it gives tensors, of arrays arrays."""
+    """The stub of a function by its parameters: with a tensor of a graph it gives tensors, of arrays alone arrays."""
     result = OPS_RESULTS.get(name, "{}")
-    first, second = (re.split(r"[:=]", word)[0].strip() for word in (words + ["", ""])[:2])
-    if MAKES.match(name) or "=" in words[0] or not re.fullmatch(r"\w+", first):
+    names = [re.split(r"[:=]", word)[0].strip() for word in words]
+    if MAKES.match(name) or "=" in words[0] or not re.fullmatch(r"\w+", names[0]):
         ways = [(words, "Any")]
     else:
-        ways = [([f"{first}: Tensor", *words[1:]], result.format("Tensor")),
-                ([f"{first}: _Operand", *words[1:]], result.format("Buffer"))]
-        if second in ("b", "y", "w", "target"):
-            ways.insert(1, ([f"{first}: _Operand", f"{second}: Tensor", *words[2:]], result.format("Tensor")))
+        ways = []
+        for place in range(3):
+            if place and (names[place:place + 1] == [] or names[place] not in ARRAYS or "=" in words[place - 1]):
+                break
+            operands = [f"{other}: _Operand" for other in names[:place]] + [f"{names[place]}: Tensor"]
+            ways.append((operands + words[place + 1:], result.format("Tensor")))
+        ways.append(([f"{names[0]}: _Operand", *words[1:]], result.format("Buffer")))
     lines = []
     for words, result in ways:
         lines += ["@overload"] * (len(ways) > 1)
@@ -181,7 +189,7 @@ def op_words(function):
     """The parameters of an op: as many operands as it needs, by position, what else it takes, and its attributes."""
     types = {"tuple": "int | Sequence[int | str]", "DType": "DType | str", "float": "float", "int": "int", "bool": "bool",
              "str": "str"}
-    operands = [["x"], ["a", "b"], ["a", "b", "c"]][min(function.min_operands, 3) - 1] if function.min_operands else []
+    operands = ["x"] if function.min_operands == 1 else list("abc")[:function.min_operands]
     words = [*operands, *["/"] * bool(operands), "*more: Any"]
     words += [f"{key[4:]}=None" for key in function.attributes if key.startswith("has_")]
     return words + [f"{key}: {types[type(value).__name__]} = ..." for key, value in function.attributes.items()

@@ -185,12 +185,10 @@ void fail(Errc code, std::string_view op, std::string message) {
   throw Error(code, std::string(op), std::move(message));
 }
 
-std::optional<std::string> refused_operand_count(const OpDef& op, int count) {
-  if (op.min_inputs <= count && count <= op.max_inputs) return std::nullopt;
-  const bool one = op.min_inputs == op.max_inputs;
-  return fmt::format("takes {}{} operand{}, {} given", op.min_inputs,
-                     one ? "" : fmt::format(" to {}", op.max_inputs),
-                     one && op.min_inputs == 1 ? "" : "s", count);
+std::optional<std::string> refused_operand_count(int least, int most, int count) {
+  if (least <= count && count <= most) return std::nullopt;
+  return fmt::format("takes {}{} operand{}, {} given", least,
+                     least == most ? "" : fmt::format(" to {}", most), most == 1 ? "" : "s", count);
 }
 
 }  // namespace tenon

@@ -285,11 +285,13 @@ void FunctionChecker::check_call(const Instruction& instruction, int i) {
   const std::size_t results = f->results.size();
   check_result_kind(instruction, i, results == 1 ? ValueKind::tensor : ValueKind::tuple);
   if (results > 1) tuple_sizes_[instruction.result] = results;
-  if (instruction.operands.size() != f->parameter_count || f->values.size() < f->parameter_count) {
-    add(Errc::bad_argument, i, Spot::nowhere, "takes {} operands, {} given", f->parameter_count,
-        instruction.operands.size());
+  const auto parameters = static_cast<int>(f->parameter_count);
+  if (const auto refused = refused_operand_count(parameters, parameters,
+                                                 static_cast<int>(instruction.operands.size()))) {
+    add(Errc::bad_argument, i, Spot::nowhere, "{}", *refused);
     return;
   }
+  if (f->values.size() < f->parameter_count) return;  // it has findings of its own
   for (std::size_t k = 0; k < instruction.operands.size(); ++k) {
     check_argument(*f, k, kind(instruction.operands[k]), i, static_cast<int>(k));
   }

@@ -161,13 +161,22 @@ class CallGrammar {
                                [key](const SchemaValue& one) { return one.text == key; });
   }
 
+  /// Errc::unsupported for a name that calls of Python cannot have.
+  static void require_word(const std::string& name) {
+    if (!name.empty() && name.find_first_of(" \n\r\t<>{}()[]\"'=,") == std::string::npos) return;
+    throw Error(Errc::unsupported, "AnswerFormat",
+                fmt::format("a call in Python's form with the name '{}'", name));
+  }
+
   /// name(key=value, ...), in the order of the schema. Rule `a-i`: arguments from number i on, none of which has been
   /// written before; `b-i`: behind others.
   std::string named_arguments(const ToolSchema& tool, const std::string& name) {
     const SchemaValue* const properties = tool.parameters.find("properties");
     std::size_t count = 0;
+    require_word(tool.name);
     if (properties != nullptr) {
       for (const auto& [key, schema] : properties->members) {
+        require_word(key);
         const std::string value = fmt::format("{}-{}", name, count);
         add_property(value, schema, tool);
         const std::string argument = fmt::format("{} {}-root", grammar_literal(key + "="), value);

@@ -428,6 +428,12 @@ TEST_CASE("chat answers: arguments of Python's calls, in the order of the schema
     INFO(bad);
     CHECK_FALSE(is_whole(bad));
   }
+  for (const char* name : {"filter[name]", "a b", "a=b", ""}) {
+    const std::string tool = fmt::format(
+        R"({{"tools": [{{"name": "f", "parameters": {{"properties": {{"{}": {{}}}}}}}}]}})", name);
+    const AnswerFormat odd(format_of(with_answer(style->answer)), tool);
+    expect_error(Errc::unsupported, [&] { odd.call_grammar(); });
+  }
 }
 
 TEST_CASE("chat answers: reasoning, as the prompt begins it or the model does") {

@@ -312,7 +312,7 @@ class Chats(ServeTest):
             for asked, messages in (
                     ({"input": "hand"}, user),
                     ({"input": user, "instructions": "be"}, [{"role": "system", "content": "be"}, *user]),
-                    ({"input": [{"role": "developer", "content": "brief"}, *user], "instructions": "be"},
+                    ({"input": [{"role": "developer", "content": [{"type": "input_text", "text": "brief"}]}, *user], "instructions": "be"},
                      [{"role": "system", "content": "be\n\nbrief"}, *user]),
                     ({"input": [*user, so, *calls]}, [*user, *chat_calls]),
                     ({"input": [*user, so]}, [*user, {"role": "assistant", "content": "so"}])):
@@ -323,8 +323,8 @@ class Chats(ServeTest):
                     self.assertEqual((made["status"], made["incomplete_details"]), ("incomplete", {"reason": "max_output_tokens"}))
                     (item,) = made["output"]
                     (part,) = item["content"]
-                    self.assertEqual((item["type"], part["type"], part["text"], len(part["logprobs"])),
-                                     ("message", "output_text", chat["choices"][0]["message"]["content"], 10))
+                    self.assertEqual((item["type"], item["status"], part["type"], part["text"], len(part["logprobs"])),
+                                     ("message", "incomplete", "output_text", chat["choices"][0]["message"]["content"], 10))
                     self.assertEqual([made["usage"][n] for n in ("input_tokens", "output_tokens", "total_tokens")],
                                      [chat["usage"][n] for n in ("prompt_tokens", "completion_tokens", "total_tokens")])
                     events = server.response_events(asked)
@@ -356,6 +356,9 @@ class Chats(ServeTest):
                     ({"tools": [{"type": "web_search"}]}, "Unsupported", "tools[0].type"), ({"input": 7}, "BadType", "input"),
                     ({"input": [{"type": "item_reference", "id": "x"}]}, "Unsupported", "input[0].type"),
                     ({"input": [{"role": "user", "content": [{"type": "input_file"}]}]}, "Unsupported", "input[0].content[0].type"),
+                    ({"input": [{"content": "a"}]}, "BadKey", "input[0].role"), ({"input": [{"role": "user", "content": 7}]}, "BadType", "input[0].content"),
+                    ({"input": [{"role": "user", "content": [{"type": "input_image", "image_url": "http://a/b"}]}]}, "Unsupported", "input[0].content[0].image_url"),
+                    ({"text": {"format": {"type": "x"}}}, "Unsupported", "text.format.type"), ({"reasoning": 7}, "BadType", "reasoning"),
                     ({"max_output_tokens": 0}, "OutOfRange", "max_output_tokens"), ({"truncation": "auto"}, "Unsupported", "truncation"),
                     ({"tool_choice": "required"}, "BadArgument", "tools")):
                 with self.subTest(wrong=wrong):
@@ -364,15 +367,19 @@ class Chats(ServeTest):
     def test_reasoning_is_an_item_of_responses(self):
         template = TOOLS.replace("<|{{ m.role }}|>", "<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}")
         model_files.add_text(LLAMA, self.model, "tokenizer.chat_template", template)
-        item = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "the word"}]}
+        items = [{"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": text}]} for text in ("the", "word")]
         with self.serving(self.model, "--grammar", 'root ::= "<think>so</think>" "yes"') as server:
-            made = server.json("/v1/responses", {"input": [{"role": "user", "content": "hand"}, item, {"role": "assistant", "content": "a"},
+            made = server.json("/v1/responses", {"input": [{"role": "user", "content": "hand"}, *items, {"role": "assistant", "content": "a"},
                                                            {"role": "user", "content": "and"}]})
             self.assertEqual([i["type"] for i in made["output"]], ["reasoning", "message"])
             self.assertEqual([i["content"][0]["text"] for i in made["output"]], ["so", "yes"])
             self.assertGreater(made["usage"]["output_tokens_details"]["reasoning_tokens"], 0)
+            self.assertEqual([i["status"] for i in made["output"]], ["completed", "completed"])
+            less = made["usage"]["output_tokens"] - 1
+            cut = server.json("/v1/responses", {"input": "hand", "max_output_tokens": less, "max_tokens": 99, "logprobs": True})
+            self.assertEqual((cut["status"], cut["usage"]["output_tokens"], cut["output"][-1]["status"]), ("incomplete", less, "incomplete"))
             self.assertEqual(made["usage"]["input_tokens"], server.json("/v1/chat/completions", {"messages": [
-                {"role": "user", "content": "hand"}, {"role": "assistant", "content": "a", "reasoning_content": "the word"},
+                {"role": "user", "content": "hand"}, {"role": "assistant", "content": "a", "reasoning_content": "the\nword"},
                 {"role": "user", "content": "and"}]})["usage"]["prompt_tokens"])
             types = [e["type"] for e in server.response_events({"input": "hand"})]
             self.assertIn("response.reasoning_text.delta", types)

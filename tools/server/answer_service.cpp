@@ -8,6 +8,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <stop_token>
 #include <string_view>
 #include <thread>
@@ -93,6 +94,7 @@ struct AnswerService::Impl {
     ++counts.steps;
     counts.step_time += step_time;
     for (models::FinishedAnswer& answer : finished) {
+      if (abandoned.erase(answer.id) > 0) continue;
       count(answer);
       const auto found = receivers.find(answer.id);
       if (found == receivers.end()) {
@@ -123,6 +125,7 @@ struct AnswerService::Impl {
       batch = models::AnswerBatch(model, options);
       ++batches;
     } catch (...) {  // without memory for one, the old one goes on: its answers are cancelled
+      for (const auto& [id, to] : receivers) abandoned.insert(id);
     }
     counts.failed += static_cast<std::int64_t>(receivers.size());
     receivers.clear();
@@ -148,6 +151,7 @@ struct AnswerService::Impl {
     lock.lock();
     check_open();
     if (batches != number) {
+      ++counts.failed;
       to.mailbox->fail(failure);
     } else if (const auto ended = early.find(id); ended != early.end()) {
       to.put(std::move(ended->second));
@@ -168,7 +172,8 @@ struct AnswerService::Impl {
   // By the number of the answer: who waits for it, and those that ended before that was known.
   std::map<std::int64_t, Receiver> receivers;
   std::map<std::int64_t, models::FinishedAnswer> early;
-  ServiceCounts counts;  // but for `under_way`
+  std::set<std::int64_t> abandoned;  // answers whose receivers were told that they failed
+  ServiceCounts counts;              // but for `under_way`
   bool is_stopping = false;
   std::thread worker;  // last: it uses the others
 };

@@ -43,9 +43,9 @@ class PendingAnswers {
 /// What a service has done since it began.
 struct ServiceCounts {
   std::int64_t under_way = 0;  ///< answers that have not ended, those that wait included
-  std::int64_t ended = 0;      ///< answers, without those that failed
+  std::int64_t ended = 0;      ///< answers, those of clients that left included
   std::int64_t failed = 0;
-  std::int64_t prompt_tokens = 0;  ///< of answers that have ended
+  std::int64_t prompt_tokens = 0;  ///< of answers that have ended or failed
   std::int64_t reused_tokens = 0;  ///< those among them that were not read again
   std::int64_t generated_tokens = 0;
   std::int64_t steps = 0;

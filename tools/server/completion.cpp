@@ -312,10 +312,12 @@ std::string Completion::beginning() {
 
 std::string Completion::piece(const AnswerEvent& next) {
   if (!next.end) return chunk(next.index, delta(next.index, next.text));
-  if (const std::exception_ptr error = failure(*next.end)) return event(described(error));
+  if (const std::exception_ptr error = failure(*next.end)) return failed(error);
   count(next.index, next.end->answer);
   return chunk(next.index, last_delta(next.index, next.end->answer));
 }
+
+std::string Completion::failed(const std::exception_ptr& error) { return event(described(error)); }
 
 std::string Completion::ending() {
   std::string events;

@@ -23,6 +23,7 @@ class Completion : public TextRequest {
   std::string beginning() override;
   std::string piece(const AnswerEvent& event) override;
   std::string ending() override;
+  std::string failed(const std::exception_ptr& error) override;
   const models::GenerateOptions& options() const { return options_; }
 
  protected:

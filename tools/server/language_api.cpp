@@ -53,7 +53,7 @@ class EventStream {
       return more();
     } catch (...) {
       has_ended_ = true;
-      return event(described(std::current_exception()));
+      return asked_->failed(std::current_exception());
     }
   }
 

@@ -16,17 +16,16 @@ std::string metrics_text(const ServiceCounts& counts) {
   };
   add("answers_under_way", "gauge", "Answers that have not ended, those that wait included.",
       counts.under_way);
-  add("answers_ended_total", "counter", "Answers that have ended, without those that failed.",
-      counts.ended);
+  add("answers_ended_total", "counter",
+      "Answers that have ended, those of clients that left included.", counts.ended);
   add("answers_failed_total", "counter", "Answers that failed.", counts.failed);
-  add("prompt_tokens_total", "counter", "Tokens of the prompts of answers that have ended.",
-      counts.prompt_tokens);
+  add("prompt_tokens_total", "counter",
+      "Tokens of the prompts of answers that have ended or failed.", counts.prompt_tokens);
   add("prompt_tokens_reused_total", "counter", "Those of them that were not read again.",
       counts.reused_tokens);
-  add("generated_tokens_total", "counter", "Tokens of answers that have ended.",
+  add("generated_tokens_total", "counter", "Tokens of answers that have ended or failed.",
       counts.generated_tokens);
-  add("steps_total", "counter", "Steps, each of which reads tokens of all answers under way.",
-      counts.steps);
+  add("steps_total", "counter", "Steps of the model, which answers share.", counts.steps);
   add("step_seconds_total", "counter", "Time that steps took.",
       std::chrono::duration<double>(counts.step_time).count());
   return text;

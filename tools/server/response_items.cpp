@@ -27,7 +27,7 @@ void ResponseItems::add(const Json& delta) {
 void ResponseItems::add_text(Kind kind, const std::string& text) {
   if (text.empty()) return;
   if (kind_ != kind) {
-    end();
+    end_text("completed", Json::array());
     kind_ = kind;
     id_ = new_id(kind == Kind::message ? "msg" : "rs");
     begin_item(item(Json::array(), "in_progress"));
@@ -43,7 +43,17 @@ void ResponseItems::add_text(Kind kind, const std::string& text) {
   emit_(std::move(grown));
 }
 
-void ResponseItems::end(const Json& logprobs) {
+void ResponseItems::end(std::string_view status, const Json& logprobs) {
+  if (kind_ == Kind::message) return end_text(status, logprobs);
+  end_text(status, Json::array());
+  for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
+    if (item->at("type") != "message") continue;
+    (*item)["content"][0]["logprobs"] = logprobs;
+    return;
+  }
+}
+
+void ResponseItems::end_text(std::string_view status, const Json& logprobs) {
   if (kind_ == Kind::none) return;
   Json done = of_text(fmt::format("{}.done", text_event()));
   done["text"] = text_;
@@ -52,13 +62,13 @@ void ResponseItems::end(const Json& logprobs) {
   Json part_done = of_text("response.content_part.done");
   part_done["part"] = part(text_, logprobs);
   emit_(std::move(part_done));
-  end_item(item(Json::array({part(text_, logprobs)}), "completed"));
+  end_item(item(Json::array({part(text_, logprobs)}), status));
   kind_ = Kind::none;
   text_.clear();
 }
 
 void ResponseItems::add_call(const Json& call) {
-  end();
+  end_text("completed", Json::array());
   const Json& function = call.at("function");
   Json made{{"id", new_id("fc")},          {"type", "function_call"}, {"call_id", call.at("id")},
             {"name", function.at("name")}, {"arguments", ""},         {"status", "in_progress"}};

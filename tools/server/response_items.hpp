@@ -20,8 +20,9 @@ class ResponseItems {
 
   /// A delta of a chat completion: `reasoning_content`, `content`, `tool_calls`, all of them optional.
   void add(const Json& delta);
-  /// Ends the text that is open; `logprobs`: of its tokens, an array.
-  void end(const Json& logprobs = Json::array());
+  /// Ends the text that is open. `status`: "completed", or "incomplete" for one that was cut. `logprobs`: an array, which
+  /// goes to the last message.
+  void end(std::string_view status, const Json& logprobs);
 
   /// The items that have ended.
   const Json& items() const { return items_; }
@@ -32,6 +33,7 @@ class ResponseItems {
 
   void add_text(Kind kind, const std::string& text);
   void add_call(const Json& call);
+  void end_text(std::string_view status, const Json& logprobs);
   void begin_item(Json item);
   void end_item(Json item);
   /// The item of the open text, with this content.

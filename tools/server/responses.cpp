@@ -2,6 +2,7 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
 #include <initializer_list>
 #include <iterator>
 #include <map>
@@ -37,7 +38,10 @@ class Messages {
     } else if (type == "reasoning") {
       // Behind an answer or its calls it begins another turn.
       Json& turn = open_turn({"content", "tool_calls"});
-      turn["reasoning_content"] = reasoning(item);
+      if (!turn.contains("reasoning_content")) turn["reasoning_content"] = "";
+      auto& text = turn["reasoning_content"].get_ref<std::string&>();
+      if (!text.empty()) text += '\n';
+      text += reasoning(item);
     } else if (type == "function_call") {
       add_call(item);
     } else if (type == "function_call_output") {
@@ -51,6 +55,7 @@ class Messages {
   }
 
   void add_message(const RequestFields& item) {
+    item.at("role");
     const std::string role = item.text("role").value_or("");
     Json content = parts(item, "content");
     if (role == "assistant") {
@@ -90,28 +95,43 @@ class Messages {
     return text;
   }
 
-  /// A text, or parts as chats have them.
+  /// A text, or parts as chats have them where there is an image among them.
   static Json parts(const RequestFields& item, const char* member) {
     const Json* given = item.find(member);
     if (given == nullptr || given->is_string()) return given == nullptr ? Json("") : *given;
+    if (!given->is_array()) {
+      throw Error(Errc::bad_type, item.path(member), "is no text and no array of parts");
+    }
     Json made = Json::array();
-    const Json& array = *item.array(member);
-    for (std::size_t i = 0; i < array.size(); ++i) {
-      const RequestFields part(array[i], fmt::format("{}[{}]", item.path(member), i));
+    std::string texts;
+    bool has_image = false;
+    for (std::size_t i = 0; i < given->size(); ++i) {
+      const RequestFields part((*given)[i], fmt::format("{}[{}]", item.path(member), i));
       const std::string type = part.text("type").value_or("");
-      if (type == "input_text" || type == "output_text") {
-        made.push_back({{"type", "text"}, {"text", part.text("text").value_or("")}});
-      } else if (type == "refusal") {
-        made.push_back({{"type", "text"}, {"text", part.text("refusal").value_or("")}});
-      } else if (type == "input_image") {
-        made.push_back(
-            {{"type", "image_url"}, {"image_url", {{"url", part.text("image_url").value_or("")}}}});
+      if (type == "input_image") {
+        has_image = true;
+        made.push_back({{"type", "image_url"}, {"image_url", {{"url", image_data(part)}}}});
+      } else if (type == "input_text" || type == "output_text" || type == "refusal") {
+        const std::string text = part.text(type == "refusal" ? "refusal" : "text").value_or("");
+        if (!texts.empty()) texts += '\n';
+        texts += text;
+        made.push_back({{"type", "text"}, {"text", text}});
       } else {
         throw Error(Errc::unsupported, part.path("type"),
                     fmt::format("is '{}', not input_text, output_text or input_image", type));
       }
     }
-    return made;
+    return has_image ? made : Json(texts);
+  }
+
+  static std::string image_data(const RequestFields& part) {
+    std::string url = part.text("image_url").value_or("");
+    if (!url.starts_with("data:")) {
+      throw Error(Errc::unsupported, part.path("image_url"),
+                  "images are given as \"data:image/png;base64,...\"; this server loads no "
+                  "addresses and keeps no files");
+    }
+    return url;
   }
 
   /// The turn of the assistant that the input ends with, unless it has one of these members: then a new one.
@@ -126,8 +146,8 @@ class Messages {
   void add(const std::string& role, Json content) {
     if (role == "system" && messages_.size() == 1 && messages_[0].at("role") == "system" &&
         messages_[0].at("content").is_string() && content.is_string()) {
-      messages_[0]["content"] =
-          messages_[0]["content"].get<std::string>() + "\n\n" + content.get<std::string>();
+      auto& text = messages_[0]["content"].get_ref<std::string&>();
+      (text += "\n\n") += content.get_ref<const std::string&>();
       return;
     }
     push({{"role", role}, {"content", std::move(content)}});
@@ -157,7 +177,11 @@ Json chat_tool(const RequestFields& tool) {
 /// text.format as chats have it: response_format.
 Json chat_format(const RequestFields& format) {
   const std::string type = format.text("type").value_or("text");
-  if (type != "json_schema") return {{"type", type}};
+  if (type == "text" || type == "json_object") return {{"type", type}};
+  if (type != "json_schema") {
+    throw Error(Errc::unsupported, format.path("type"),
+                fmt::format("is '{}', not text, json_object or json_schema", type));
+  }
   return {{"type", type}, {"json_schema", {{"schema", format.at("schema")}}}};
 }
 
@@ -183,9 +207,15 @@ Json chat_request(const RequestFields& fields) {
   refuse(fields, "prompt", "names a prompt that this server would have kept");
   fields.refuse_other_than("background", false);
   fields.refuse_other_than("truncation", "disabled");
+  fields.object("reasoning");
+  fields.object("metadata");
+  fields.flag("parallel_tool_calls");
   Json chat = fields.all();
   for (const char* member : {"input", "instructions", "tools", "tool_choice", "text", "include",
-                             "max_output_tokens", "top_logprobs", "n", "stream_options"}) {
+                             "max_output_tokens", "top_logprobs",
+                             // A chat's own members, which are none of a response's:
+                             "n", "stream_options", "max_tokens", "max_completion_tokens",
+                             "logprobs", "response_format", "messages"}) {
     chat.erase(member);
   }
   Messages messages(fields.text("instructions"));
@@ -214,8 +244,10 @@ Json chat_request(const RequestFields& fields) {
 }
 
 Responses::Responses(const ServedModel& served, const RequestFields& fields)
-    : chat_json_(chat_request(fields)),
-      chat_(served, RequestFields(chat_json_)),
+    : Responses(served, fields, chat_request(fields)) {}
+
+Responses::Responses(const ServedModel& served, const RequestFields& fields, const Json& chat)
+    : chat_(served, RequestFields(chat)),
       tokenizer_(served.model.tokenizer()),
       items_([this](Json event) { emit(std::move(event)); }) {
   const nn::SamplerOptions& sampler = std::as_const(chat_).options().sampler;
@@ -267,16 +299,18 @@ Json Responses::as_json(std::string_view status) const {
 
 void Responses::finish(const models::Generated& answer) {
   const Json last = chat_.last_delta(0, answer);
+  status_ = last.at("finish_reason") == "length" ? "incomplete" : "completed";
   items_.add(last.at("delta"));
   const auto logprobs = last.find("logprobs");
-  items_.end(logprobs == last.end() ? Json::array() : logprobs->at("content"));
-  const auto reasoning = std::ssize(tokenizer_.encode(items_.reasoning(), {.add_special = false}));
+  items_.end(status_, logprobs == last.end() ? Json::array() : logprobs->at("content"));
+  const auto reasoning =
+      std::min(std::ssize(tokenizer_.encode(items_.reasoning(), {.add_special = false})),
+               std::ssize(answer.tokens));
   usage_ = {{"input_tokens", answer.prompt_tokens},
             {"input_tokens_details", {{"cached_tokens", answer.reused_tokens}}},
             {"output_tokens", answer.tokens.size()},
             {"output_tokens_details", {{"reasoning_tokens", reasoning}}},
             {"total_tokens", answer.prompt_tokens + std::ssize(answer.tokens)}};
-  status_ = last.at("finish_reason") == "length" ? "incomplete" : "completed";
 }
 
 Json Responses::response(const std::vector<models::Generated>& answers) {
@@ -293,19 +327,24 @@ std::string Responses::beginning() {
   return take_events();
 }
 
+std::string Responses::failed(const std::exception_ptr& error) {
+  const Json what = described(error).at("error");
+  emit({{"type", "error"},
+        {"code", what.at("code")},
+        {"message", what.at("message")},
+        {"param", nullptr}});
+  Json response = as_json("failed");
+  response["error"] = {{"code", what.at("code")}, {"message", what.at("message")}};
+  emit({{"type", "response.failed"}, {"response", std::move(response)}});
+  return take_events();
+}
+
 std::string Responses::piece(const AnswerEvent& next) {
   if (!next.end) {
     const Json delta = chat_.delta(0, next.text);
     if (!delta.is_null()) items_.add(delta.at("delta"));
   } else if (const std::exception_ptr error = failure(*next.end)) {
-    const Json what = described(error).at("error");
-    emit({{"type", "error"},
-          {"code", what.at("code")},
-          {"message", what.at("message")},
-          {"param", nullptr}});
-    Json failed = as_json("failed");
-    failed["error"] = {{"code", what.at("code")}, {"message", what.at("message")}};
-    emit({{"type", "response.failed"}, {"response", std::move(failed)}});
+    return failed(error);
   } else {
     finish(next.end->answer);
     emit({{"type", fmt::format("response.{}", status_)}, {"response", as_json(status_)}});

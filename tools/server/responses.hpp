@@ -29,8 +29,11 @@ class Responses final : public TextRequest {
   std::string beginning() override;
   std::string piece(const AnswerEvent& event) override;
   std::string ending() override { return {}; }
+  std::string failed(const std::exception_ptr& error) override;
 
  private:
+  /// `chat`: what chat_request() made of the fields.
+  Responses(const ServedModel& served, const RequestFields& fields, const Json& chat);
   /// Takes the events since the last call.
   std::string take_events();
   void emit(Json event);
@@ -39,7 +42,6 @@ class Responses final : public TextRequest {
   Json as_json(std::string_view status) const;
 
   Json frame_;  // the members of a response that are known from the beginning
-  Json chat_json_;
   ChatCompletion chat_;
   const text::Tokenizer& tokenizer_;
   ResponseItems items_;

@@ -30,6 +30,8 @@ class TextRequest {
   virtual std::string beginning() = 0;
   virtual std::string piece(const AnswerEvent& event) = 0;
   virtual std::string ending() = 0;
+  /// What ends the stream in place of further pieces where it fails.
+  virtual std::string failed(const std::exception_ptr& error) = 0;
 };
 
 /// Why an answer is none: its error, or that the server ends. Null for one that is.

@@ -40,6 +40,7 @@ q, r = ops.qr(numpy.ones((3, 2), "f"))
 halves: list[tenon.Buffer] = ops.chunk(ops.where(x > 0, x, 0.0), 2)
 print(ops.softmax(q @ r, axis=-1).shape, ops.lerp(x, 1.0, 0.5).numpy().sum(), halves[0].T, ops.eye(3).shape)
 def double(x: tenon.Tensor) -> tenon.Tensor:
+    mixed: list[tenon.Tensor] = [ops.where(y > 0, y, x), ops.lerp(y, 1.0, x), ops.layer_norm(y, x), ops.prelu(y, x)]
     return x.relu() + ops.add(1.0, x) * ops.svd(x)[1].sum() + ops.softmax(ops.linear(x, x), axis=0)
 def answer(model: tenon.LanguageModel) -> str:
     print(model.generate_each(["a"], stop=["x"], max_tokens=8), "".join(model.stream("x", timeout=1.5)))

@@ -14,6 +14,12 @@ def is_name(word):
     return re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,254}", word) is not None and word not in KEYWORDS
 
 
+def wrong_count(least, most, made):
+    """What is wrong with the number of an instruction's operands."""
+    taken = f"{least}" if least == most else f"{least} to {most}"
+    return f"takes {taken} operand{'' if most == 1 else 's'}, {len(made.operands)} given"
+
+
 def check_structure(program, found):
     count = sum(len(function.body) + 1 for function in program.functions)
     if count > INSTRUCTIONS:
@@ -124,9 +130,7 @@ class StructureChecker:
             return self.found.at("UnknownOp", f"there is no op '{made.op}'", made)
         self.result_kind(made, TENSOR)
         if not op.min_inputs <= len(made.operands) <= op.max_inputs:
-            taken = (f"{op.min_inputs} to {op.max_inputs} operands" if op.min_inputs < op.max_inputs
-                     else "1 operand" if op.min_inputs == 1 else f"{op.min_inputs} operands")
-            self.found.at("BadArgument", f"takes {taken}, {len(made.operands)} given", made)
+            self.found.at("BadArgument", wrong_count(op.min_inputs, op.max_inputs, made), made)
         for name, value in made.attributes.items():
             attribute = op.attribute(name)
             if attribute is None or attribute.accepts(value) is None:
@@ -184,7 +188,7 @@ class StructureChecker:
             self.tuple_sizes[made.result.name] = count
         if len(made.operands) != len(function.parameters):
             return self.found.at("BadArgument",
-                                 f"takes {len(function.parameters)} operands, {len(made.operands)} given", made)
+                                 wrong_count(len(function.parameters), len(function.parameters), made), made)
         for k, name in enumerate(made.operands):
             self.argument(function, k, self.kind(name), made, k)
 

@@ -566,8 +566,10 @@ TEST_CASE("softmax of columns has the bits of softmax of rows", "[elementwise]")
         if (columns > 2) x[2] = std::numeric_limits<float>::quiet_NaN();
         for (const bool is_log : {false, true}) {
           std::vector<float> y(static_cast<std::size_t>(rows * other), -7.0f);
-          (is_log ? log_softmax_columns : softmax_columns)({x.data(), step, rows, columns},
-                                                           y.data(), other);
+          constexpr std::int64_t bytes = sizeof(float);
+          (is_log ? log_softmax_columns : softmax_columns)(
+              {DType::f32, x.data(), step * bytes, rows, columns}, y.data(), other * bytes,
+              nullptr);
           for (int c = 0; c < columns; ++c) {
             std::vector<float> row, want(static_cast<std::size_t>(rows));
             for (int i = 0; i < rows; ++i) {

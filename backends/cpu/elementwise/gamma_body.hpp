@@ -11,19 +11,6 @@
 namespace tenon::cpu {
 namespace {
 
-TENON_INLINE bool is_any(Longs mask) {
-#if defined(__AVX512F__)
-  return _mm512_movepi64_mask(reinterpret_cast<__m512i>(mask)) != 0;
-#elif defined(__AVX2__)
-  return _mm256_movemask_pd(reinterpret_cast<__m256d>(mask)) != 0;
-#else
-  for (int i = 0; i < Simd::lanes / 2; ++i) {
-    if (mask[i] != 0) return true;
-  }
-  return false;
-#endif
-}
-
 /// Coefficients from the highest power down.
 template <class... Rest>
 TENON_INLINE Doubles polynomial(Doubles x, double first, Rest... rest) {

@@ -11,12 +11,10 @@
 namespace tenon::cpu {
 namespace {
 
-using Words64 = std::int64_t __attribute__((vector_size(4 * Simd::lanes)));
-
 /// 2^n of whole numbers in [-1022, 1023]: the lowest bits of n + 3 * 2^51 are those of n.
 TENON_INLINE Doubles power_of_two(Doubles n) {
   const Doubles shifted = n + 0x1.8p52;
-  Words64 bits;
+  Longs bits;
   __builtin_memcpy(&bits, &shifted, sizeof bits);
   bits = (bits + 1023) << 52;
   Doubles result;
@@ -66,12 +64,12 @@ TENON_INLINE Doubles polynomial_f64(Doubles x, double first, Rest... rest) {
   return sum;
 }
 
-TENON_INLINE Words64 bits_of(Doubles x) {
-  Words64 bits;
+TENON_INLINE Longs bits_of(Doubles x) {
+  Longs bits;
   __builtin_memcpy(&bits, &x, sizeof bits);
   return bits;
 }
-TENON_INLINE Doubles of_bits(Words64 bits) {
+TENON_INLINE Doubles of_bits(Longs bits) {
   Doubles x;
   __builtin_memcpy(&x, &bits, sizeof x);
   return x;
@@ -81,17 +79,6 @@ TENON_INLINE Doubles absolute_f64(Doubles x) { return of_bits(bits_of(x) & ~sign
 /// `magnitude` >= 0 with a sign.
 TENON_INLINE Doubles with_sign_of(Doubles magnitude, Doubles sign) {
   return of_bits(bits_of(magnitude) | (bits_of(sign) & sign_bit_f64));
-}
-
-TENON_INLINE Doubles square_root_f64(Doubles x) {
-#if defined(__AVX512F__)
-  return _mm512_sqrt_pd(x);
-#elif defined(__AVX2__)
-  return _mm256_sqrt_pd(x);
-#else
-  for (int i = 0; i < Simd::lanes / 2; ++i) x[i] = __builtin_sqrt(x[i]);
-  return x;
-#endif
 }
 
 /// To a whole number: 0 the nearest, halves to the even one; 1 down; 2 up; 3 towards 0, as the instructions have it.
@@ -109,19 +96,6 @@ TENON_INLINE Doubles rounded_f64(Doubles x) {
                       : __builtin_trunc(x[i]);
   }
   return x;
-#endif
-}
-
-TENON_INLINE bool any_of(Words64 mask) {
-#if defined(__AVX512F__)
-  return _mm512_movepi64_mask(reinterpret_cast<__m512i>(mask)) != 0;
-#elif defined(__AVX2__)
-  return _mm256_movemask_pd(reinterpret_cast<__m256d>(mask)) != 0;
-#else
-  for (int i = 0; i < Simd::lanes / 2; ++i) {
-    if (mask[i] != 0) return true;
-  }
-  return false;
 #endif
 }
 
@@ -158,13 +132,13 @@ struct LogarithmF64 {
 /// log(1 + f) = 2 atanh(s), s = f / (2 + f), by its series up to s^21: what is left out is less than 1e-18 of it. 2 s = f - f^2 / 2
 /// + s f^2 / 2, so that what is added to f is small.
 TENON_INLINE LogarithmF64 logarithm_parts_f64(Doubles x) {
-  using Unsigned = std::uint64_t __attribute__((vector_size(sizeof(Words64))));
+  using Unsigned = std::uint64_t __attribute__((vector_size(sizeof(Longs))));
   constexpr std::int64_t root_half = 0x3FE6A09E667F3BCD, bias = 1024;
   const auto is_subnormal = x < 0x1p-1022;
-  const Words64 bits = bits_of(is_subnormal ? x * 0x1p54 : x);
+  const Longs bits = bits_of(is_subnormal ? x * 0x1p54 : x);
   // With a bias that keeps it positive: there are no arithmetic shifts of 64 bits in AVX2.
-  const Words64 shifted = bits - root_half + (bias << 52);
-  const auto exponent = reinterpret_cast<Words64>(reinterpret_cast<Unsigned>(shifted) >> 52);
+  const Longs shifted = bits - root_half + (bias << 52);
+  const auto exponent = reinterpret_cast<Longs>(reinterpret_cast<Unsigned>(shifted) >> 52);
   const Doubles n =
       of_bits(exponent | 0x4330000000000000) -  // 2^52
       (is_subnormal ? Doubles{} + (0x1p52 + 54.0 + bias) : Doubles{} + (0x1p52 + bias));
@@ -299,7 +273,7 @@ TENON_INLINE Doubles erfc_f64(Doubles x) {
 /// in the middle the coefficients of Giles, Approximating the erfinv function (2010); then a step of Halley's method.
 TENON_INLINE Doubles erfinv_f64(Doubles x) {
   const Doubles a = absolute_f64(x);
-  const Doubles w = -log_f64((1.0 - a) * (1.0 + a)), v = w - 2.5, u = square_root_f64(w) - 4.0;
+  const Doubles w = -log_f64((1.0 - a) * (1.0 + a)), v = w - 2.5, u = square_root(w) - 4.0;
   const Doubles middle =
       polynomial_f64(v, 2.81022636e-08, 3.43273939e-07, -3.5233877e-06, -4.39150654e-06,
                      0.00021858087, -0.00125372503, -0.00417768164, 0.246640727, 1.50140941);
@@ -350,7 +324,7 @@ constexpr double largest_angle_f64 = 0x1p20;
 /// Sine and cosine of r, to 2 ulp; x = n pi / 2 + r, |r| <= pi / 4. Of `quarter` the lowest two bits are those of n.
 struct SinesF64 {
   Doubles sine, cosine;
-  Words64 quarter;
+  Longs quarter;
 };
 /// For |x| within largest_angle_f64: pi / 2 in three parts of 33 bits and a rest, whose products with n are exact; series up to
 /// r^19.
@@ -377,7 +351,7 @@ template <class F, class Exact>
 TENON_INLINE Doubles of_sines(Doubles x, F f, Exact exact) {
   const auto is_near = absolute_f64(x) <= largest_angle_f64;
   Doubles y = f(near_sines(is_near ? x : Doubles{} + 0.0));
-  if (any_of(~is_near)) [[unlikely]] {
+  if (is_any(~is_near)) [[unlikely]] {
     for (int i = 0; i < Simd::lanes / 2; ++i) {
       if (is_near[i] == 0) y[i] = exact(x[i]);
     }
@@ -390,7 +364,7 @@ TENON_INLINE Doubles sine_f64(Doubles x) {
   const Doubles y = of_sines(
       x,
       [](SinesF64 of) {
-        const Words64 quarter = of.quarter + turns;
+        const Longs quarter = of.quarter + turns;
         const Doubles value = (quarter & 1) != 0 ? of.cosine : of.sine;
         return (quarter & 2) != 0 ? -value : value;
       },

@@ -15,21 +15,9 @@
 namespace tenon::cpu {
 namespace {
 
-using Longs = std::int64_t __attribute__((vector_size(4 * Simd::lanes)));
 using UnsignedLongs = std::uint64_t __attribute__((vector_size(4 * Simd::lanes)));
 
 TENON_INLINE Doubles doubles(double value) { return Doubles{} + value; }
-
-TENON_INLINE Doubles square_root(Doubles x) {
-#if defined(__AVX512F__)
-  return _mm512_sqrt_pd(x);
-#elif defined(__AVX2__)
-  return _mm256_sqrt_pd(x);
-#else
-  for (int i = 0; i < Simd::lanes / 2; ++i) x[i] = __builtin_sqrt(x[i]);
-  return x;
-#endif
-}
 
 /// f of f64 vectors, rounded once.
 template <class F, class... Inputs>

@@ -23,8 +23,8 @@ TENON_INLINE Doubles fused(Doubles a, Doubles b, Doubles c) {
 
 /// y, and f(a, b) in the lanes of a mask, which are few.
 template <class F>
-TENON_INLINE Doubles but_for(Words64 far, Doubles y, Doubles a, Doubles b, F f) {
-  if (any_of(far)) [[unlikely]] {
+TENON_INLINE Doubles but_for(Longs far, Doubles y, Doubles a, Doubles b, F f) {
+  if (is_any(far)) [[unlikely]] {
     for (int i = 0; i < Simd::lanes / 2; ++i) {
       if (far[i] != 0) y[i] = f(a[i], b[i]);
     }
@@ -62,7 +62,7 @@ struct RemainderF64 {
 struct PowF64 {
   TENON_INLINE Doubles operator()(Doubles a, Doubles b) const {
     const auto is_square = b == 2.0, is_cube = b == 3.0;
-    if (!any_of(~is_square)) return a * a;
+    if (!is_any(~is_square)) return a * a;
     const auto is_plain = (a >= 0x1p-1022) & (a < __builtin_inf());
     const LogarithmF64 of = logarithm_of(is_plain ? a : Doubles{} + 1.0);
     const Doubles x = b * of.high;
@@ -79,11 +79,11 @@ struct PowF64 {
     Doubles high, low;
   };
   TENON_INLINE static LogarithmF64 logarithm_of(Doubles x) {
-    using Unsigned = std::uint64_t __attribute__((vector_size(sizeof(Words64))));
+    using Unsigned = std::uint64_t __attribute__((vector_size(sizeof(Longs))));
     constexpr std::int64_t root_half = 0x3FE6A09E667F3BCD, bias = 1024;
-    const Words64 bits = bits_of(x);
-    const Words64 shifted = bits - root_half + (bias << 52);
-    const auto exponent = reinterpret_cast<Words64>(reinterpret_cast<Unsigned>(shifted) >> 52);
+    const Longs bits = bits_of(x);
+    const Longs shifted = bits - root_half + (bias << 52);
+    const auto exponent = reinterpret_cast<Longs>(reinterpret_cast<Unsigned>(shifted) >> 52);
     const Doubles k = of_bits(exponent | 0x4330000000000000) - (0x1p52 + bias);
     const Doubles m = of_bits(bits - ((exponent - bias) << 52));
     const Doubles f = m - 1.0, sum = m + 1.0, lost = m - (sum - 1.0);
@@ -117,7 +117,7 @@ struct HypotF64 {
     const Doubles scale = is_large ? one * 0x1p-600 : is_small ? one * 0x1p600 : one;
     const Doubles back = is_large ? one * 0x1p600 : is_small ? one * 0x1p-600 : one;
     const Doubles x = p * scale, y = q * scale;
-    const Doubles root = square_root_f64(x * x + y * y) * back;
+    const Doubles root = square_root(x * x + y * y) * back;
     const Doubles infinity = Doubles{} + __builtin_inf();
     return ((p == infinity) | (q == infinity)) ? infinity : root;
   }

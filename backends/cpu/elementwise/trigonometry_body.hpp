@@ -10,6 +10,7 @@ namespace tenon::cpu {
 namespace {
 
 using Doubles = double __attribute__((vector_size(4 * Simd::lanes)));
+using Longs = std::int64_t __attribute__((vector_size(4 * Simd::lanes)));
 using FewFloats = float __attribute__((vector_size(2 * Simd::lanes)));
 using FewWords = std::int32_t __attribute__((vector_size(2 * Simd::lanes)));
 
@@ -30,6 +31,31 @@ TENON_INLINE FewFloats narrowed(Doubles x) {
   return _mm256_cvtpd_ps(x);
 #else
   return __builtin_convertvector(x, FewFloats);
+#endif
+}
+
+TENON_INLINE Doubles square_root(Doubles x) {
+#if defined(__AVX512F__)
+  return _mm512_sqrt_pd(x);
+#elif defined(__AVX2__)
+  return _mm256_sqrt_pd(x);
+#else
+  for (int i = 0; i < Simd::lanes / 2; ++i) x[i] = __builtin_sqrt(x[i]);
+  return x;
+#endif
+}
+
+/// Whether a lane of a comparison is true.
+TENON_INLINE bool is_any(Longs mask) {
+#if defined(__AVX512F__)
+  return _mm512_movepi64_mask(reinterpret_cast<__m512i>(mask)) != 0;
+#elif defined(__AVX2__)
+  return _mm256_movemask_pd(reinterpret_cast<__m256d>(mask)) != 0;
+#else
+  for (int i = 0; i < Simd::lanes / 2; ++i) {
+    if (mask[i] != 0) return true;
+  }
+  return false;
 #endif
 }
 

@@ -10,6 +10,8 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <exception>
+#include <mutex>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -81,6 +83,7 @@ class Conversion {
       }
       work(buffers[0]);
     }
+    if (failure_ != nullptr) std::rethrow_exception(failure_);
     interrupt_.check(caller);
     if (has_special_) {
       refuse(Errc::bad_input, fmt::format("tensor '{}' holds an infinity or a NaN", name_));
@@ -90,9 +93,18 @@ class Conversion {
 
  private:
   void work(std::vector<float>& buffer) noexcept {
+    try {
+      convert(buffer);
+    } catch (...) {
+      has_stopped_ = true;
+      const std::scoped_lock lock(failure_mutex_);
+      failure_ = std::current_exception();
+    }
+  }
+  void convert(std::vector<float>& buffer) {
     const std::int64_t row_in = columns_ / block_size(from_) * block_bytes(from_);
     const std::int64_t row_out = columns_ / block_size(to_) * block_bytes(to_);
-    while (!has_special_ && !interrupt_.is_due()) {
+    while (!has_special_ && !has_stopped_ && !interrupt_.is_due()) {
       const std::int64_t first = next_.fetch_add(rows_at_once_);
       if (first >= rows_) return;
       const std::int64_t count = std::min(rows_at_once_, rows_ - first) * columns_;
@@ -131,6 +143,9 @@ class Conversion {
   const Interrupt& interrupt_;
   std::atomic<std::int64_t> next_ = 0;
   std::atomic<bool> has_special_ = false;
+  std::atomic<bool> has_stopped_ = false;  // because of `failure_`
+  std::mutex failure_mutex_;
+  std::exception_ptr failure_;
 };
 
 /// The importance of each column of a tensor that is converted to `to`; empty where there is none.
@@ -161,6 +176,12 @@ std::vector<float> importance_of(const TensorEntry& tensor, DType to,
     refuse(Errc::shape_mismatch,
            fmt::format("the importance matrix has {} columns of tensor '{}', which is {}",
                        means.size(), tensor.name, to_string(tensor.shape)));
+  }
+  const auto is_wrong = [](float mean) { return !std::isfinite(mean) || mean < 0; };
+  if (const auto wrong = std::ranges::find_if(means, is_wrong); wrong != means.end()) {
+    const std::int64_t at = wrong - means.begin();
+    refuse(Errc::bad_input, fmt::format("the importance of column {} of tensor '{}' is {}",
+                                        at % columns, tensor.name, *wrong));
   }
   return means;
 }

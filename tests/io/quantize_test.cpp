@@ -209,6 +209,24 @@ TEST_CASE("quantize: by importance, each row as quant.hpp does it, and the types
   CHECK(contains(expect_error(Errc::unsupported_dtype, [&] { run("iq1_m"); }), "blk.7.attn_q"));
 }
 
+TEST_CASE("quantize: importances whose means are no numbers are refused") {
+  const TempFolder folder;
+  const auto in = made_model(folder), out = folder.path() / "out.gguf";
+  io::ImportanceMatrix importance = importance_of_model();
+  io::ColumnSums& sums = importance.tensors["blk.3.attn_q.weight"];
+  const auto refused = [&](double sum, double count) {
+    sums.sums[7] = sum;
+    sums.counts[0] = count;
+    return expect_error(Errc::bad_input, [&] {
+      io::quantize_gguf(in, out, "q4_k_m", {.threads = 2, .importance = &importance});
+    });
+  };
+  CHECK(contains(refused(1e30, 1e-20), "blk.3.attn_q.weight"));
+  CHECK(contains(refused(-1, 1), "column 7"));
+  CHECK(contains(refused(std::numeric_limits<double>::quiet_NaN(), 1), "nan"));
+  CHECK_FALSE(std::filesystem::exists(out));
+}
+
 TEST_CASE("quantize: an output of its own leaves the embedding to the mix") {
   const TempFolder folder;
   auto tensors = model_tensors();

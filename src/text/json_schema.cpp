@@ -23,8 +23,11 @@ namespace {
 
 using Json = SchemaValue;
 
-constexpr std::size_t longest_schema = 1 << 20;
-constexpr int deepest_schema = 200;  // with what $ref refers to
+constexpr std::size_t max_schema_bytes = 1 << 20;
+constexpr int max_schema_depth = 200;  // with what $ref refers to
+// Merged schemas are expanded at each place that refers to them: their number may double at each level.
+constexpr std::size_t max_merged_bytes = 16 * max_schema_bytes;
+constexpr std::size_t max_rule_bytes = 64 * max_schema_bytes;
 
 // Rules that the others use. A number has at most 16 digits before and behind its point, so that it is read as
 // it was written; \u spells no half of a surrogate pair.
@@ -118,6 +121,14 @@ std::string group(const std::vector<std::string>& choices) {
   return choices.size() == 1 ? choices.front() : "(" + joined(choices) + ")";
 }
 
+/// What a copy of a schema takes, about: its text, and room for its values.
+std::size_t copy_bytes(const Json& schema) {
+  std::size_t bytes = 16 + schema.text.size();
+  for (const Json& item : schema.items) bytes += copy_bytes(item);
+  for (const auto& [name, value] : schema.members) bytes += name.size() + copy_bytes(value);
+  return bytes;
+}
+
 /// Writes rules for schemas, from the outermost on. `path` of a schema is the JSON pointer that errors name.
 class SchemaWriter {
  public:
@@ -134,6 +145,22 @@ class SchemaWriter {
  private:
   [[noreturn]] static void fail(Errc code, std::string_view path, const std::string& what) {
     throw Error(code, "JSON schema", fmt::format("{}: {}", path, what));
+  }
+
+  /// Counts what is copied where schemas are merged.
+  void spend_copy(const Json& schema, const std::string& path) {
+    merged_bytes_ += copy_bytes(schema);
+    if (merged_bytes_ <= max_merged_bytes) return;
+    fail(Errc::limit_exceeded, path,
+         fmt::format(
+             "more than {} bytes of schemas are merged: each place with allOf, or with $ref, "
+             "anyOf or oneOf beside other keywords, copies what it refers to",
+             max_merged_bytes));
+  }
+  std::string spend_text(std::string text, const std::string& path) {
+    rule_bytes_ += text.size();
+    if (rule_bytes_ <= max_rule_bytes) return text;
+    fail(Errc::limit_exceeded, path, fmt::format("more than {} bytes of rules", max_rule_bytes));
   }
 
   void add_rule(const std::string& name, std::string body) {
@@ -161,7 +188,10 @@ class SchemaWriter {
   std::string ws() { return common("ws"); }
 
   std::string expression(const Json& schema, const std::string& path, int depth) {
-    if (depth > deepest_schema) fail(Errc::depth_limit, path, "schemas nested too deep");
+    return spend_text(expanded(schema, path, depth), path);
+  }
+  std::string expanded(const Json& schema, const std::string& path, int depth) {
+    if (depth > max_schema_depth) fail(Errc::depth_limit, path, "schemas nested too deep");
     if (schema.is_boolean()) {
       if (schema.is_true()) return common("value");
       fail(Errc::unsupported, path, "a schema that allows nothing");
@@ -211,6 +241,7 @@ class SchemaWriter {
     const Json& target = target_of(reference, path);
     const auto& text = reference.text;
     if (has_others(schema, "$ref")) {
+      spend_copy(schema, path);
       Json rest = schema;
       rest.erase("$ref");
       return expression(merged(std::move(rest), target, path, depth), path, depth + 1);
@@ -228,7 +259,8 @@ class SchemaWriter {
 
   /// A schema that both restrict. Errc::unsupported where that needs more than a keyword of each name.
   Json merged(Json one, const Json& other, const std::string& path, int depth) {
-    if (depth > deepest_schema) fail(Errc::depth_limit, path, "schemas nested too deep");
+    if (depth > max_schema_depth) fail(Errc::depth_limit, path, "schemas nested too deep");
+    spend_copy(other, path);
     if (other.is_true()) return one;
     if (!other.is_object())
       fail(Errc::bad_type, path, "a schema that others are merged with is no object");
@@ -254,6 +286,7 @@ class SchemaWriter {
     if (name == "properties" && held.is_object() && value.is_object()) {
       for (const auto& [property, schema] : value.members) {
         if (held.contains(property)) {
+          spend_copy(held.member(property), path);
           held.member(property) =
               merged(held.member(property), schema, path + "/" + property, depth + 1);
         } else {
@@ -288,6 +321,7 @@ class SchemaWriter {
   }
 
   std::string all_of(const Json& schema, const std::string& path, int depth) {
+    spend_copy(schema, path);
     Json all = schema;
     all.erase("allOf");
     for (const Json& each : schemas_of(schema, "allOf", path).items) {
@@ -298,12 +332,17 @@ class SchemaWriter {
 
   std::string one_of(const Json& schema, const char* name, const std::string& path, int depth) {
     const Json& list = schemas_of(schema, name, path);
-    Json rest = schema;
-    rest.erase(name);
     const bool has_rest = has_others(schema, name);
+    Json rest;
+    if (has_rest) {
+      spend_copy(schema, path);
+      rest = schema;
+      rest.erase(name);
+    }
     std::vector<std::string> choices;
     for (std::size_t i = 0; i < list.items.size(); ++i) {
       const std::string at = fmt::format("{}/{}/{}", path, name, i);
+      if (has_rest) spend_copy(rest, at);
       choices.push_back(has_rest
                             ? expression(merged(rest, list.items[i], at, depth + 1), at, depth + 1)
                             : expression(list.items[i], at, depth + 1));
@@ -790,6 +829,7 @@ class SchemaWriter {
   std::vector<std::pair<std::string, std::string>> rules_;
   std::map<std::string, std::string> referred_;  // rules by the text of $ref
   std::size_t count_ = 0;
+  std::size_t merged_bytes_ = 0, rule_bytes_ = 0;
   bool has_common_ = false;
   bool has_formats_ = false;
 };
@@ -797,9 +837,9 @@ class SchemaWriter {
 }  // namespace
 
 std::string grammar_of_json_schema(std::string_view schema) {
-  if (schema.size() > longest_schema) {
+  if (schema.size() > max_schema_bytes) {
     throw Error(Errc::limit_exceeded, "JSON schema",
-                fmt::format("{} bytes; at most {} are read", schema.size(), longest_schema));
+                fmt::format("{} bytes; at most {} are read", schema.size(), max_schema_bytes));
   }
   const SchemaValue root = parse_schema(schema);
   return SchemaWriter(root).write();

@@ -196,6 +196,33 @@ TEST_CASE(
   check(R"({"uniqueItems": false, "items": {"type": "null"}})", {"[null,null]"}, {});
 }
 
+TEST_CASE("JSON schemas: what doubles at each level is refused") {
+  const std::string levels = R"({"$ref": "#/$defs/a0", "$defs": {)";
+  const auto nested = [&](int count, const auto& body) {
+    std::string schema = levels;
+    for (int i = 0; i < count; ++i) {
+      schema +=
+          "\"a" + std::to_string(i) + "\": " + body("#/$defs/a" + std::to_string(i + 1)) + ", ";
+    }
+    return schema + "\"a" + std::to_string(count) + R"(": {"type": "string"}}})";
+  };
+  const auto reference = [](const std::string& to) { return R"({"$ref": ")" + to + "\"}"; };
+  const auto all_of = [&](const std::string& to) {
+    return R"({"allOf": [)" + reference(to) + ", " + reference(to) + "]}";
+  };
+  const auto with_sibling = [&](const std::string& to) {
+    return R"({"properties": {"a": {"minLength": 1, "$ref": ")" + to +
+           R"("}, "b": {"minLength": 1, "$ref": ")" + to + R"("}}})";
+  };
+  const auto choices = [&](const std::string& to) {
+    return R"({"minLength": 0, "anyOf": [)" + reference(to) + ", " + reference(to) + "]}";
+  };
+  check(nested(3, all_of), {R"("a")"}, {"1"});
+  fails(Errc::limit_exceeded, nested(40, all_of), "merged");
+  fails(Errc::limit_exceeded, nested(40, with_sibling), "merged");
+  fails(Errc::limit_exceeded, nested(40, choices), "merged");
+}
+
 TEST_CASE("JSON schemas: large ones take time in proportion") {
   std::string schema = R"({"additionalProperties": {"type": "null"}, "properties": {)";
   for (int i = 0; i < 4000; ++i) {

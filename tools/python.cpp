@@ -16,11 +16,18 @@
 namespace tenon::tool {
 namespace {
 
+// Without the current folder, which -c and -m put before all others: a folder that somebody has downloaded may hold packages of
+// these names. (PYTHONSAFEPATH does the same from Python 3.11 on.)
+#define TENON_SAFE_PATH "import sys; sys.path[:1] == [''] and sys.path.pop(0); "
+
 constexpr int not_installed = 3, no_onnx = 4;  // what find_packages exits with
-constexpr const char* find_packages =
-    "import importlib.util, sys; found = importlib.util.find_spec; "
+constexpr const char* find_packages = TENON_SAFE_PATH
+    "import importlib.util; found = importlib.util.find_spec; "
     "sys.exit(3 if not found('tenon') else 4 if sys.argv[1:] == ['tenon.onnx'] and not "
     "found('onnx') else 0)";
+/// As -m does it.
+constexpr const char* run_module = TENON_SAFE_PATH
+    "import runpy; runpy.run_module(sys.argv.pop(1), run_name='__main__', alter_sys=True)";
 
 void check(int failure, const std::string& program) {
   if (failure == 0) return;
@@ -104,7 +111,7 @@ int run_python(const std::string& module, std::vector<std::string> arguments, bo
                 "this Python has no package onnx, which models of ONNX need: `pip install onnx`");
   }
   if (json) arguments.emplace_back("--json");
-  arguments.insert(arguments.begin(), {python, "-m", module});
+  arguments.insert(arguments.begin(), {python, "-c", run_module, module});
   const Ended ended = run_to_end(std::move(arguments), json);
   if (json && ended.status != 0) {
     if (ended.printed.empty()) {

@@ -5,6 +5,7 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 
 import model_files
 from commands_test import Folder
@@ -191,6 +192,26 @@ class WrongMachine(Folder):
                              (bare, b"this Python has no package tenon: `pip install .`")):
             done = self.tenon("import", "model.onnx", status=UNSUPPORTED, variables={"TENON_PYTHON": str(python)})
             self.assertIn(says, done.stderr)
+
+    def test_imports_run_no_packages_of_the_current_folder(self):
+        installed, downloaded = self.folder / "installed", self.folder / "downloaded"
+        for path, text in (
+            (downloaded / "tenon" / "__init__.py", "raise SystemExit('the folder runs')"),
+            (downloaded / "onnx" / "__init__.py", "raise SystemExit('the folder runs')"),
+            (downloaded / "runpy.py", "raise SystemExit('the folder runs')"),
+            (installed / "tenon" / "__init__.py", ""), (installed / "onnx" / "__init__.py", ""),
+            (installed / "tenon" / "onnx" / "__init__.py", ""),
+            (installed / "tenon" / "onnx" / "__main__.py",
+             "import os, sys; print(os.path.basename(sys.argv[0]), sys.argv[1:], os.path.basename(os.getcwd()))"),
+        ):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        done = subprocess.run(
+            [self.program, "import", "m.onnx", "-o", "m.tenon"], cwd=downloaded, capture_output=True, timeout=300, check=False,
+            env={**os.environ, "TENON_PYTHON": sys.executable, "PYTHONPATH": str(installed)},
+        )
+        self.assertEqual((done.returncode, done.stdout.decode(), done.stderr.decode()),
+                         (0, "__main__.py ['m.onnx', '--output', 'm.tenon'] downloaded\n", ""))
 
     def test_instruction_sets_that_are_none(self):
         call = ("generate", LLAMA, "--prompt", "a", "-n", "1")

@@ -28,12 +28,13 @@ namespace tenon::tool {
 namespace {
 
 constexpr std::int64_t max_side = 1 << 15;
-constexpr std::int64_t max_pixels = 1 << 28;  // a small file may claim as many as it likes
+constexpr std::int64_t max_file_pixels = 1 << 28;  // a small file may claim as many as it likes
 
 /// The bytes of a file and what is said of them.
 class Picture {
  public:
-  Picture(std::string path, std::string bytes) : path_(std::move(path)), bytes_(std::move(bytes)) {}
+  Picture(std::string path, std::string bytes, std::int64_t max_pixels)
+      : path_(std::move(path)), bytes_(std::move(bytes)), max_pixels_(max_pixels) {}
 
   HostBuffer pixels() const {
     const std::string_view bytes = bytes_;
@@ -48,14 +49,17 @@ class Picture {
     throw Error(code, path_, message);
   }
 
-  /// Room for a picture.
-  HostBuffer blank(std::int64_t height, std::int64_t width) const {
+  void check_sizes(std::int64_t height, std::int64_t width) const {
     if (height < 1 || width < 1) refuse(Errc::corrupt, "has no pixels");
-    if (std::max(height, width) > max_side || height * width > max_pixels) {
+    if (std::max(height, width) > max_side || height * width > max_pixels_) {
       refuse(Errc::limit_exceeded,
              fmt::format("{} x {} pixels; there are at most {} on a side and {} in all", width,
-                         height, max_side, max_pixels));
+                         height, max_side, max_pixels_));
     }
+  }
+  /// Room for a picture.
+  HostBuffer blank(std::int64_t height, std::int64_t width) const {
+    check_sizes(height, width);
     return HostBuffer::zeros(Shape({height, width, 3}, u8));
   }
 
@@ -83,12 +87,14 @@ class Picture {
     }
     if (at >= bytes_.size() || !is_blank()) refuse(Errc::corrupt, "a PPM without pixels");
     ++at;
+    check_sizes(height, width);
+    if (const auto wanted = static_cast<std::size_t>(3 * height * width);
+        bytes_.size() - at < wanted) {
+      refuse(Errc::corrupt,
+             fmt::format("a PPM of {} bytes of pixels, wanted are {}", bytes_.size() - at, wanted));
+    }
     HostBuffer made = blank(height, width);
     const auto to = made.mutable_values<std::uint8_t>();
-    if (bytes_.size() - at < to.size()) {
-      refuse(Errc::corrupt, fmt::format("a PPM of {} bytes of pixels, wanted are {}",
-                                        bytes_.size() - at, to.size()));
-    }
     std::copy_n(bytes_.begin() + static_cast<std::ptrdiff_t>(at), to.size(), to.begin());
     return made;
   }
@@ -192,16 +198,17 @@ class Picture {
 
   std::string path_;
   std::string bytes_;
+  std::int64_t max_pixels_;
 };
 
 }  // namespace
 
 HostBuffer read_picture(const std::filesystem::path& path) {
-  return decode_picture(read_text(path.string()), path.string());
+  return decode_picture(read_text(path.string()), path.string(), max_file_pixels);
 }
 
-HostBuffer decode_picture(std::string bytes, std::string name) {
-  return Picture(std::move(name), std::move(bytes)).pixels();
+HostBuffer decode_picture(std::string bytes, std::string name, std::int64_t max_pixels) {
+  return Picture(std::move(name), std::move(bytes), max_pixels).pixels();
 }
 
 }  // namespace tenon::tool

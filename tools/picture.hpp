@@ -3,6 +3,7 @@
 
 #include <tenon/host_buffer.hpp>
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -15,7 +16,8 @@ namespace tenon::tool {
 /// 2^28 of them, or a file above 1 GiB.
 HostBuffer read_picture(const std::filesystem::path& path);
 
-/// The same of a file's bytes, which errors call `name`.
-HostBuffer decode_picture(std::string bytes, std::string name);
+/// The same of a file's bytes, which errors call `name`. There may be up to `max_pixels` pixels, by what the file says of its
+/// sizes before there is memory for them.
+HostBuffer decode_picture(std::string bytes, std::string name, std::int64_t max_pixels);
 
 }  // namespace tenon::tool

@@ -409,6 +409,13 @@ class Chats(ServeTest):
             many["messages"][0]["content"] *= 17
             server.error("/v1/chat/completions", many, "LimitExceeded", says="16 images")
             server.error("/v1/chat/completions", asked("data:image/png;base64,aaaa"), "BadMagic", says="messages[0]")
+            # Refused by what the file says of itself, before there is memory for it, and by what is left beside other images.
+            bomb = "data:image/x-portable-pixmap;base64," + base64.b64encode(b"P6 8192 8193 255\n").decode()
+            server.error("/v1/chat/completions", asked(bomb), "LimitExceeded", says="67108864")
+            rest = asked("data:image/x-portable-pixmap;base64," + base64.b64encode(b"P6 8192 8192 255\n").decode())
+            server.error("/v1/chat/completions", rest, "Corrupt", says="0 bytes of pixels")
+            rest["messages"][0]["content"].insert(0, asked(url)["messages"][0]["content"][0])
+            server.error("/v1/chat/completions", rest, "LimitExceeded", says="content[1]")
         with self.serving(self.model) as server:
             server.error("/v1/chat/completions", asked(url), "Unsupported", says="--mmproj")
 

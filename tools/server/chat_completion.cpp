@@ -19,7 +19,7 @@ constexpr std::int64_t max_pixels = std::int64_t{1} << 26;  // of all images
 
 /// An image in a request: "data:image/png;base64,...". A server that loaded addresses would load its own network's for
 /// strangers.
-HostBuffer read_image(const std::string& url, const std::string& name) {
+HostBuffer read_image(const std::string& url, const std::string& name, std::int64_t pixels_left) {
   const std::size_t comma = url.find(";base64,");
   if (!url.starts_with("data:") || comma == std::string::npos) {
     throw Error(
@@ -29,7 +29,7 @@ HostBuffer read_image(const std::string& url, const std::string& name) {
   auto bytes =
       from_base64(std::string_view(url).substr(comma + std::string_view(";base64,").size()));
   if (!bytes) throw Error(Errc::bad_encoding, name, "is no base64");
-  return decode_picture(*std::move(bytes), name);
+  return decode_picture(*std::move(bytes), name, pixels_left);
 }
 
 /// Why an answer ended: one that was cut after a call may have wanted to make another.
@@ -140,13 +140,9 @@ void ChatCompletion::add_image(const std::string& url, const std::string& name) 
     throw Error(Errc::limit_exceeded, name,
                 fmt::format("is one of more than {} images", max_images));
   }
-  images_.push_back(read_image(url, name));
-  std::int64_t pixels = 0;
-  for (const HostBuffer& image : images_) pixels += image.shape()[0] * image.shape()[1];
-  if (pixels > max_pixels) {
-    throw Error(Errc::limit_exceeded, name,
-                fmt::format("the images have more than {} pixels in all", max_pixels));
-  }
+  std::int64_t pixels_left = max_pixels;
+  for (const HostBuffer& image : images_) pixels_left -= image.shape()[0] * image.shape()[1];
+  images_.push_back(read_image(url, name, pixels_left));
 }
 
 void ChatCompletion::choose_tools(const RequestFields& fields, const Json& choice) {

@@ -160,6 +160,9 @@ class Session::Loader {
     program.folded = load_arrays(snapshot_, manifest_, "folded", "folded");
     SessionOptions options{.backends = std::move(backends)};
     options.plan_limit = manifest_.get<std::size_t>("plan_limit");
+    // Files of earlier versions do not say.
+    options.forbid_fallback =
+        manifest_.root().contains("forbid_fallback") && manifest_.get<bool>("forbid_fallback");
     options.results_on_device = !manifest_.is_older() && manifest_.get<bool>("results_on_device");
     Session session(std::move(program), std::move(options));
     session.shared_->chosen = load_views(manifest_, session.backends().size());

@@ -122,6 +122,7 @@ class Session::Saver {
     manifest()["name"] = shared.program.name;
     manifest()["merge"] = session_.state_->options.merge;
     manifest()["plan_limit"] = shared.plan_limit;
+    manifest()["forbid_fallback"] = shared.forbid_fallback;
     manifest()["results_on_device"] = shared.results_on_device;
     Json& backends = empty_array(manifest()["backends"]);
     for (const BackendPtr& backend : shared.backends) {

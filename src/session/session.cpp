@@ -759,6 +759,7 @@ Session Session::view(std::size_t first, std::size_t last) const {
     shared->program = extract(shared_->program, first, last);
     shared->backends = shared_->backends;
     shared->plan_limit = shared_->plan_limit;
+    shared->forbid_fallback = shared_->forbid_fallback;
     shared->results_on_device = shared_->results_on_device;
     shared->chosen = shared_->chosen;
     Session part(std::move(shared));

@@ -134,6 +134,21 @@ TEST_CASE("Session: a snapshot without weights asks for the very same ones") {
   expect_error(Errc::bad_reference, [&] { Session::load(folder / "a.snap", two_backends()); });
 }
 
+TEST_CASE("Session: a snapshot of a session that forbids fallbacks forbids them") {
+  const Folder folder;
+  Session run(layered_model(), {.backends = two_backends(), .forbid_fallback = true});
+  run.bind(layered_weight_set());
+  run.save(folder / "a.snap");
+  Session again = Session::load(folder / "a.snap", two_backends());
+  CHECK(contains(expect_error(Errc::unsupported, [&] { again.forward({input()}); }),
+                 "fallbacks are forbidden"));
+
+  auto manifest = nlohmann::json::parse(Snapshot::open(folder / "a.snap").text("manifest"));
+  REQUIRE(manifest.erase("forbid_fallback") == 1);  // as files written before have it
+  with_manifest(folder / "a.snap", folder / "b.snap", manifest);
+  CHECK(Session::load(folder / "b.snap", two_backends()).forward({input()}).size() == 1);
+}
+
 TEST_CASE("Session: a snapshot that does not fit says which field") {
   const Folder folder;
   save(folder / "a.snap");

@@ -432,6 +432,17 @@ TEST_CASE("Session: who runs what, and why") {
       {"linear0", "linear", "watched: on holiday"});
 }
 
+TEST_CASE("Session: a part of a session that forbids fallbacks forbids them") {
+  const auto watched = std::make_shared<WatchedBackend>();
+  watched->refused = "linear";
+  Session run(sample(), {.backends = {watched, backends("reference")[0]}, .forbid_fallback = true});
+  Session part = run.view(0, 2);
+  part.bind(std::make_shared<const WeightSet>(sample_weights()));
+  check_contains(
+      expect_error(Errc::unsupported, [&] { part.forward({filled(2, 1), filled(2, 1)}); }),
+      {"linear0", "fallbacks are forbidden", "on holiday"});
+}
+
 TEST_CASE("Session: one that was moved from says so") {
   const Buffer x = filled(2, 1);
   Session run = session(sample(), sample_weights());

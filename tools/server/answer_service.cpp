@@ -124,7 +124,8 @@ struct AnswerService::Impl {
     try {
       batch = models::AnswerBatch(model, options);
       ++batches;
-    } catch (...) {  // without memory for one, the old one goes on: its answers are cancelled
+      abandoned.clear();  // the new one counts from 0 again
+    } catch (...) {       // without memory for one, the old one goes on: its answers are cancelled
       for (const auto& [id, to] : receivers) abandoned.insert(id);
     }
     counts.failed += static_cast<std::int64_t>(receivers.size());
@@ -149,7 +150,13 @@ struct AnswerService::Impl {
     lock.unlock();
     const std::int64_t id = current.add(std::move(request));
     lock.lock();
-    check_open();
+    try {
+      check_open();
+    } catch (...) {
+      // The answer is in the batch already, or has ended; a batch that failed has none any more.
+      if (batches == number && early.erase(id) == 0) abandoned.insert(id);
+      throw;
+    }
     if (batches != number) {
       ++counts.failed;
       to.mailbox->fail(failure);

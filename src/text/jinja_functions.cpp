@@ -138,19 +138,24 @@ Value split(const Text& text, const std::optional<Text>& separator, std::int64_t
     parts.emplace_back(part_of(text, at, text.bytes.size()));
     return Value::list(std::move(parts));
   }
-  Text rest = stripped(text, std::nullopt, left_side);
-  while (!rest.bytes.empty()) {
-    std::size_t end = 0;
-    if (most-- > 0) {
-      while (end < rest.bytes.size() && !is_space(code_point_at(rest.bytes, end).value)) {
-        end += code_point_at(rest.bytes, end).length;
-      }
-    } else {
-      rest = stripped(rest, std::nullopt, right_side);
-      end = rest.bytes.size();
+  // The end of what follows `at` and is a space, or is none.
+  const auto run_end = [&](bool of_spaces) {
+    std::size_t end = at;
+    while (end < text.bytes.size()) {
+      const CodePoint c = code_point_at(text.bytes, end);
+      if (is_space(c.value) != of_spaces) break;
+      end += c.length;
     }
-    parts.emplace_back(part_of(rest, 0, end));
-    rest = stripped(part_of(rest, end, rest.bytes.size()), std::nullopt, left_side);
+    return end;
+  };
+  for (at = run_end(true); at < text.bytes.size(); at = run_end(true)) {
+    if (most-- == 0) {
+      parts.emplace_back(stripped(part_of(text, at, text.bytes.size()), std::nullopt, right_side));
+      break;
+    }
+    const std::size_t end = run_end(false);
+    parts.emplace_back(part_of(text, at, end));
+    at = end;
   }
   return Value::list(std::move(parts));
 }

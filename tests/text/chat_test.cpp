@@ -224,6 +224,18 @@ TEST_CASE("chat: templates of strangers are limited") {
   refused("{{ 'ab' | replace('', 'x' * 10000) | replace('x', 'y' * 100000) }}");
 }
 
+TEST_CASE("chat: split() copies words, and not what is left behind each") {
+  constexpr std::size_t words = 1000;
+  const ChatFormat format = ChatFormat::from_template(
+      "{{ ('a\t\xE3\x80\x80 b ' * " + std::to_string(words / 2) + ").split() | length }}");
+  const testing::MemoryWatch watch;
+  CHECK(format.format(question).text == std::to_string(words));
+  CHECK(watch.allocations() < 2 * words);
+  CHECK(render("{{ ' a  b c '.split() }}{{ ' a  b c '.split(none, 1) }}{{ ' a '.split(none, 0) }}"
+               "{{ '  '.split() }}{{ ''.split(none, 0) }}") ==
+        "['a', 'b', 'c']['a', 'b c']['a'][][]");
+}
+
 TEST_CASE("chat: a format is used on several threads, and survives when memory runs out") {
   const ChatFormat format(ChatFamily::gemma4);
   const std::string want = format.format(talk).text;

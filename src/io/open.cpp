@@ -1,4 +1,5 @@
 #include "base/folder.hpp"
+#include "base/folder_names.hpp"
 #include "gguf_format.hpp"
 #include "gguf_split.hpp"
 #include "names.hpp"
@@ -151,18 +152,15 @@ File open_index(const std::shared_ptr<const InputFile>& file, const OpenOptions&
 fs::path find_model(const fs::path& folder) {
   std::vector<fs::path> indices;
   std::vector<fs::path> models;
-  std::error_code failure;
-  fs::directory_iterator entries(folder, failure);
-  if (failure) throw Error(Errc::io_error, folder.string(), failure.message());
-  for (; entries != fs::directory_iterator(); entries.increment(failure)) {
-    const fs::path& path = entries->path();
-    if (has_suffix(path, index_suffix)) {
-      indices.push_back(path);
-    } else if (has_suffix(path, ".safetensors") ||
-               (has_suffix(path, ".gguf") && !is_later_shard(path))) {
-      models.push_back(path);
+  const std::error_code failure = for_each_name(folder, [&](std::string_view name) {
+    fs::path path = folder / name;
+    if (name.ends_with(index_suffix)) {
+      indices.push_back(std::move(path));
+    } else if (name.ends_with(".safetensors") ||
+               (name.ends_with(".gguf") && !is_later_shard(path))) {
+      models.push_back(std::move(path));
     }
-  }
+  });
   if (failure) throw Error(Errc::io_error, folder.string(), failure.message());
   std::vector<fs::path>& found = indices.empty() ? models : indices;
   if (found.size() == 1) return found.front();

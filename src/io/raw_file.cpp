@@ -1,5 +1,6 @@
 #include "raw_file.hpp"
 
+#include "base/folder_names.hpp"
 #include "base/retry_interrupted.hpp"
 
 #include <tenon/error.hpp>
@@ -9,11 +10,9 @@
 #include <charconv>
 #include <chrono>
 #include <csignal>
-#include <memory>
 #include <system_error>
 #include <utility>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/file.h>
@@ -36,15 +35,6 @@ void rename_file(const fs::path& from, const fs::path& to) {
   if (failure) {
     throw Error(Errc::io_error, to.string(), "cannot be renamed: " + failure.message());
   }
-}
-
-/// Calls `visit` with the name of every entry of a folder, as far as it can be read. (The standard
-/// library's iterator ends the process where memory runs out.)
-template <class Visit>
-void for_each_name(const fs::path& folder, Visit&& visit) {
-  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), &::closedir);
-  if (open == nullptr) return;
-  while (const dirent* entry = ::readdir(open.get())) visit(std::string_view(entry->d_name));
 }
 
 /// The process that a temporary file is named after; 0 when the name is not of an AtomicFile of

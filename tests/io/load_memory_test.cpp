@@ -47,6 +47,14 @@ TEST_CASE("A03: memory runs out while a file is viewed") {
   fail_allocations(most_failures, view, [&] { view(); });
 }
 
+TEST_CASE("A03: memory runs out while a folder's model is looked for") {
+  const Rig rig;
+  for (const char* const name : {"a", "b.txt", "tokenizer.json"}) rig.folder.write(name, "");
+  const auto look = [&] { static_cast<void>(io::open(rig.folder.path())); };
+  fail_allocations(most_failures, look,
+                   [&] { CHECK(io::open(rig.folder.path()).path() == rig.path); });
+}
+
 TEST_CASE("A03: memory runs out while weights are loaded") {
   const Rig rig;
   const io::File file = rig.open();

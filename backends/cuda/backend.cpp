@@ -6,6 +6,7 @@
 #include <tenon/error.hpp>
 
 #include <memory>
+#include <mutex>
 #include <utility>
 
 namespace tenon {
@@ -63,12 +64,9 @@ void synchronize_cuda_device(Device& device) {
 }
 
 void register_cuda_backend() {
-  static const bool once = [] {
-    Device::register_scheme("cuda", cuda::open_device);
-    register_device_backend("cuda", cuda::backend_of_device);
-    return true;
-  }();
-  static_cast<void>(once);
+  static std::once_flag once;
+  std::call_once(once, [] { Device::register_scheme("cuda", cuda::open_device); });
+  register_device_backend("cuda", cuda::backend_of_device);
 }
 
 }  // namespace tenon

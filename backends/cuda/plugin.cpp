@@ -1,4 +1,5 @@
 // The backend "cuda" of device cuda:0 as a plugin: what `load_plugin` opens.
+#include "base/immortal.hpp"
 #include "driver/driver.hpp"
 
 #include <tenon/backends/cuda.hpp>
@@ -9,14 +10,14 @@
 namespace {
 
 const char* why_unavailable() {
-  static const std::string why = []() -> std::string {
+  const std::string& why = tenon::process_wide([]() -> std::string {
     try {
       tenon::cuda::open_cuda_driver(0);
       return {};
     } catch (const tenon::Error& error) {
       return error.message();
     }
-  }();
+  });
   return why.empty() ? nullptr : why.c_str();
 }
 

@@ -272,14 +272,7 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
 
 }  // namespace
 
-std::span<const std::string_view> quantize_types() {
-  static const std::vector<std::string_view> names = [] {
-    std::vector<std::string_view> all;
-    for (const MixFacts& mix : mixes()) all.push_back(mix.name);
-    return all;
-  }();
-  return names;
-}
+std::span<const std::string_view> quantize_types() { return mix_names(); }
 
 QuantizeResult quantize_gguf(const std::filesystem::path& in, const std::filesystem::path& out,
                              std::string_view type, const QuantizeOptions& options) {

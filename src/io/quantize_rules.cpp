@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <iterator>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -47,6 +48,12 @@ constexpr MixFacts all_mixes[] = {
     {"q2_0", Mix::q2_0, DType::q2_0, 41},
     {"q1_0", Mix::q1_0, DType::q1_0, 40},
 };
+
+constexpr auto names_of_mixes = [] {
+  std::array<std::string_view, std::size(all_mixes)> names;
+  std::ranges::transform(all_mixes, names.begin(), &MixFacts::name);
+  return names;
+}();
 
 constexpr std::pair<std::string_view, std::string_view> aliases[] = {
     {"q5_k", "q5_k_m"}, {"q4_k", "q4_k_m"}, {"q3_k", "q3_k_m"}};
@@ -431,7 +438,7 @@ Choice fitting(DType type, std::int64_t columns) {
 
 }  // namespace
 
-std::span<const MixFacts> mixes() noexcept { return all_mixes; }
+std::span<const std::string_view> mix_names() noexcept { return names_of_mixes; }
 
 const MixFacts* find_mix(std::string_view name) noexcept {
   for (const auto& [alias, mix] : aliases) {

@@ -59,7 +59,7 @@ struct MixFacts {
   std::uint32_t file_type;  ///< the number under general.file_type
 };
 
-std::span<const MixFacts> mixes() noexcept;
+std::span<const std::string_view> mix_names() noexcept;
 /// The mix of a name, in which "q4_k" stands for "q4_k_m" and so on.
 const MixFacts* find_mix(std::string_view name) noexcept;
 struct Choice {

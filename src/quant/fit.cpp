@@ -25,10 +25,7 @@
 namespace tenon::quant {
 
 #if defined(__x86_64__)
-static bool has_avx2() noexcept {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
-}
+static bool has_avx2() noexcept { return __builtin_cpu_supports("avx2") != 0; }
 #endif
 
 /// Four doubles: a register of AVX2, two of SSE2. Given by reference, since vectors are passed

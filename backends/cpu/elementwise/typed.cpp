@@ -1,5 +1,6 @@
 #include "typed.hpp"
 
+#include "base/immortal.hpp"
 #include "conversion_kernels.hpp"
 #include "elementwise.hpp"
 #include "elementwise_kernels.hpp"
@@ -16,13 +17,13 @@ namespace {
 /// By a table of all codes.
 template <class Code>
 void widen_8(const void* x, void* y, std::int64_t count) {
-  static const std::array<float, 256> numbers = [] {
+  const std::array<float, 256>& numbers = process_wide([] {
     std::array<float, 256> table{};
     for (std::size_t i = 0; i < table.size(); ++i) {
       table[i] = to_float(Code{static_cast<std::uint8_t>(i)});
     }
     return table;
-  }();
+  });
   const auto* from = static_cast<const std::uint8_t*>(x);
   auto* to = static_cast<float*>(y);
   for (std::int64_t i = 0; i < count; ++i) to[i] = numbers[from[i]];

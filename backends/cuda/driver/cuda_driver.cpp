@@ -1,4 +1,5 @@
 // The CUDA driver, loaded when the first device is opened: nothing links against it.
+#include "base/immortal.hpp"
 #include "driver/driver.hpp"
 #include "driver/kernel_image.hpp"
 #include "driver/owner_process.hpp"
@@ -61,8 +62,7 @@ struct Library : Functions {
 
 /// Stays loaded; where there is none, every call throws why.
 const Library& library() {
-  static const Library loaded;
-  return loaded;
+  return process_wide([] { return Library(); });
 }
 
 class CudaDriver final : public Driver {

@@ -29,10 +29,7 @@ namespace {
 
 constexpr std::uint64_t alignment = 256;
 
-std::uint64_t page_bytes() {
-  static const auto bytes = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-  return bytes;
-}
+std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 /// Memory that ends, up to its alignment, at a page nobody may access, and begins behind one.
 class GuardedMemory {

@@ -28,9 +28,9 @@ struct ForeignId {
 };
 
 constexpr ForeignId foreign_ids[] = {
-    {4, "q4_2 (removed)"},
-    {5, "q4_3 (removed)"},
-    {9, "q8_1"},
+    {4, "q4_2 (removed)"},        {5, "q4_3 (removed)"},        {9, "q8_1"},
+    {31, "q4_0_4_4 (removed)"},   {32, "q4_0_4_8 (removed)"},   {33, "q4_0_8_8 (removed)"},
+    {36, "iq4_nl_4_4 (removed)"}, {37, "iq4_nl_4_8 (removed)"}, {38, "iq4_nl_8_8 (removed)"},
 };
 
 }  // namespace

@@ -80,13 +80,19 @@ TEST_CASE("G13: sums of sizes that overflow") {
 }
 
 TEST_CASE("G17: element types that do not exist, and those that Tenon lacks") {
-  for (const std::uint32_t type : {0xFFFFFFFFu, 43u, 0x7FFFFFFFu, 31u}) {
+  for (const std::uint32_t type : {0xFFFFFFFFu, 43u, 0x7FFFFFFFu}) {
     const std::string words =
         refused_gguf(Errc::unsupported_dtype, one({"t", {32}, type, 0}).bytes());
     CHECK(contains(words, std::to_string(type)));
     CHECK(contains(words, "does not exist"));
   }
-  CHECK(contains(refused_gguf(Errc::unsupported_dtype, one({"t", {256}, 9, 0}).bytes()), "q8_1"));
+  const std::pair<std::uint32_t, const char*> lacking[] = {
+      {4, "q4_2"},      {5, "q4_3"},        {9, "q8_1"},        {31, "q4_0_4_4"},  {32, "q4_0_4_8"},
+      {33, "q4_0_8_8"}, {36, "iq4_nl_4_4"}, {37, "iq4_nl_4_8"}, {38, "iq4_nl_8_8"}};
+  for (const auto& [type, name] : lacking) {
+    CHECK(
+        contains(refused_gguf(Errc::unsupported_dtype, one({"t", {256}, type, 0}).bytes()), name));
+  }
 }
 
 TEST_CASE("gguf: every element type by its id, with its size") {

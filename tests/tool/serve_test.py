@@ -458,6 +458,8 @@ class Refusals(ServeTest):
             server.error("/v1/completions", b'{"prompt": "\xff"}', "Syntax")
             server.error("/v1/completions", b"[]", "BadType")
             server.error("/v1/completions", {str(i): 0 for i in range(20000)}, "LimitExceeded", says="members")
+            long = {**good, "messages": [{"role": "user", "content": "a"}] * 20000}
+            self.assertEqual(server.ask("/v1/completions", long)[0], 200)
             server.error("/v1/completions", {**good, "stop": ["a"] * 33}, "LimitExceeded", says="stop")
             server.error("/v1/completions", {**good, "logit_bias": [[1, 1]] * 1025}, "LimitExceeded", says="logit_bias")
             self.assertEqual(server.ask("/v1/completions", {**good, "repeat_last_n": -1})[0], 200)

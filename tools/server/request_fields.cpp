@@ -3,6 +3,7 @@
 #include <tenon/error.hpp>
 
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -10,8 +11,10 @@ namespace tenon::tool {
 namespace {
 
 constexpr int max_depth = 100;
-// What a request has at most. An object in the order of its members compares each key with all before it.
-constexpr std::size_t max_keys = std::size_t{1} << 14, max_values = std::size_t{1} << 21;
+// What a request has at most. An object in the order of its members compares each key with all before it: as many comparisons
+// as an object of max_members takes are allowed in all.
+constexpr std::size_t max_members = std::size_t{1} << 14, max_values = std::size_t{1} << 21;
+constexpr std::size_t max_comparisons = max_members * (max_members - 1) / 2;
 
 /// A value in a message: its beginning.
 std::string shown(const Json& value) {
@@ -24,15 +27,19 @@ std::string shown(const Json& value) {
 }  // namespace
 
 Json parse_request(std::string_view text) {
-  std::size_t keys = 0, values = 0;
+  std::size_t comparisons = 0, values = 0;
+  std::vector<std::size_t> members;  // of the objects that are open
   const auto limit = [&](int depth, Json::parse_event_t event, Json&) {
     if (depth > max_depth) {
       throw Error(Errc::depth_limit, "request", fmt::format("nesting beyond {}", max_depth));
     }
-    if (event == Json::parse_event_t::key) ++keys;
-    if (++values > max_values || keys > max_keys) {
-      throw Error(Errc::limit_exceeded, "request",
-                  fmt::format("more than {} members or {} values", max_keys, max_values));
+    if (event == Json::parse_event_t::object_start) members.push_back(0);
+    if (event == Json::parse_event_t::object_end) members.pop_back();
+    if (event == Json::parse_event_t::key) comparisons += members.back()++;
+    if (++values > max_values || comparisons > max_comparisons) {
+      throw Error(
+          Errc::limit_exceeded, "request",
+          fmt::format("more than {} members of an object, or {} values", max_members, max_values));
     }
     return true;
   };

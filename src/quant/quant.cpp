@@ -196,7 +196,7 @@ bool is_quantizable(DType type) noexcept {
 namespace {
 
 void check_type(DType type) {
-  if (is_floating(type) || is_block(type)) return;
+  if (is_quantizable_by_importance(type)) return;
   throw Error(Errc::unsupported_dtype, "quantize",
               fmt::format("{} is neither a floating nor a block type", name(type)));
 }

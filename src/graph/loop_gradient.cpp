@@ -54,7 +54,7 @@ struct Sum {
 };
 
 /// Products of more rows run at full speed each, and their stacks would be large.
-constexpr std::int64_t most_stacked_rows = 64;
+constexpr std::int64_t max_stacked_rows = 64;
 
 class Differentiator {
  public:
@@ -296,7 +296,7 @@ bool Differentiator::is_stacked(const Tensor& gradient) const {
   if (node.kind != Node::Kind::op || node.op != &op_def<Matmul>()) return false;
   const Shape &left = node.inputs[0]->shape, &right = node.inputs[1]->shape;
   return left.rank() == 2 && right.rank() == 2 && left.is_static() && right.is_static() &&
-         right[0] <= most_stacked_rows;
+         right[0] <= max_stacked_rows;
 }
 
 /// Of stacks [iterations, rows, m] and [iterations, rows, n] the sum of left^T right.

@@ -12,14 +12,14 @@
 namespace tenon {
 namespace {
 
-/// Calls `visit(operand, is_write)` for everything that steps touch, in the order they do.
-void for_each_touch(std::span<const Step> steps,
-                    const std::function<void(const Operand& operand, bool is_write)>& visit) {
+/// Calls `visit(operand, is_write)` for everything that steps access, in the order they do.
+void for_each_access(std::span<const Step> steps,
+                     const std::function<void(const Operand& operand, bool is_write)>& visit) {
   for (const Step& step : steps) {
     if (step.kind == Step::Kind::loop) {
       if (step.count == 0) continue;
       for (const Operand& input : step.inputs) visit(input, false);
-      for_each_touch(step.body, visit);
+      for_each_access(step.body, visit);
       continue;
     }
     for (const Operand& input : step.inputs) visit(input, false);
@@ -99,7 +99,7 @@ std::vector<bool> read_later(std::span<const Operand> made, std::span<const Step
   std::vector<bool> is_read(made.size(), false);
   lowering::AccessIndex index;
   for (std::size_t i = 0; i < made.size(); ++i) index.insert(lowering::access_of(made[i]), i);
-  for_each_touch(later, [&](const Operand& operand, bool is_write) {
+  for_each_access(later, [&](const Operand& operand, bool is_write) {
     if (!is_activation(operand)) return;
     index.erase_overlapping(lowering::access_of(operand), [&](std::size_t i) {
       if (is_write) return covers(operand, made[i]);
@@ -135,7 +135,7 @@ ByteRange byte_range(const Operand& operand, const LoopSteps& iteration) noexcep
 
 StepEdges edges(const Lowered& program, std::span<const Step> steps) {
   OperandList reads, written;  // the last writers of what they hold
-  for_each_touch(steps, [&](const Operand& operand, bool is_write) {
+  for_each_access(steps, [&](const Operand& operand, bool is_write) {
     if (!is_activation(operand)) return;
     if (is_write) {
       written.erase_near(operand, [&](const Operand& old) { return covers(operand, old); });

@@ -97,12 +97,12 @@ double sum_from(std::span<const float> values, float bound) {
 }
 
 /// A number that at least `count` of the values reach, and not many more: of the largest values of
-/// short stretches, the one that `count` of them reach. `maxima` is memory to work in.
+/// short pieces, the one that `count` of them reach. `maxima` is memory to work in.
 float reached_by(std::span<const float> values, std::size_t count, std::vector<float>& maxima) {
-  const std::size_t stretch = std::clamp<std::size_t>(values.size() / (4 * count), 1, block);
+  const std::size_t piece = std::clamp<std::size_t>(values.size() / (4 * count), 1, block);
   maxima.clear();
-  for (std::size_t i = 0; i < values.size(); i += stretch) {
-    maxima.push_back(largest(values.subspan(i, std::min(stretch, values.size() - i))));
+  for (std::size_t i = 0; i < values.size(); i += piece) {
+    maxima.push_back(largest(values.subspan(i, std::min(piece, values.size() - i))));
   }
   const auto last = maxima.begin() + static_cast<std::ptrdiff_t>(count - 1);
   std::ranges::nth_element(maxima, last, std::greater());

@@ -15,9 +15,9 @@ namespace {
 using Op = GrammarProgram::Op;
 
 // What is kept between two tokens, and the most that one of them may need: a state's steps take 1 KiB.
-constexpr std::size_t kept_states = 4096, most_states = 65536;
-constexpr std::size_t kept_frames = 65536, most_frames = 1 << 20;
-constexpr std::size_t most_places = 65536;  // of one state
+constexpr std::size_t max_kept_states = 4096, max_states = 65536;
+constexpr std::size_t max_kept_frames = 65536, max_frames = 1 << 20;
+constexpr std::size_t max_places = 65536;  // of one state
 
 std::uint64_t key(std::uint32_t high, std::uint32_t low) {
   return (std::uint64_t{high} << 32) | low;
@@ -33,8 +33,8 @@ std::uint64_t key(std::uint32_t high, std::uint32_t low) {
 GrammarAutomaton::GrammarAutomaton(std::shared_ptr<const GrammarProgram> program)
     : program_(std::move(program)),
       frames_(1),
-      kept_states_(kept_states),
-      kept_frames_(kept_frames) {
+      kept_states_(max_kept_states),
+      kept_frames_(max_kept_frames) {
   reach({program_->start, 0});
   reached_state();
 }
@@ -62,7 +62,7 @@ void GrammarAutomaton::reach(Place place) {
     const auto [at, frame] = open_.back();
     open_.pop_back();
     if (!visited_.insert(key(at, frame)).second) continue;
-    if (visited_.size() > most_places) refuse_size();
+    if (visited_.size() > max_places) refuse_size();
     const auto& [op, a, b] = program_->code[at];
     switch (op) {
       case Op::bytes:
@@ -99,7 +99,7 @@ GrammarAutomaton::State GrammarAutomaton::reached_state() {
            std::ranges::equal(places_of(entry.second), reached_);
   });
   if (known != last) return known->second;
-  if (states_.size() == most_states) refuse_size();
+  if (states_.size() == max_states) refuse_size();
   const auto number = static_cast<State>(states_.size());
   const std::size_t begin = places_.size();
   places_.insert(places_.end(), reached_.begin(), reached_.end());
@@ -112,7 +112,7 @@ std::uint32_t GrammarAutomaton::frame_number(Frame frame) {
   const std::uint64_t name = key(frame.back, frame.outer);
   const auto known = frame_numbers_.find(name);
   if (known != frame_numbers_.end()) return known->second;
-  if (frames_.size() == most_frames) refuse_size();
+  if (frames_.size() == max_frames) refuse_size();
   const auto number = static_cast<std::uint32_t>(frames_.size());
   frames_.push_back(frame);
   frame_numbers_.emplace(name, number);
@@ -143,8 +143,8 @@ void GrammarAutomaton::trim(std::initializer_list<State*> kept) {
     renumbered.push_back(fresh.reached_state());
   }
   // Of a text that is nested deep much has to be kept.
-  fresh.kept_states_ = std::max(kept_states, 2 * fresh.states_.size());
-  fresh.kept_frames_ = std::max(kept_frames, 2 * fresh.frames_.size());
+  fresh.kept_states_ = std::max(max_kept_states, 2 * fresh.states_.size());
+  fresh.kept_frames_ = std::max(max_kept_frames, 2 * fresh.frames_.size());
   *this = std::move(fresh);
   std::size_t i = 0;
   for (State* const state : kept) *state = renumbered[i++];

@@ -15,9 +15,9 @@ namespace {
 constexpr std::uint32_t ring_entries = 1024;
 constexpr std::uint32_t last_fence = 0xFFFF0000;
 /// Interval of polling the fence while an interrupt is awaited: how late a lost one is noticed.
-constexpr std::chrono::milliseconds look{20};
+constexpr std::chrono::milliseconds fence_poll_interval{20};
 /// Interval of polling a reset that is under way.
-constexpr std::chrono::microseconds reset_look{20};
+constexpr std::chrono::microseconds reset_poll_interval{20};
 /// How long a device may be in a reset that nobody here asked for.
 constexpr std::chrono::seconds foreign_reset{1};
 
@@ -136,7 +136,7 @@ void Runtime::await_reset(std::chrono::nanoseconds patience) const {
                   fmt::format("a reset is not complete after {} ms",
                               std::chrono::duration<double, std::milli>(patience).count()));
     }
-    std::this_thread::sleep_for(reset_look);
+    std::this_thread::sleep_for(reset_poll_interval);
   }
 }
 
@@ -197,7 +197,7 @@ bool Runtime::enter(Lock& lock, std::size_t commands, bool alone, const Interrup
   waiting_alone_ += alone ? 1 : 0;
   bool is_let_in = true;
   while (is_let_in && state() != State::removed && !has_room(commands, alone)) {
-    changed_.wait_for(lock, look);
+    changed_.wait_for(lock, fence_poll_interval);
     is_let_in = !is_due(interrupt);
   }
   waiting_alone_ -= alone ? 1 : 0;
@@ -271,7 +271,7 @@ Outcome Runtime::run(Lock& lock, std::span<const isa::Descriptor> commands, bool
 void Runtime::await(Lock& lock, Ticket& ticket, const Interrupt* interrupt) {
   while (!ticket.outcome) {
     if (is_watched_) {
-      changed_.wait_for(lock, look);
+      changed_.wait_for(lock, fence_poll_interval);
     } else {
       const std::uint32_t pending = wait_irq(lock);
       look_at_device(ticket, (pending & isa::bits::irq_fence.mask()) != 0, interrupt);
@@ -286,7 +286,8 @@ void Runtime::await(Lock& lock, Ticket& ticket, const Interrupt* interrupt) {
 /// Waits for interrupts, without the lock.
 std::uint32_t Runtime::wait_irq(Lock& lock) {
   const auto left = in_flight_.front()->until - std::chrono::steady_clock::now();
-  const auto time = std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), look);
+  const auto time =
+      std::clamp<std::chrono::nanoseconds>(left, std::chrono::nanoseconds(0), fence_poll_interval);
   is_watched_ = true;
   lock.unlock();
   try {
@@ -326,7 +327,7 @@ void Runtime::look_at_device(const Ticket& watcher, bool is_signalled, const Int
 bool Runtime::complete(const Ticket& watcher, bool is_signalled) {
   const std::uint32_t reached = read(isa::reg::fence);
   if (in_flight_.empty() || reached < in_flight_.front()->fence) return false;
-  if (reached == isa::gone) return false;  // the next look tells
+  if (reached == isa::gone) return false;  // the next poll tells
   // Asked again: the interrupt may have come after the wait ended.
   if (!is_signalled && (read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {
     ++in_flight_.front()->counters->lost_interrupts;

@@ -126,6 +126,12 @@ HostBuffer with_borders(const HostBuffer& pixels, const std::array<float, 3>& me
   const std::int64_t height = pixels.shape()[0], width = pixels.shape()[1];
   if (height == width) return pixels;
   const std::int64_t side = std::max(height, width);
+  if (side * side > max_image_pixels) {
+    throw Error(Errc::limit_exceeded, "VisionEncoder",
+                fmt::format("{}: with borders it is a square of {} x {} pixels, and at most {} are "
+                            "read",
+                            to_string(pixels.shape()), side, side, max_image_pixels));
+  }
   HostBuffer made = HostBuffer::uninitialized(Shape({side, side, 3}, u8));
   const auto to = made.mutable_values<std::uint8_t>();
   for (std::size_t i = 0; i < to.size(); ++i) {

@@ -387,6 +387,12 @@ TEST_CASE("vision: other arrays than images are refused") {
   refuse(Errc::bad_argument, Shape({0, 4, 3}, u8));
   refuse(Errc::bad_argument, Shape({4, 0, 3}, u8));
   refuse(Errc::limit_exceeded, Shape({1, 32769, 3}, u8));
+  // Borders would make 2^30 pixels of 2^15.
+  for (const Shape& line : {Shape({1, 32768, 3}, u8), Shape({32768, 1, 3}, u8)}) {
+    const std::string message = expect_error(
+        Errc::limit_exceeded, [&] { tiny_encoder("mlp").encode(HostBuffer::zeros(line)); });
+    CHECK(contains(message, "square"));
+  }
   // One pixel, a line, and a view that is not dense.
   for (const Shape& shape :
        {Shape({1, 1, 3}, u8), Shape({1, 700, 3}, u8), Shape({700, 1, 3}, u8)}) {

@@ -45,6 +45,59 @@ METHODS = ["k", "r", "strip()", "split()", "split(',')", "upper()", "lower()", "
            "count('l')", "isdigit()", "isalpha()", "index(1)", "capitalize()", "removeprefix(' ')", "zfill(5)",
            "partition(',')", "format(1)"]
 
+# Each method, filter, test and loop variable with the values that it is for, and with others; None is what Jinja refuses.
+CALLS = [
+    *(f"{{{{ {value}.{method} }}}}" for value in ("s", "t", "e", "u", "'x y  z\\n'") for method in (
+        "split()", "split(none, 1)", "split(',', 1)", "rsplit(',', 1)", "rsplit()", "splitlines()", "splitlines(true)",
+        "partition(',')", "rpartition(',')", "strip(' >')", "lstrip('x')", "rstrip()", "title()", "capitalize()", "swapcase()",
+        "zfill(6)", "join(['1', '2'])", "join(m)",
+        "find('y')", "rfind(',')", "index('y')", "rindex(',')", "count('l')", "startswith(('x', ' '))", "endswith('>')",
+        "removesuffix(' ')", "removeprefix('x')", "isdigit()", "isnumeric()", "isalpha()",
+        "isalnum()", "isspace()", "isupper()", "islower()", "replace('l', 'L')", "upper()",
+        "nothing()", "strip(1)", "split(1)")),
+    *(f"{{{{ {call} }}}}" for call in (
+        "'½'.isnumeric()", "'A1'.isupper()", "'{} {0}'.format(1)", "'{}-{}'.format(s, 2)",
+        "'{0}{1}{0}'.format('a', 'b')", "'{x}'.format(x=1)", "'%s %d' % ('a', 3)", "'%d%%' % 5",
+        "'%d' % 'a'", "d.get('k')", "d.get('q')", "d.get('q', 2)", "d.items() | list", "d.keys() | list", "d.values() | list",
+        "d.copy()", "d.pop('k')", "l.index(1)", "l.index(9)", "l.count(3)", "m.index('A')", "l.append(1)", "range(3) | list",
+        "range(5, 1, -2) | list", "range(1, 3) | list", "range(0, 3, 0) | list", "dict(a=1, b='x')", "namespace(x=1).x",
+        "s is filter", "'upper' is filter", "'odd' is test",
+        "'nothing' is filter", "range is callable", "s is callable", "l is sameas l", "1 is sameas 1", "1 is sameas 2",
+        "1 is lt 2", "2 is ge(2)", "2 is le 1", "2 is gt 1", "2 is ne 2", "1 is in l", "'q' is in 'qr'", "s is lower", "'AB' is upper",
+        "2.0 is integer", "b is odd", "b is divisibleby 7", "n is none", "missing is undefined", "d is mapping", "l is sequence",
+        "-7 // 2", "-7 % 3", "7.5 // 2", "2 ** 3", "1 / 0", "'a' < 'b'", "[1, 2] < [1, 3]", "'a' < 1", "1 in d", "'k' in d",
+        "s in 1", "l + [4]", "'ab' * 2", "l * 2", "-l", "not l", "s[1]", "s[-2:]", "s[::2]", "u[1:3]", "d['z'][1].q", "l[7]",
+        "d.nothing", "d.nothing.more", "missing.more")),
+    *(f"{{{{ {value} | {call} }}}}" for value, calls in {
+        "s": ("length", "upper", "title", "capitalize", "trim", "trim(' >')", "wordcount", "list", "first", "last", "reverse", "e",
+              "escape", "truncate(6)", "truncate(5, true)", "truncate(7, false, '~', 0)", "indent(2, true)",
+              "replace('l', '1', 1)", "default('x')", "int", "float", "abs", "string", "safe", "tojson", "format(1)"),
+        "'12'": ("int", "float", "int(3)"), "'x'": ("int(7)", "float(1.5)", "default('y', true)"),
+        "c": ("round", "round(1)", "round(0, 'floor')", "round(method='ceil')", "int", "abs", "string", "tojson"),
+        "b": ("abs", "float", "string", "round", "length"), "n": ("default('x')", "default('x', true)", "string", "tojson", "length"),
+        "missing": ("default('x')", "d", "length", "list", "string", "upper"),
+        "l": ("sort", "sort(reverse=true)", "sum", "sum(start=10)", "min", "max", "first", "last", "join('-')", "join", "reverse | list",
+              "unique | list", "batch(2) | list", "batch(2, 0) | list", "map('string') | list",
+              "select('odd') | list", "reject('gt', 1) | list", "select | list", "tojson(indent=2)", "length", "list",
+              "map('nothing') | list", "select('nothing') | list"),
+        "m": ("sort", "sort(case_sensitive=true)", "sort(true)", "unique | list", "unique(true) | list", "map('lower') | join",
+              "map('replace', 'b', 'B') | list", "min", "max", "join(', ')", "sum", "sum(start='')"),
+        "d": ("dictsort", "dictsort(true)", "dictsort(false, 'value')", "dictsort(reverse=true)", "items | list", "length", "list",
+              "tojson", "first", "attr('k')"),
+        "ld": ("map(attribute='r') | list", "map(attribute='q', default=0) | list", "sum(attribute='v')", "sort(attribute='v') | map(attribute='c') | list",
+               "sort(attribute='r,v') | map(attribute='v') | list", "groupby('r') | list", "groupby('r') | map('first') | list",
+               "selectattr('c') | list | length", "rejectattr('v', 'gt', 1) | list", "selectattr('r', 'equalto', 'bot') | list",
+               "join(', ', attribute='c')", "min(attribute='v')", "max(attribute='v')", "unique(attribute='r') | list", "map('nothing', 1) | list"),
+    }.items() for call in calls),
+    "{% for i in l %}{{ loop.index }}{{ loop.index0 }}{{ loop.revindex }}{{ loop.revindex0 }}{{ loop.first }}{{ loop.last }}"
+    "{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle('a', 'b') }}"
+    "{{ loop.changed(i > 1) }};{% endfor %}",
+    "{% for i in l %}{% for j in m %}{{ loop.depth }}{{ loop.cycle('x') }}{% endfor %}{% endfor %}",
+    "{% for i in l %}{{ loop.nothing }}{% endfor %}", "{% for i in l %}{{ loop.cycle() }}{% endfor %}",
+    "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "{% for a, b in l %}{{ a }}{% endfor %}",
+    "{% for x in 5 %}{% endfor %}",
+]
+
 CONVERSATION = [{"role": "system", "content": "Be brief. "}, {"role": "user", "content": "Hi <|im_end|>!"},
                 {"role": "assistant", "content": "<think>\nhm\n</think>\n\n Hello. "}, {"role": "user", "content": "Größe?"}]
 CALL = [{"role": "user", "content": "weather?"},
@@ -227,7 +280,8 @@ def cases(made):
                 want = rendered(made, template, messages=messages, bos_token="<s>", eos_token="</s>",
                                 add_generation_prompt=True, **{"tools": None, **values})
                 chats.append({"template": template, "messages": messages, "values": values, "want": want})
-    return {"variables": VARIABLES, "templates": found, "chats": chats}
+    calls = [{"template": call, "want": rendered(made, call, **VARIABLES)} for call in CALLS]
+    return {"variables": VARIABLES, "templates": found, "calls": calls, "chats": chats}
 
 
 def compare(made, seed, count):

@@ -356,7 +356,6 @@ class Renderer {
     auto loop = std::make_shared<Loop>();
     loop->items = std::make_shared<const List>(
         List{.items = std::move(items), .is_tuple = false, .extent = {}});
-    loop->depth = loops_++;
     const auto count = static_cast<std::int64_t>(loop->items->items.size());
     for (; loop->index < count; ++loop->index) {
       Scope& own = inner(scope);
@@ -366,7 +365,6 @@ class Renderer {
       leave(own);
       if (flow == Flow::stop) break;
     }
-    --loops_;
   }
 
   void assign(const Expression& target, const Value& value, Scope& scope) {
@@ -632,7 +630,7 @@ class Renderer {
   Scope top_;
   std::deque<Scope> scopes_;  // addresses stay: macros refer to them
   int depth_ = 0, line_ = 1;
-  std::int64_t loops_ = 0, steps_ = 0, bytes_ = 0;
+  std::int64_t steps_ = 0, bytes_ = 0;
 };
 
 }  // namespace

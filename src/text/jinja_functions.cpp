@@ -150,7 +150,7 @@ Value split(const Text& text, const std::optional<Text>& separator, std::int64_t
   };
   for (at = run_end(true); at < text.bytes.size(); at = run_end(true)) {
     if (most-- == 0) {
-      parts.emplace_back(stripped(part_of(text, at, text.bytes.size()), std::nullopt, right_side));
+      parts.emplace_back(part_of(text, at, text.bytes.size()));
       break;
     }
     const std::size_t end = run_end(false);
@@ -160,8 +160,24 @@ Value split(const Text& text, const std::optional<Text>& separator, std::int64_t
   return Value::list(std::move(parts));
 }
 
+/// At most so many last words, behind what is before them.
+Value words_from_right(const Text& text, std::int64_t most) {
+  std::vector<Value> words = items_of(split(text, std::nullopt, -1));
+  if (std::ssize(words) <= most) return Value::list(std::move(words));
+  Text before = text;
+  for (auto word = words.end(); word != words.end() - most; --word) {
+    const std::size_t end = stripped(before, std::nullopt, right_side).bytes.size();
+    before = part_of(before, 0, end - (word - 1)->text()->bytes.size());
+  }
+  before = stripped(before, std::nullopt, right_side);
+  words.erase(words.begin(), words.end() - most);
+  words.insert(words.begin(), Value(std::move(before)));
+  return Value::list(std::move(words));
+}
+
 Value split_from_right(const Text& text, const std::optional<Text>& separator, std::int64_t most) {
-  if (!separator || most < 0) return split(text, separator, -1);
+  if (most < 0) return split(text, separator, -1);
+  if (!separator) return words_from_right(text, most);
   if (separator->bytes.empty()) refuse("rsplit() by an empty text");
   std::vector<Value> parts;
   std::size_t end = text.bytes.size();
@@ -301,7 +317,13 @@ bool is_lower_case(const Text& text) {
   return lower(text).bytes == text.bytes && upper(text).bytes != text.bytes;
 }
 
+/// Python's second and third arguments of searches.
+void refuse_bounds(const Arguments& arguments, std::string_view method) {
+  if (arguments.values.size() > 1) refuse(fmt::format("{}() from a character on", method));
+}
+
 bool has_affix(const Text& text, const Arguments& arguments, bool at_end) {
+  refuse_bounds(arguments, at_end ? "endswith" : "startswith");
   const Value* const wanted = argument(arguments, 0, "prefix");
   const auto matches = [&](const Value& one) {
     if (one.text() == nullptr) refuse(fmt::format("an affix that is {}", one.type_name()));
@@ -317,6 +339,7 @@ bool has_affix(const Text& text, const Arguments& arguments, bool at_end) {
 Value formatted(const Text& text, const Arguments& a) {
   Text out;
   std::size_t next = 0;
+  bool is_numbered = false;
   for (std::size_t i = 0; i < text.bytes.size();) {
     const std::string_view rest = std::string_view(text.bytes).substr(i);
     if (rest.starts_with("{{") || rest.starts_with("}}")) {
@@ -334,6 +357,8 @@ Value formatted(const Text& text, const Arguments& a) {
           field.size() < 6;
       std::size_t index = std::numeric_limits<std::size_t>::max();
       if (is_number) {
+        is_numbered = is_numbered || !field.empty();
+        if (is_numbered && (field.empty() || next > 0)) refuse("format() with both {} and {0}");
         index =
             field.empty()
                 ? next++
@@ -394,6 +419,14 @@ constexpr NamedMethod text_methods[] = {
        return Value::list({part_of(t, 0, at), by, part_of(t, at + by.bytes.size(), t.bytes.size())},
                           true);
      }},
+    {"rpartition",
+     [](const Text& t, const Arguments& a) {
+       const Text by = text_argument(a, 0, "sep");
+       const std::size_t at = by.bytes.empty() ? std::string::npos : t.bytes.rfind(by.bytes);
+       if (at == std::string::npos) return Value::list({Text{}, Text{}, t}, true);
+       return Value::list({part_of(t, 0, at), by, part_of(t, at + by.bytes.size(), t.bytes.size())},
+                          true);
+     }},
     {"format", formatted},
     {"replace",
      [](const Text& t, const Arguments& a) {
@@ -418,6 +451,11 @@ constexpr NamedMethod text_methods[] = {
     {"lower", [](const Text& t, const Arguments&) { return Value(lower(t)); }},
     {"capitalize", [](const Text& t, const Arguments&) { return Value(capitalized(t)); }},
     {"title", [](const Text& t, const Arguments&) { return Value(title(t)); }},
+    {"swapcase",
+     [](const Text& t, const Arguments&) {
+       return Value(
+           mapped(t, [](char32_t c) { return lower_of(c) == c ? upper_of(c) : lower_of(c); }));
+     }},
     {"join",
      [](const Text& t, const Arguments& a) {
        if (a.values.empty()) refuse("join() takes a list");
@@ -429,20 +467,31 @@ constexpr NamedMethod text_methods[] = {
      }},
     {"find",
      [](const Text& t, const Arguments& a) {
+       refuse_bounds(a, "find");
        return Value(character_index(t, t.bytes.find(text_argument(a, 0, "sub").bytes)));
      }},
     {"rfind",
      [](const Text& t, const Arguments& a) {
+       refuse_bounds(a, "rfind");
        return Value(character_index(t, t.bytes.rfind(text_argument(a, 0, "sub").bytes)));
      }},
     {"index",
      [](const Text& t, const Arguments& a) {
+       refuse_bounds(a, "index");
        const std::size_t at = t.bytes.find(text_argument(a, 0, "sub").bytes);
        if (at == std::string::npos) refuse("index() of a text that does not occur");
        return Value(character_index(t, at));
      }},
+    {"rindex",
+     [](const Text& t, const Arguments& a) {
+       refuse_bounds(a, "rindex");
+       const std::size_t at = t.bytes.rfind(text_argument(a, 0, "sub").bytes);
+       if (at == std::string::npos) refuse("rindex() of a text that does not occur");
+       return Value(character_index(t, at));
+     }},
     {"count",
      [](const Text& t, const Arguments& a) {
+       refuse_bounds(a, "count");
        const std::string part = text_argument(a, 0, "sub").bytes;
        if (part.empty()) return Value(count_characters(t.bytes) + 1);
        std::int64_t count = 0;
@@ -544,8 +593,8 @@ Value attribute_of_loop(const Value& value, std::string_view name) {
   if (name == "first") return loop.index == 0;
   if (name == "last") return loop.index == count - 1;
   if (name == "length") return count;
-  if (name == "depth") return loop.depth + 1;
-  if (name == "depth0") return loop.depth;
+  if (name == "depth") return std::int64_t{1};  // of `recursive` loops, which are refused
+  if (name == "depth0") return std::int64_t{0};
   if (name == "previtem") return item_at(loop.index - 1);
   if (name == "nextitem") return item_at(loop.index + 1);
   if (name == "cycle") {
@@ -646,6 +695,18 @@ Value sort_key(const Value& item, const Value* path, bool is_sensitive) {
   return lower(*key.text());
 }
 
+/// Of "a,b": by a, and by b where these are equal.
+Value sort_key_of_paths(const Value& item, const Value& paths, bool is_sensitive) {
+  if (paths.text() == nullptr || paths.text()->bytes.find(',') == std::string::npos) {
+    return sort_key(item, &paths, is_sensitive);
+  }
+  std::vector<Value> keys;
+  for (const Value& path : items_of(split(*paths.text(), Text{","}, -1))) {
+    keys.push_back(sort_key(item, &path, is_sensitive));
+  }
+  return Value::list(std::move(keys), true);
+}
+
 std::vector<std::size_t> order_of(const std::vector<Value>& keys, bool is_reversed) {
   std::vector<std::size_t> order(keys.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -664,7 +725,10 @@ Value sort_filter(const Value& value, const Arguments& a) {
   const Value* const path = argument(a, 2, "attribute");
   const std::vector<Value> items = items_of(value);
   std::vector<Value> keys, out;
-  for (const Value& item : items) keys.push_back(sort_key(item, path, is_sensitive));
+  for (const Value& item : items) {
+    keys.push_back(path == nullptr ? sort_key(item, nullptr, is_sensitive)
+                                   : sort_key_of_paths(item, *path, is_sensitive));
+  }
   for (const std::size_t i : order_of(keys, is_reversed)) out.push_back(items[i]);
   return Value::list(std::move(out));
 }
@@ -792,6 +856,7 @@ Value json_filter(const Value& value, const Arguments& a) {
 Value integer_filter(const Value& value, const Arguments& a) {
   const Value* const given = argument(a, 0, "default");
   const Value otherwise = given == nullptr ? Value(std::int64_t{0}) : *given;
+  if (integer_argument(a, 1, "base", 10) != 10) refuse("int of another base than 10");
   if (value.is_integer()) return value.integer();
   double number = 0;
   if (value.is_number()) {
@@ -922,8 +987,12 @@ constexpr NamedFilter all_filters[] = {
        if (v.is_integer()) return Value(std::abs(v.integer()));
        return Value(std::abs(v.number()));
      }},
-    {"attr", [](const Value& v,
-                const Arguments& a) { return attribute_of(v, text_argument(a, 0, "name").bytes); }},
+    {"attr",
+     [](const Value& v, const Arguments& a) {
+       const std::string name = text_argument(a, 0, "name").bytes;
+       // Not the items of a dictionary, which v.name also finds.
+       return v.dict() == nullptr ? attribute_of(v, name) : method_of_dict(v, name);
+     }},
     {"batch", batch_filter},
     {"capitalize", [](const Value& v, const Arguments&) { return Value(capitalized(to_text(v))); }},
     {"count", length_filter},

@@ -141,7 +141,6 @@ struct Function {
 struct Loop {
   std::shared_ptr<const List> items;
   std::int64_t index = 0;  ///< from 0
-  std::int64_t depth = 0;  ///< of loops within loops, from 0
   Value last_changed{};
   bool has_changed = false;
 };

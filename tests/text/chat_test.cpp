@@ -67,6 +67,19 @@ TEST_CASE("chat: templates give what Jinja gives") {
     ++count;
   }
   CHECK(count == 600);
+  for (const json& one : file["calls"]) {
+    const auto jinja = one["template"].get<std::string>();
+    INFO(jinja);
+    if (one["want"].is_null()) {
+      CHECK_THROWS_AS(render(jinja, question, variables), Error);
+      continue;
+    }
+    try {
+      CHECK(render(jinja, question, variables) == one["want"].get<std::string>());
+    } catch (const Error& error) {
+      FAIL_CHECK(error.what());
+    }
+  }
   for (const json& one : file["chats"]) {
     const auto jinja = one["template"].get<std::string>();
     std::vector<ChatMessage> messages;

@@ -8,39 +8,9 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace tenon::cpu {
 namespace {
-
-/// What tells each constant from all others of the weights. Those that a program made itself may be
-/// called the same in another program on the same weights: their contents tell them apart.
-class ConstantNames {
- public:
-  ConstantNames(std::span<const ConstantSlot> slots, const BoundConstants& constants)
-      : slots_(slots), constants_(constants), names_(slots.size()) {}
-
-  const std::string& operator[](std::size_t constant) {
-    std::string& name = names_[constant];
-    if (name.empty()) name = make(constant);
-    return name;
-  }
-
- private:
-  std::string make(std::size_t constant) const {
-    const ConstantSlot& slot = slots_[constant];
-    if (!slot.folded) return slot.name;
-    const HostBuffer value = constants_.buffers[constant].to_host().contiguous();
-    const XXH128_hash_t digest =
-        XXH3_128bits(value.bytes(), static_cast<std::size_t>(value.shape().bytes()));
-    return fmt::format("{} {:016x}{:016x}", slot.name, digest.high64, digest.low64);
-  }
-
-  std::span<const ConstantSlot> slots_;
-  const BoundConstants& constants_;
-  std::vector<std::string> names_;  // of those asked for
-};
 
 std::string place_text(const ConstantView& view) {
   return fmt::format(
@@ -48,7 +18,7 @@ std::string place_text(const ConstantView& view) {
       fmt::join(std::span(view.strides).first(static_cast<std::size_t>(view.shape.rank())), ","));
 }
 
-/// Under which PreparedCache has what a request asks for. `name` is the constant's.
+/// Under which PreparedCache has what a request asks for. `name` is the constant's BoundConstants::key.
 std::string key_of(const PrepareRequest& request, std::span<const ConstantSlot> slots,
                    const std::string& name) {
   const ConstantView& view = request.view;
@@ -98,13 +68,12 @@ std::vector<std::shared_ptr<const void>> prepare_constants(std::span<const Prepa
                                                            std::span<const ConstantSlot> slots,
                                                            const BoundConstants& constants,
                                                            ThreadPool& pool) {
-  ConstantNames names(slots, constants);
   std::vector<std::shared_ptr<const void>> results;
   for (const PrepareRequest& request : requests) {
     const ConstantView& view = request.view;
     const Recipe& recipe = *request.recipe;
     const ConstantSlot& slot = slots[view.constant];
-    const std::string key = key_of(request, slots, names[view.constant]);
+    const std::string key = key_of(request, slots, constants.key(view.constant));
     results.push_back(constants.prepared.get(key, [&] {
       const Recipe::Done done = [&](std::int64_t bytes) {
         if (!slot.folded) PrepareProgress::advance(slot.name, static_cast<std::uint64_t>(bytes));

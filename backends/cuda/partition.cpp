@@ -41,10 +41,10 @@ bool find_loops(std::span<const Step> among, std::span<const Step> steps, Enclos
   return false;
 }
 
-/// What steps use of their program.
-class Uses {
+/// Reads of loop indices by steps are of those below this.
+class LoopIndices {
  public:
-  Uses(const Lowered& program, std::span<const Step> steps) : constants(program.constants.size()) {
+  LoopIndices(const Lowered& program, std::span<const Step> steps) {
     Enclosing loops{};
     find_loops(program.steps, steps, loops);
     for (const Step* loop : loops) {
@@ -52,42 +52,28 @@ class Uses {
     }
     walk(steps);
   }
-
-  std::vector<bool> constants;    ///< by index: whether any iteration reads it
-  std::int64_t loop_indices = 0;  ///< loop indices that are read are below
+  std::int64_t end() const noexcept { return end_; }
 
  private:
   void enter(const Step& loop) {
-    counts_[static_cast<std::size_t>(loop.depth)] = loop.count;
-    end_[static_cast<std::size_t>(loop.depth)] = loop.first + loop.count;
+    ends_[static_cast<std::size_t>(loop.depth)] = loop.first + loop.count;
   }
   void walk(std::span<const Step> steps) {
     for (const Step& step : steps) {
       if (step.kind == Step::Kind::loop) {
-        const LoopSteps counts = counts_;
         enter(step);
         walk(step.body);
-        counts_ = counts;
         continue;
       }
-      for (const Operand& input : step.inputs) note(input.place);
-    }
-  }
-  void note(const Place& place) {
-    if (place.kind == Place::Kind::loop_index) {
-      loop_indices = std::max(loop_indices, end_[place.index]);
-    }
-    if (place.kind != Place::Kind::constant) return;
-    LoopSteps at{}, different{1, 1};
-    for (std::size_t d = 0; d < max_loop_depth; ++d) {
-      if (place.entry_step[d] != 0) different[d] = counts_[d];
-    }
-    for (at[0] = 0; at[0] < different[0]; ++at[0]) {
-      for (at[1] = 0; at[1] < different[1]; ++at[1]) constants[place.entry_in(at)] = true;
+      for (const Operand& input : step.inputs) {
+        if (input.place.kind != Place::Kind::loop_index) continue;
+        end_ = std::max(end_, ends_[input.place.index]);
+      }
     }
   }
 
-  LoopSteps counts_{1, 1}, end_{};
+  LoopSteps ends_{};
+  std::int64_t end_ = 0;
 };
 
 struct CompiledSteps {
@@ -333,10 +319,10 @@ class CudaPartition final : public Partition {
     result->heads = merge_heads(program_, steps_, result->steps);
     Emitter emitter(result->plan, options);
     emitter.steps(result->steps);
-    Uses uses(program_, steps_);
-    result->constants = std::move(uses.constants);
-    if (uses.loop_indices > 0) {
-      std::vector<std::int64_t> indices(static_cast<std::size_t>(uses.loop_indices));
+    result->constants.resize(program_.constants.size());
+    for (const std::size_t i : constants_read(program_, steps_)) result->constants[i] = true;
+    if (const std::int64_t end = LoopIndices(program_, steps_).end(); end > 0) {
+      std::vector<std::int64_t> indices(static_cast<std::size_t>(end));
       for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::int64_t>(i);
       result->loop_indices = emitter.data_of(indices);
     }
@@ -379,16 +365,14 @@ class CudaPartition final : public Partition {
       return given;
     }
     const ConstantSlot& slot = program_.constants[index];
-    const auto copy = [&] {
-      Buffer made = given.to(region);
-      made.wait();
+    const std::string key =
+        fmt::format("cuda {} {}", static_cast<const void*>(&region), constants.key(index));
+    const auto kept = constants.prepared.get(key, [&] {
+      auto made = std::make_shared<const Buffer>(given.to(region));
+      made->wait();
       PrepareProgress::advance(slot.name, static_cast<std::uint64_t>(slot.shape.bytes()));
       return made;
-    };
-    if (slot.folded) return copy();
-    const std::string key = fmt::format("cuda {} {}", static_cast<const void*>(&region), slot.name);
-    const auto kept =
-        constants.prepared.get(key, [&] { return std::make_shared<const Buffer>(copy()); });
+    });
     return *static_cast<const Buffer*>(kept.get());
   }
 

@@ -63,7 +63,8 @@ class HeldPartition final : public Partition {
     const auto kept = std::static_pointer_cast<const Cache>(constants.prepared.get(
         "plugin:" + plugin_, [&] { return std::make_shared<Cache>(inner_.library); }));
     auto& cache = const_cast<Cache&>(*kept).object;
-    auto made = guarded(plugin_, [&] { return inner_.object->bind({constants.buffers, cache}); });
+    auto made = guarded(
+        plugin_, [&] { return inner_.object->bind({constants.buffers, cache, constants.key}); });
     if (!made) throw Error(Errc::plugin_fault, plugin_, "bind made nothing");
     return std::make_unique<HeldBoundPartition>(
         Held<std::unique_ptr<BoundPartition>>{inner_.library, std::move(made)}, plugin_);

@@ -396,7 +396,10 @@ void Eager::State::choose_backend(Compiled& to) {
     constants.push_back(weights->on_host(slot.name));
   }
   to.partition = backends[chosen]->compile(to.lowered, to.lowered.steps);
-  to.bound = to.partition->bind({constants, weights->prepared()});
+  const auto name_of = [&](std::size_t constant) -> const std::string& {
+    return to.lowered.constants[constant].name;  // weights, all of them
+  };
+  to.bound = to.partition->bind({constants, weights->prepared(), name_of});
 }
 
 void Eager::State::add_fallback(const PlanReport::Fallback& fallback) {

@@ -165,7 +165,8 @@ std::vector<ConstantSlot> make_constants(Flat& flat, const FlatStep& step,
                                          std::span<const std::int64_t> counts,
                                          LoopSteps& entry_step) {
   if (step.inputs.empty() || step.op.def()->traits.updates_input >= 0) return {};
-  LoopSteps runs{1, 1};
+  LoopSteps runs;  // by loop: different operands in so many iterations
+  runs.fill(1);
   bool reads_constant = false;
   for (const Array& input : step.inputs) {
     const bool is_constant = flat.storages[input.storage].kind == Place::Kind::constant;
@@ -177,19 +178,27 @@ std::vector<ConstantSlot> make_constants(Flat& flat, const FlatStep& step,
       if (input.entry_step[d] != 0 || input.byte_step[d] != 0) runs[d] = counts[d];
     }
   }
-  if (!reads_constant || runs[0] > max_iterations / runs[1]) return {};
+  if (!reads_constant) return {};
+  LoopSteps
+      strides{};  // the constants are in the order of the iterations, the innermost loop's first
+  std::int64_t total = 1;
+  for (std::size_t d = runs.size(); d-- > 0;) {
+    if (runs[d] == 0 || runs[d] > max_iterations / total) return {};
+    strides[d] = total;
+    if (runs[d] != 1) entry_step[d] = total;
+    total *= runs[d];
+  }
   if (!is_small(flat, made_in(flat, step, {}))) return {};
-  entry_step = {runs[0] == 1 ? 0 : runs[1], runs[1] == 1 ? 0 : 1};
   std::vector<ConstantSlot> slots;
-  for (std::int64_t outer = 0; outer < runs[0]; ++outer) {
-    for (std::int64_t inner = 0; inner < runs[1]; ++inner) {
-      MadeConstant made = made_in(flat, step, {outer, inner});
-      for (std::size_t i = 0; i < step.inputs.size(); ++i) {
-        const StorageId id = step.inputs[i].storage;
-        if (flat.fills.contains(id)) made.inputs[i].place.index = constant_of_fill(flat, id);
-      }
-      add_made(flat, std::move(made), slots);
+  for (std::int64_t number = 0; number < total; ++number) {
+    LoopSteps iteration;
+    for (std::size_t d = 0; d < runs.size(); ++d) iteration[d] = number / strides[d] % runs[d];
+    MadeConstant made = made_in(flat, step, iteration);
+    for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+      const StorageId id = step.inputs[i].storage;
+      if (flat.fills.contains(id)) made.inputs[i].place.index = constant_of_fill(flat, id);
     }
+    add_made(flat, std::move(made), slots);
   }
   return slots;
 }

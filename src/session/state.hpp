@@ -79,12 +79,20 @@ struct Session::Bound {
  private:
   /// By constant: those of the plan that are computed from others and are needed to bind it.
   std::vector<std::shared_ptr<const Buffer>> computed_constants(const Shared& shared,
-                                                                const sessions::Plan& plan) const;
+                                                                const sessions::Plan& plan);
+  /// Computed for a plan that is still bound, from constants of the program; or null.
+  std::shared_ptr<const Buffer> own_computed(const std::string& name) const;
+  const std::string& key_of(const ConstantSlot& slot, const Buffer& array);
+  BoundConstants constants_of(const Lowered& lowered, std::span<const Buffer> arrays,
+                              PreparedCache& prepared);
   /// The outputs of steps without inputs, in CPU memory.
-  std::vector<Buffer> compute(const Shared& shared, Lowered part) const;
+  std::vector<Buffer> compute(const Shared& shared, Lowered part);
 
   ForkAwareMutex mutex_{"Session"};
   std::list<std::shared_ptr<const sessions::BoundPlan>> plans_;  // most recently used first
+  // Of the program's own constants, by their names: what its plans share.
+  std::map<std::string, std::string> own_keys_;
+  std::map<std::string, std::weak_ptr<const Buffer>> own_computed_;
 };
 
 namespace sessions {

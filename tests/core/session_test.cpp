@@ -7,9 +7,11 @@
 
 #include <tenon/ops.hpp>
 #include <tenon/program_view.hpp>
+#include <tenon/repeat.hpp>
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <limits>
 #include <string>
 #include <thread>
@@ -57,6 +59,7 @@ class WatchedBackend final : public Backend {
   }
 
   mutable std::atomic<int> compiled = 0;
+  mutable std::vector<std::string> keys;  ///< of the constants of each bind()
   mutable std::atomic<bool> entered = false;
   std::atomic<bool> hold = false;
   std::string refused;
@@ -68,6 +71,9 @@ class WatchedBackend final : public Backend {
             std::unique_ptr<BoundPartition> bound)
         : owner_(owner), partition_(std::move(partition)), bound_(std::move(bound)) {}
     std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
+      for (std::size_t i = 0; i < constants.buffers.size(); ++i) {
+        owner_.keys.push_back(constants.key(i));
+      }
       return std::make_unique<Watched>(owner_, nullptr, partition_->bind(constants));
     }
     void run(HostFrame& frame) const override {
@@ -103,6 +109,71 @@ class IdleBackend final : public Backend {
 };
 
 }  // namespace
+
+TEST_CASE("Session: plans share what is made of a program's own arrays") {
+  using Strings = std::vector<std::string>;
+  Program program = program_of(
+      "def forward(x: f32[S, 4]):\n"
+      "    table: f32[4] = const(\"folded:table\")\n"
+      "    weight: f32[4] = const(\"weight\")\n"
+      "    sizes: f32[4] = abs(table)\n"
+      "    sum: f32[S, 4] = add(x, sizes)\n"
+      "    shifted: f32[S, 4] = add(sum, table)\n"
+      "    y: f32[S, 4] = mul(shifted, weight)\n"
+      "    return y\n");
+  const auto weights = std::make_shared<const WeightSet>(
+      std::map<std::string, Buffer>{{"weight", device(floats({4}, {2, 2, 2, 2}))}});
+  const auto watched = std::make_shared<WatchedBackend>();
+  const auto bound = [&](float first) {
+    program.folded.insert_or_assign("folded:table", floats({4}, {first, 0, -1, 2}));
+    Session session(program, {.backends = {watched}});
+    session.bind(weights);
+    return session;
+  };
+  Session session = bound(-3);
+  const auto keys = [&](Session& run, std::int64_t rows) {
+    watched->keys.clear();
+    const auto got = values(run.forward({filled(rows, 1)})[0]);
+    CHECK(got.back() == 10);
+    return Strings(watched->keys);
+  };
+  // Of the constant part, which is computed once; and of the plan: table, what is computed, weight.
+  const Strings first = keys(session, 1);
+  REQUIRE(first.size() == 4);
+  CHECK(watched->compiled == 2);
+  const Strings second = keys(session, 2);
+  CHECK(watched->compiled == 3);
+  CHECK(second == Strings(first.begin() + 1, first.end()));
+  CHECK(std::ranges::count(second, "weight") == 1);
+
+  // Other arrays of the same names have other keys, equal ones the same.
+  Session equal = bound(-3), other = bound(5);
+  CHECK(keys(equal, 1) == first);
+  const Strings others = keys(other, 1);
+  REQUIRE(others.size() == 4);
+  for (std::size_t i = 0; i < 4; ++i) CHECK((others[i] == first[i]) == (first[i] == "weight"));
+}
+
+TEST_CASE("Session: what is made of constants differs in each of four loops inside each other") {
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({1}, f32));
+  const Tensor w = graph.constant("w", Shape({2, 2, 2, 2}, f32));
+  const std::function<Tensor(const Tensor&, const Tensor&)> plus_sizes = [&](const Tensor& sum,
+                                                                             const Tensor& part) {
+    if (part.rank() == 0) return sum + abs(part);
+    return repeat(std::int64_t{2}, sum, [&](const Tensor& index, const Tensor& now) {
+      return plus_sizes(now, select(part, index));
+    });
+  };
+  const Tensor y = plus_sizes(x, w);
+  HostBuffer numbers = HostBuffer::zeros(Shape({2, 2, 2, 2}, f32));
+  float number = 1;
+  for (float& value : numbers.mutable_values<float>()) value = (number *= -2);
+  for (const char* name : {"cpu", "reference"}) {
+    Session run = session(graph.program({&y, 1}), {{"w", device(numbers)}}, name);
+    CHECK(values(run.forward({device(floats({1}, {1}))})[0]) == std::vector<float>{131071});
+  }
+}
 
 TEST_CASE("Session: a backend that makes nothing of its steps is an error, not a crash") {
   const Buffer x = filled(2, 1);

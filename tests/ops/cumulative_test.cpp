@@ -4,6 +4,7 @@
 
 #include <tenon/grad.hpp>
 #include <tenon/ops/cumulative.hpp>
+#include <tenon/ops/operators.hpp>
 #include <tenon/ops/reduce.hpp>
 
 namespace tenon::testing {

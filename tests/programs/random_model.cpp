@@ -69,6 +69,16 @@ struct Layer {
   TENON_FIELDS(weights)
 };
 
+struct Block {
+  std::vector<Layer> layers;
+  TENON_FIELDS(layers)
+};
+
+struct Stage {
+  std::vector<Block> blocks;
+  TENON_FIELDS(blocks)
+};
+
 struct Carry {
   std::vector<Tensor> values;
   TENON_FIELDS(values)
@@ -441,7 +451,11 @@ class Maker {
   void move() {
     if (plan_.kind == ProgramKind::images && chance(0.85)) return add(some_layer(pick()));
     const auto add_one = [&](const Tensor& value) { add(value); };
-    switch (integer(0, 37)) {
+    switch (integer(0, 39)) {
+      case 38:
+        return add_one(some_indexed_constant(pick()));
+      case 39:
+        return add_one(some_stages(pick()));
       case 32:
         return some_nest(pick());
       case 33:
@@ -1320,6 +1334,59 @@ class Maker {
       nest.kinds.push_back(integer(0, 2));
     add(nested(nest, 0, x));
   }
+  /// Loops inside each other; the innermost one reads what an op makes of one element of a constant.
+  Tensor some_indexed_constant(const Tensor& x) {
+    Dims counts;
+    for (std::int64_t level = integer(2, 4); level > 0; --level) counts.push_back(integer(1, 3));
+    const auto unread = static_cast<std::size_t>(integer(0, 2 * std::ssize(counts)));
+    if (unread < counts.size())
+      counts[unread] = 1;  // the same elements in each iteration of this loop
+    const Tensor elements =
+        constant_of(fmt::format("indexed{}", loops_++), some_values(shape_of(counts, f32), 1));
+    return changed_by(elements, unread, x);
+  }
+  Tensor changed_by(const Tensor& elements, std::size_t unread, const Tensor& x) {
+    if (elements.rank() == 0) return 0.5 * x + cast(abs(elements), x.dtype());
+    if (unread == 0) {
+      return repeat(std::int64_t{2}, x, [&](const Tensor&, const Tensor& now) {
+        return changed_by(reshape(elements, dims_after_first(elements)), unread - 1, now);
+      });
+    }
+    return repeat(elements.dim(0), x, [&](const Tensor& index, const Tensor& now) {
+      return changed_by(select(elements, index), unread - 1, now);
+    });
+  }
+  static Dims dims_after_first(const Tensor& x) {
+    const Dims dims = dims_of(x);
+    return Dims(dims.begin() + 1, dims.end());
+  }
+
+  /// Stages of blocks of layers, each with a weight of its own.
+  Tensor some_stages(const Tensor& x) {
+    const int number = loops_++;
+    const std::int64_t blocks = integer(1, 3), layers = integer(1, 3);
+    std::vector<Stage> stages(static_cast<std::size_t>(integer(1, 3)));
+    for (std::size_t i = 0; i < stages.size(); ++i) {
+      for (std::int64_t j = 0; j < blocks; ++j) {
+        Block& block = stages[i].blocks.emplace_back();
+        for (std::int64_t k = 0; k < layers; ++k) {
+          const std::string name =
+              fmt::format("stages{}.{}.blocks.{}.layers.{}.w", number, i, j, k);
+          block.layers.push_back({{constant_of(name, some_values(shape_of({}, f32), 1))}});
+        }
+      }
+    }
+    return repeat(stages, x, [&](const Stage& stage, const Tensor&, const Tensor& in_stage) {
+      return repeat(stage.blocks, in_stage,
+                    [&](const Block& block, const Tensor&, const Tensor& in) {
+                      return repeat(block.layers, in,
+                                    [&](const Layer& layer, const Tensor&, const Tensor& now) {
+                                      return 0.5 * now + cast(layer.weights[0], now.dtype());
+                                    });
+                    });
+    });
+  }
+
   struct Nest {
     Tensor stack, number;  ///< [3, ...] of what is changed, and an integer scalar in [0, 3)
     std::vector<std::int64_t> kinds;

@@ -259,11 +259,7 @@ class NpuPartition final : public Partition {
                     options.merge, options.per_channel, to_string(options.placement),
                     describe(shared_->runtime->caps()), calibration_->of(program_).to_text());
     for (std::size_t i = 0; i < program_.constants.size(); ++i) {
-      if (!program_.constants[i].folded) continue;
-      const HostBuffer value = constants.buffers[i].to_host();
-      facts +=
-          fmt::format("{} {:016x}\n", program_.constants[i].name,
-                      XXH3_64bits(value.bytes(), static_cast<std::size_t>(value.shape().bytes())));
+      if (program_.constants[i].folded) facts += constants.key(i) + "\n";
     }
     const XXH128_hash_t digest = XXH3_128bits(facts.data(), facts.size());
     return fmt::format("npu/{:016x}{:016x}", digest.high64, digest.low64);

@@ -55,16 +55,25 @@ std::optional<GatheredSum> with_sum(const Step& step, const Gather& gather, cons
   return GatheredSum{gather, folded, mean != nullptr};
 }
 
+/// Whether step i is a gather before a fold.
+bool may_merge(std::span<const Step> steps, std::size_t i) {
+  const auto is_op = [&](std::size_t step) { return steps[step].kind == Step::Kind::op; };
+  return i + 1 < steps.size() && is_op(i) && is_op(i + 1) && steps[i].op.as<Gather>() != nullptr &&
+         (steps[i + 1].op.as<Sum>() != nullptr || steps[i + 1].op.as<Mean>() != nullptr);
+}
+
 void merge(std::vector<Step>& steps, std::span<const Operand> leaves) {
+  std::size_t first = 0;
+  while (first < steps.size() && !may_merge(steps, first)) ++first;
+  if (first == steps.size()) return;
   const std::vector<WrittenValue> values = trace_values(steps, leaves);
   std::vector<bool> gone(steps.size(), false);
-  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
-    const auto* gather = steps[i].kind == Step::Kind::op ? steps[i].op.as<Gather>() : nullptr;
+  for (std::size_t i = first; i < steps.size(); ++i) {
     const WrittenValue& value = values[i];
-    if (gather == nullptr || !value.is_only_in_uses || value.uses.size() != 1) continue;
+    if (!may_merge(steps, i) || !value.is_only_in_uses || value.uses.size() != 1) continue;
     Step& next = steps[i + 1];
     if (value.uses[0].step != i + 1) continue;
-    const std::optional<GatheredSum> merged = with_sum(steps[i], *gather, next);
+    const std::optional<GatheredSum> merged = with_sum(steps[i], *steps[i].op.as<Gather>(), next);
     if (!merged) continue;
     next.op = OpInstance(*merged);
     next.inputs = std::move(steps[i].inputs);

@@ -210,7 +210,8 @@ class LayoutPass {
 }  // namespace
 
 void put_channels_last(std::vector<Step>& steps, std::span<const Operand> leaves) {
-  LayoutPass(steps, leaves).run();
+  const auto convolves = [](const Step& step) { return role_of(step) == Role::convolution; };
+  if (std::ranges::any_of(steps, convolves)) LayoutPass(steps, leaves).run();
 }
 
 bool has_channels_last(const Operand& image) noexcept {

@@ -17,6 +17,10 @@ namespace tenon::cpu {
 using namespace lowering;
 namespace {
 
+bool takes_following(const Step& step) {
+  return step.kind == Step::Kind::op && step.op.as<Conv2d>() != nullptr && !needs_f32(step);
+}
+
 class Merger {
  public:
   Merger(std::vector<Step>& steps, std::span<const Operand> leaves)
@@ -25,10 +29,7 @@ class Merger {
   void run() {
     // From the end: of two convolutions that are added, the later one takes the sum.
     for (std::size_t i = steps_.size(); i-- > 0;) {
-      if (steps_[i].kind == Step::Kind::op && steps_[i].op.as<Conv2d>() != nullptr &&
-          !needs_f32(steps_[i])) {
-        merge_from(i);
-      }
+      if (takes_following(steps_[i])) merge_from(i);
     }
     std::size_t i = 0;
     std::erase_if(steps_, [&](const Step&) { return gone_[i++]; });
@@ -108,7 +109,7 @@ class Merger {
 }  // namespace
 
 void merge_convolutions(std::vector<Step>& steps, std::span<const Operand> leaves) {
-  Merger(steps, leaves).run();
+  if (std::ranges::any_of(steps, takes_following)) Merger(steps, leaves).run();
 }
 
 }  // namespace tenon::cpu

@@ -249,6 +249,7 @@ class Splitter {
 
 std::int64_t split_batches(std::vector<Step>& steps, std::span<const Operand> leaves,
                            std::int64_t first) {
+  if (std::ranges::none_of(steps, is_worth_splitting)) return first;
   return Splitter(steps, leaves, first).run();
 }
 

@@ -201,6 +201,11 @@ class Chain {
   bool scaled_ = false, ends_ = false;
 };
 
+bool is_integer_product(const Step& step) {
+  return step.kind == Step::Kind::op &&
+         (step.op.as<Conv2dInteger>() != nullptr || step.op.as<MatmulInteger>() != nullptr);
+}
+
 class Merger {
  public:
   Merger(std::vector<Step>& steps, std::span<const Operand> leaves)
@@ -208,11 +213,7 @@ class Merger {
 
   void run(std::vector<std::string>& notes) {
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-      const Step& step = steps_[i];
-      const bool is_product =
-          step.kind == Step::Kind::op &&
-          (step.op.as<Conv2dInteger>() != nullptr || step.op.as<MatmulInteger>() != nullptr);
-      if (is_product) merge_from(i, notes);
+      if (is_integer_product(steps_[i])) merge_from(i, notes);
     }
     std::size_t i = 0;
     std::erase_if(steps_, [&](const Step&) { return gone_[i++]; });
@@ -315,12 +316,14 @@ Step as_integer_product(const Step& step) {
 
 void note_dequantized_products(std::span<const Step> steps, std::span<const Operand> leaves,
                                std::vector<std::string>& notes) {
+  const auto is_made_of_codes = [](const Step& step) {
+    return step.op.as<DequantizeLinear>() != nullptr && step.inputs[0].shape.dtype() != DType::i32;
+  };
+  if (std::ranges::none_of(steps, is_made_of_codes)) return;
   const std::vector<WrittenValue> values = trace_values(steps, leaves);
   std::vector<int> dequantized(steps.size());
   for (std::size_t v = 0; v < steps.size(); ++v) {
-    const bool is_made_of_codes = steps[v].op.as<DequantizeLinear>() != nullptr &&
-                                  steps[v].inputs[0].shape.dtype() != DType::i32;
-    if (!is_made_of_codes) continue;
+    if (!is_made_of_codes(steps[v])) continue;
     for (const WrittenValue::Use& use : values[v].uses) {
       if (use.input < 2) ++dequantized[use.step];
     }
@@ -338,7 +341,7 @@ void note_dequantized_products(std::span<const Step> steps, std::span<const Oper
 
 void merge_integer_products(std::vector<Step>& steps, std::span<const Operand> leaves,
                             std::vector<std::string>& notes) {
-  Merger(steps, leaves).run(notes);
+  if (std::ranges::any_of(steps, is_integer_product)) Merger(steps, leaves).run(notes);
 }
 
 }  // namespace cpu

@@ -53,17 +53,26 @@ class StrictBuilder {
   bool parse_error(std::size_t position, const std::string& last_token,
                    const json::exception& /*error*/) {
     // nlohmann counts the bytes read, so the last of them is the offending one.
-    const std::size_t offset = std::min(position == 0 ? 0 : position - 1, text_.size());
+    refuse_at(std::min(position == 0 ? 0 : position - 1, text_.size()), last_token);
+  }
+
+  /// To nlohmann a zero byte is the end of a text, whatever follows.
+  void refuse_zero_byte() const {
+    const std::size_t offset = text_.find('\0');
+    if (offset != std::string_view::npos) refuse_at(offset, "<U+0000>");
+  }
+
+ private:
+  [[noreturn]] void refuse_at(std::size_t offset, std::string_view last_token) const {
     const std::string_view before = text_.substr(0, offset);
     const auto line = std::count(before.begin(), before.end(), '\n') + 1;
     const std::size_t line_start = before.rfind('\n') + 1;  // npos + 1 is 0
-    const std::string_view token = std::string_view(last_token).substr(0, 40);
+    const std::string_view token = last_token.substr(0, 40);
     throw Error(Errc::syntax, fmt::format("{}:{}:{}", where_, line, offset - line_start + 1),
                 offset >= text_.size() ? std::string("the JSON ends early")
                                        : fmt::format("not JSON from \"{}\" on", token));
   }
 
- private:
   template <typename Value>
   bool place(Value&& value) {
     *slot() = std::forward<Value>(value);
@@ -117,6 +126,7 @@ JsonDocument::~JsonDocument() { take_apart(root_); }
 JsonDocument parse_strict_json(std::string_view text, std::string_view where) {
   StrictBuilder builder(text, where);
   json::sax_parse(text.begin(), text.end(), &builder);
+  builder.refuse_zero_byte();
   return builder.take();
 }
 

@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 
 using namespace tenon;
+using namespace std::string_literals;
 using testing::expect_error;
 
 TEST_CASE("strict json: values of every kind") {
@@ -47,6 +48,10 @@ TEST_CASE("strict json: syntax errors name line and column") {
   for (const char* const text : {"", "{", "[1,]", "{\"a\" 1}", "1 2", "nul", "// c\n1", "\"\xFF\"",
                                  "[1e999]", "\"\\ud800\"", "{\"a\":1,}", "'a'", "\"\n\""}) {
     INFO(text);
+    expect_error(Errc::syntax, [&] { parse_strict_json(text, "test"); });
+  }
+  // To nlohmann's parser a zero byte is the end.
+  for (const std::string& text : {"{}\0"s, "{}\0 x"s, "[1]\n\0"s, "{\0}"s, "\0"s}) {
     expect_error(Errc::syntax, [&] { parse_strict_json(text, "test"); });
   }
 }

@@ -5,6 +5,7 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -40,18 +41,50 @@ std::string_view reason(const text::ChatAnswer& parts, const models::Generated& 
 
 std::string random_id() { return fmt::format("call_{:016x}", random_number()); }
 
+/// What grammars and templates take for granted. Errors: those of RequestFields; unsupported for what is no function.
+void check_tools(const Json& tools) {
+  for (std::size_t i = 0; i < tools.size(); ++i) {
+    const RequestFields tool(tools[i], fmt::format("tools[{}]", i));
+    const std::string type = tool.text("type").value_or("function");
+    if (type != "function") {
+      throw Error(Errc::unsupported, tool.path("type"),
+                  fmt::format("is '{}'; this server knows functions alone", type));
+    }
+    check_function(RequestFields(tool.at("function"), tool.path("function")));
+  }
+}
+
+/// Calls that an assistant's message has.
+void check_calls(const RequestFields& message) {
+  const Json* calls = message.array("tool_calls");
+  for (std::size_t i = 0; calls != nullptr && i < calls->size(); ++i) {
+    const RequestFields call((*calls)[i], fmt::format("{}[{}]", message.path("tool_calls"), i));
+    const RequestFields function(call.at("function"), call.path("function"));
+    function.at("name");
+    function.text("name");
+    // A text, as OpenAI's clients have it, or the object itself.
+    if (!function.at("arguments").is_object()) function.text("arguments");
+  }
+}
+
 /// Whether the arguments of a tool are to be as its schema has them, whoever decides to call it.
 bool has_strict(const Json& tools) {
-  for (const Json& tool : tools) {
-    const auto function = tool.is_object() ? tool.find("function") : tool.end();
-    if (tool.is_object() && function != tool.end() && function->is_object() &&
-        function->value("strict", Json()) == true)
-      return true;
-  }
-  return false;
+  return std::ranges::any_of(tools, [](const Json& tool) {
+    return RequestFields(tool.at("function")).flag("strict").value_or(false);
+  });
 }
 
 }  // namespace
+
+void check_function(const RequestFields& function) {
+  function.at("name");
+  if (function.text("name")->empty()) {
+    throw Error(Errc::bad_argument, function.path("name"), "is empty");
+  }
+  function.text("description");
+  function.object("parameters");
+  function.flag("strict");
+}
 
 ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& fields)
     : Completion(served, fields,
@@ -59,6 +92,7 @@ ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& f
   const Json choice =
       fields.find("tool_choice") == nullptr ? Json("auto") : fields.at("tool_choice");
   const Json* tools = fields.array("tools");
+  if (tools != nullptr) check_tools(*tools);
   Json values = Json::object();
   if (const Json* given = fields.object("chat_template_kwargs")) values = *given;
   const bool has_tools = tools != nullptr && !tools->empty() && choice != "none";
@@ -100,6 +134,8 @@ void ChatCompletion::add_messages(const Json& messages) {
     } else {
       message.content = fields.text("content").value_or("");
     }
+    for (const char* member : {"name", "tool_call_id", "reasoning_content"}) fields.text(member);
+    check_calls(fields);
     Json more = messages[i];
     more.erase("role");
     more.erase("content");
@@ -152,13 +188,15 @@ void ChatCompletion::choose_tools(const RequestFields& fields, const Json& choic
   } else if (choice.is_object()) {
     const RequestFields chosen(choice, "tool_choice");
     const RequestFields function(chosen.at("function"), "tool_choice.function");
+    function.at("name");
     allow_only_calls({.tool = function.text("name").value_or(""), .several = false});
   } else if (choice != "auto") {
     throw Error(Errc::bad_type, "tool_choice",
                 "is not auto, none, required or {\"type\": \"function\", \"function\": ...}");
   } else if (const std::string mark = answers_->call_mark();
              has_strict(fields.at("tools")) && !mark.empty() && !options().grammar) {
-    options().grammar = answers_->call_grammar({.several = several, .after = mark});
+    options().grammar = with_member(
+        "tools", [&] { return answers_->call_grammar({.several = several, .after = mark}); });
     options().grammar_after = {mark};
   }
 }
@@ -167,7 +205,7 @@ void ChatCompletion::allow_only_calls(const text::CallGrammarOptions& of) {
   if (options().grammar) {
     throw Error(Errc::bad_argument, "tool_choice", "is a grammar of its own: there is another one");
   }
-  options().grammar = answers_->call_grammar(of);
+  options().grammar = with_member("tools", [&] { return answers_->call_grammar(of); });
 }
 
 void ChatCompletion::add_prompt_of_messages(const text::ChatFormat& format,

@@ -11,6 +11,10 @@
 
 namespace tenon::tool {
 
+/// A function that a model may call: its name, and what else there is of it. Errors: those of RequestFields; bad_argument
+/// for an empty name.
+void check_function(const RequestFields& function);
+
 /// POST /v1/chat/completions: messages, tools, and an answer with its reasoning and its calls.
 class ChatCompletion : public Completion {
  public:

@@ -166,7 +166,13 @@ void Completion::read_sampling(const RequestFields& fields) {
       [&](std::string_view name) { return fields.integer(name, 0); });
   // As llama.cpp calls them.
   const auto other = fields.number("repeat_penalty");
-  if (other) sampler.repetition_penalty = *other;
+  if (other) {
+    if (!(*other > 0)) {
+      throw Error(Errc::bad_argument, fields.path("repeat_penalty"),
+                  fmt::format("is {}, and must be more than 0", *other));
+    }
+    sampler.repetition_penalty = *other;
+  }
   sampler.repetition_window =
       fields.integer("repeat_last_n", -1).value_or(sampler.repetition_window);
   if (sampler.repetition_window == -1) sampler.repetition_window = served_.model.context();
@@ -203,20 +209,26 @@ void Completion::read_limits(const RequestFields& fields) {
 
 void Completion::read_grammar(const RequestFields& fields) {
   std::vector<text::Grammar> grammars;
-  if (const auto text = fields.text("grammar")) grammars.push_back(text::Grammar::parse(*text));
+  const auto add_schema = [&](const std::string& path, const std::string& schema) {
+    grammars.push_back(with_member(path, [&] { return text::Grammar::from_json_schema(schema); }));
+  };
+  if (const auto text = fields.text("grammar")) {
+    grammars.push_back(
+        with_member(fields.path("grammar"), [&] { return text::Grammar::parse(*text); }));
+  }
   if (const Json* schema = fields.find("json_schema")) {
-    grammars.push_back(text::Grammar::from_json_schema(schema->dump()));
+    add_schema(fields.path("json_schema"), schema->dump());
   }
   if (const Json* format = fields.object("response_format")) {
     const RequestFields members(*format, "response_format");
     const std::string type = members.text("type").value_or("text");
     if (type == "json_schema") {
       const RequestFields named(members.at("json_schema"), "response_format.json_schema");
-      grammars.push_back(text::Grammar::from_json_schema(named.at("schema").dump()));
+      add_schema(named.path("schema"), named.at("schema").dump());
     } else if (type == "json_object") {
       const Json* schema = members.object("schema");
-      grammars.push_back(text::Grammar::from_json_schema(schema == nullptr ? R"({"type": "object"})"
-                                                                           : schema->dump()));
+      add_schema(members.path("schema"),
+                 schema == nullptr ? R"({"type": "object"})" : schema->dump());
     } else if (type != "text") {
       throw Error(Errc::unsupported, members.path("type"),
                   fmt::format("is '{}', not text, json_object or json_schema", type));

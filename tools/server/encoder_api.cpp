@@ -27,11 +27,22 @@ void check_count(std::string_view member, std::size_t texts) {
   }
 }
 
+/// Of all texts. Errors: bad_input for one without tokens; limit_exceeded for one that would lose its end, which the client
+/// would not see.
 std::int64_t count_tokens(const models::SentenceEncoder& encoder,
                           std::span<const std::string> texts) {
-  std::int64_t count = 0;
-  for (const std::string& text : texts) count += std::ssize(encoder.tokens(text));
-  return count;
+  const std::int64_t most = encoder.config().max_tokens;
+  std::int64_t all = 0;
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const std::int64_t count = std::ssize(encoder.tokenizer().encode(texts[i]));
+    if (count == 0) throw Error(Errc::bad_input, fmt::format("input[{}]", i), "has no tokens");
+    if (count > most) {
+      throw Error(Errc::limit_exceeded, fmt::format("input[{}]", i),
+                  fmt::format("has {} tokens, and the model reads {}", count, most));
+    }
+    all += count;
+  }
+  return all;
 }
 
 Json usage(std::int64_t tokens) { return {{"prompt_tokens", tokens}, {"total_tokens", tokens}}; }
@@ -54,6 +65,7 @@ Json embed(ServedEncoder& served, const RequestFields& fields) {
   const std::int64_t width = served.encoder.embedding_width();
   fields.refuse_other_than("dimensions", width);
   const std::scoped_lock lock(served.mutex);
+  const std::int64_t tokens = count_tokens(served.encoder, texts);
   const HostBuffer made = served.encoder.embed(texts, {.cancel = served.stop.get_token()});
   const auto values = made.values<float>();
   Json data = Json::array();
@@ -67,7 +79,7 @@ Json embed(ServedEncoder& served, const RequestFields& fields) {
   return {{"object", "list"},
           {"data", std::move(data)},
           {"model", served.name},
-          {"usage", usage(count_tokens(served.encoder, texts))}};
+          {"usage", usage(tokens)}};
 }
 
 Json rerank(ServedEncoder& served, const RequestFields& fields) {

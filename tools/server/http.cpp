@@ -16,6 +16,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <strings.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -92,6 +93,8 @@ Address address_of(const HttpOptions& options) {
 
 constexpr std::string_view too_large =
     R"({"error":{"message":"the request is too large","type":"invalid_request_error","param":null,"code":"LimitExceeded"}})";
+constexpr std::string_view two_lengths =
+    R"({"error":{"message":"the request has more than one length","type":"invalid_request_error","param":null,"code":"Syntax"}})";
 constexpr std::string_view failed =
     R"({"error":{"message":"the server failed","type":"server_error","param":null,"code":"Internal"}})";
 
@@ -171,6 +174,9 @@ struct HttpServer::Impl {
       ::setsockopt(info->connect_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds,
                    sizeof milliseconds);
     }
+    if (has_two_lengths(connection)) {
+      return send(connection, {.status = 400, .body = std::string(two_lengths)});
+    }
     if (!options.check) return MHD_YES;
     auto refusal = options.check({.method = method,
                                   .path = path,
@@ -178,6 +184,20 @@ struct HttpServer::Impl {
                                   .body = {},
                                   .is_client_there = {}});
     return refusal ? send(connection, *std::move(refusal)) : MHD_YES;
+  }
+
+  /// Whether it is not certain where the request ends: a proxy in front of this server may have taken another length, and
+  /// would then take the rest for another client's request (RFC 9112, 6.3).
+  static bool has_two_lengths(MHD_Connection* connection) {
+    int lengths = 0;
+    const auto count = [](void* counted, MHD_ValueKind, const char* name, const char*) {
+      const bool is_length = ::strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 ||
+                             ::strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0;
+      *static_cast<int*>(counted) += is_length ? 1 : 0;
+      return MHD_YES;
+    };
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, count, &lengths);
+    return lengths > 1;
   }
 
   static std::string authorization(MHD_Connection* connection) {

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+
 namespace tenon::tool {
 namespace {
 
@@ -102,13 +104,16 @@ Json tokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
 Json detokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
   std::vector<std::int32_t> tokens;
   if (const Json* ids = fields.array("tokens")) {
+    const auto count = static_cast<std::int64_t>(tokenizer.vocab_size());
     for (const Json& id : *ids) {
       if (!id.is_number_integer())
         throw Error(Errc::bad_type, "tokens", "is no array of token ids");
-      // What does not fit is outside of any vocabulary.
       const auto token = id.get<std::int64_t>();
-      tokens.push_back(token == static_cast<std::int32_t>(token) ? static_cast<std::int32_t>(token)
-                                                                 : -1);
+      if (token < 0 || token >= count) {
+        throw Error(Errc::out_of_range, "tokens",
+                    fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
+      }
+      tokens.push_back(static_cast<std::int32_t>(token));
     }
   }
   return {{"content", tokenizer.decode(tokens)}};

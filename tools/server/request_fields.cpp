@@ -19,14 +19,22 @@ constexpr std::size_t max_comparisons = max_members * (max_members - 1) / 2;
 /// A value in a message: its beginning.
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  constexpr std::size_t most = 60;
-  if (text.size() > most) text = text.substr(0, most) + "...";
-  return text;
+  std::size_t most = 60;
+  if (text.size() <= most) return text;
+  const auto continues = [&](std::size_t at) {
+    return (static_cast<unsigned char>(text[at]) & 0xC0u) == 0x80u;
+  };
+  while (most > 0 && continues(most)) --most;  // not within a character
+  return text.substr(0, most) + "...";
 }
 
 }  // namespace
 
 Json parse_request(std::string_view text) {
+  // To nlohmann it is the end of the text, whatever follows.
+  if (text.find('\0') != std::string_view::npos) {
+    throw Error(Errc::syntax, "request", "has a zero byte");
+  }
   std::size_t comparisons = 0, values = 0;
   std::vector<std::size_t> members;  // of the objects that are open
   const auto limit = [&](int depth, Json::parse_event_t event, Json&) {

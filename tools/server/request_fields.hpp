@@ -1,6 +1,8 @@
 // The members of a request's body.
 #pragma once
 
+#include <tenon/error.hpp>
+
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -8,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 namespace tenon::tool {
@@ -17,6 +20,14 @@ using Json = nlohmann::ordered_json;
 /// A JSON text of a stranger, with members in their order. Errors: syntax, depth_limit (nesting beyond 100),
 /// limit_exceeded (more than 2^14 members or 2^21 values).
 Json parse_request(std::string_view text);
+
+/// Calls `use`, whose errors then name the member whose value it takes.
+template <class Use>
+auto with_member(const std::string& path, const Use& use) try {
+  return use();
+} catch (const Error& error) {
+  throw Error(error.code(), path, fmt::format("{}: {}", error.where(), error.message()));
+}
 
 /// An object of a request, by members. A member that is null is one that is missing. Errors, which name the member:
 /// bad_type; out_of_range for a number out of its bounds; bad_key for a member that is required and missing.

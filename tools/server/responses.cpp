@@ -66,7 +66,9 @@ class Messages {
   }
 
   void add_call(const RequestFields& item) {
-    const std::string id = item.text("call_id").value_or(""), name = item.text("name").value_or("");
+    item.at("call_id");
+    item.at("name");
+    const std::string id = *item.text("call_id"), name = *item.text("name");
     names_[id] = name;
     open_turn({})["tool_calls"].push_back(
         {{"id", id},
@@ -75,7 +77,8 @@ class Messages {
   }
 
   void add_result(const RequestFields& item) {
-    const std::string id = item.text("call_id").value_or("");
+    item.at("call_id");
+    const std::string id = *item.text("call_id");
     Json message{{"role", "tool"}, {"content", parts(item, "output")}, {"tool_call_id", id}};
     if (const auto name = names_.find(id); name != names_.end()) message["name"] = name->second;
     push(std::move(message));
@@ -167,6 +170,7 @@ Json chat_tool(const RequestFields& tool) {
     throw Error(Errc::unsupported, tool.path("type"),
                 fmt::format("is '{}'; this server knows functions alone", type));
   }
+  check_function(tool);
   Json function = Json::object();
   for (const char* member : {"name", "description", "parameters", "strict"}) {
     if (const Json* value = tool.find(member)) function[member] = *value;
@@ -176,7 +180,8 @@ Json chat_tool(const RequestFields& tool) {
 
 /// text.format as chats have it: response_format.
 Json chat_format(const RequestFields& format) {
-  const std::string type = format.text("type").value_or("text");
+  format.at("type");
+  const std::string type = *format.text("type");
   if (type == "text" || type == "json_object") return {{"type", type}};
   if (type != "json_schema") {
     throw Error(Errc::unsupported, format.path("type"),
@@ -207,8 +212,15 @@ Json chat_request(const RequestFields& fields) {
   refuse(fields, "prompt", "names a prompt that this server would have kept");
   fields.refuse_other_than("background", false);
   fields.refuse_other_than("truncation", "disabled");
-  fields.object("reasoning");
-  fields.object("metadata");
+  // The response has these as the request does.
+  if (const Json* reasoning = fields.object("reasoning")) {
+    const RequestFields members(*reasoning, "reasoning");
+    for (const char* member : {"effort", "summary"}) members.text(member);
+  }
+  if (const Json* metadata = fields.object("metadata")) {
+    const RequestFields members(*metadata, "metadata");
+    for (const auto& member : metadata->items()) members.text(member.key());
+  }
   fields.flag("parallel_tool_calls");
   Json chat = fields.all();
   for (const char* member : {"input", "instructions", "tools", "tool_choice", "text", "include",
@@ -307,7 +319,8 @@ void Responses::finish(const models::Generated& answer) {
       std::min(std::ssize(tokenizer_.encode(items_.reasoning(), {.add_special = false})),
                std::ssize(answer.tokens));
   usage_ = {{"input_tokens", answer.prompt_tokens},
-            {"input_tokens_details", {{"cached_tokens", answer.reused_tokens}}},
+            {"input_tokens_details",
+             {{"cached_tokens", answer.reused_tokens}, {"cache_write_tokens", 0}}},
             {"output_tokens", answer.tokens.size()},
             {"output_tokens_details", {{"reasoning_tokens", reasoning}}},
             {"total_tokens", answer.prompt_tokens + std::ssize(answer.tokens)}};

@@ -1,5 +1,7 @@
 #include "server/text_completion.hpp"
 
+#include "base/utf8.hpp"
+
 #include <tenon/error.hpp>
 
 #include <algorithm>
@@ -14,6 +16,16 @@ constexpr std::int64_t max_logprobs = 20;
 
 /// Of a text in UTF-8.
 bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0u) != 0x80u; }
+
+/// A token as OpenAI's completions show it: JSON has no bytes that are no text.
+std::string shown(const std::string& piece) {
+  if (is_valid_utf8(piece)) return piece;
+  std::string text = "bytes:";
+  for (const char byte : piece) {
+    text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  }
+  return text;
+}
 
 bool is_tokens(const Json& value) {
   return value.is_array() && !value.empty() && value.front().is_number_integer();
@@ -63,7 +75,7 @@ void TextCompletion::add_tokens(const Json& ids) {
     const auto token = id.get<std::int64_t>();
     if (token < 0 || token >= count) {
       throw Error(Errc::out_of_range, "prompt",
-                  fmt::format("token {} is outside of the vocabulary of {}", token, count));
+                  fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
     }
     tokens.push_back(static_cast<std::int32_t>(token));
   }
@@ -85,16 +97,16 @@ Json TextCompletion::logprobs(const models::Generated& answer) const {
             {"text_offset", Json::array()}};
   std::size_t offset = 0;
   for (const models::Generated::Choice& of : answer.choices) {
-    const Json drawn = described(tokenizer, of.drawn);
-    made["tokens"].push_back(drawn["token"]);
-    made["token_logprobs"].push_back(drawn["logprob"]);
+    const std::string piece = tokenizer.piece(of.drawn.token);
+    made["tokens"].push_back(shown(piece));
+    made["token_logprobs"].push_back(described(tokenizer, of.drawn)["logprob"]);
     made["text_offset"].push_back(offset);
-    offset += static_cast<std::size_t>(
-        std::ranges::count_if(tokenizer.piece(of.drawn.token), begins_character));
+    offset += static_cast<std::size_t>(std::ranges::count_if(piece, begins_character));
     Json top = Json::object();
     for (const auto& other : of.top) {
-      const Json token = described(tokenizer, other);
-      top[token["token"].get<std::string>()] = token["logprob"];
+      const std::string name = shown(tokenizer.piece(other.token));
+      // Of tokens that are spelled alike, the first is the most probable.
+      if (!top.contains(name)) top[name] = described(tokenizer, other)["logprob"];
     }
     made["top_logprobs"].push_back(std::move(top));
   }

@@ -5,9 +5,11 @@
 #include "schema_value.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/text/grammar.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <map>
@@ -209,8 +211,7 @@ class SchemaWriter {
     for (const char* const name : {"anyOf", "oneOf"}) {
       if (schema.contains(name)) return one_of(schema, name, path, depth);
     }
-    if (const Json* const value = find(schema, "const")) return literal(*value);
-    if (schema.contains("enum")) return enumeration(schema, path);
+    if (schema.contains("const") || schema.contains("enum")) return enumeration(schema, path);
     return typed(schema, path, depth);
   }
 
@@ -354,19 +355,71 @@ class SchemaWriter {
 
   static std::string literal(const Json& value) { return grammar_literal(value.dump()); }
 
+  /// Of "enum" and "const", those values that the keywords beside it allow.
   std::string enumeration(const Json& schema, const std::string& path) const {
-    const Json& values = *find(schema, "enum");
-    if (!values.is_array()) fail(Errc::bad_type, path, "\"enum\" is not an array");
-    const std::vector<std::string> types = types_of(schema, path);
+    const Json* const only = find(schema, "const");
+    const Json* const values = find(schema, "enum");
+    if (values != nullptr && !values->is_array())
+      fail(Errc::bad_type, path, "\"enum\" is not an array");
     std::vector<std::string> choices;
-    for (const Json& value : values.items) {
-      const bool fits =
-          types.empty() || contains(types, std::string(type_of(value))) ||
-          (value.kind == Json::Kind::integer && contains(types, std::string("number")));
-      if (fits) choices.push_back(literal(value));
+    const auto add = [&](const Json& value) {
+      if (is_allowed(value, schema, path)) choices.push_back(literal(value));
+    };
+    if (only == nullptr) {
+      std::ranges::for_each(values->items, add);
+    } else if (values == nullptr || contains(*values, *only)) {
+      add(*only);
     }
-    if (choices.empty()) fail(Errc::bad_argument, path, "\"enum\" allows no value");
+    if (choices.empty()) {
+      fail(Errc::bad_argument, path,
+           fmt::format("\"{}\" allows no value", only != nullptr ? "const" : "enum"));
+    }
     return group(choices);
+  }
+
+  static bool is_allowed(const Json& value, const Json& schema, const std::string& path) {
+    const std::vector<std::string> types = types_of(schema, path);
+    const bool fits = types.empty() || contains(types, std::string(type_of(value))) ||
+                      (value.kind == Json::Kind::integer && contains(types, std::string("number")));
+    if (!fits) return false;
+    if (value.is_number()) return is_within(value.number, schema, path);
+    if (value.is_string()) return is_allowed_string(value, schema);
+    const auto refuse = [&](std::initializer_list<const char*> keywords) {
+      for (const char* const keyword : keywords) {
+        if (!schema.contains(keyword)) continue;
+        fail(Errc::unsupported, path,
+             fmt::format("\"{}\" beside \"enum\" or \"const\" with such a value", keyword));
+      }
+    };
+    if (value.is_object()) {
+      refuse({"properties", "required", "additionalProperties", "minProperties", "maxProperties"});
+    } else if (value.is_array()) {
+      refuse({"items", "prefixItems", "additionalItems", "minItems", "maxItems"});
+    }
+    return true;
+  }
+
+  static bool is_within(double number, const Json& schema, const std::string& path) {
+    const auto holds = [&](const char* keyword, const auto& relation) {
+      const Json* const bound = find(schema, keyword);
+      if (bound == nullptr) return true;
+      if (!bound->is_number())
+        fail(Errc::bad_type, path, fmt::format("\"{}\" is not a number", keyword));
+      return relation(number, bound->number);
+    };
+    return holds("minimum", std::greater_equal<>()) && holds("maximum", std::less_equal<>()) &&
+           holds("exclusiveMinimum", std::greater<>()) && holds("exclusiveMaximum", std::less<>());
+  }
+
+  static bool is_allowed_string(const Json& value, const Json& schema) {
+    Json rest{.kind = Json::Kind::object};
+    for (const char* const keyword : {"minLength", "maxLength", "pattern", "format"}) {
+      if (const Json* const given = find(schema, keyword)) rest.member(keyword) = *given;
+    }
+    if (rest.members.empty()) return true;
+    rest.member("type") = {.kind = Json::Kind::string, .text = "string"};
+    GrammarMatcher matcher(Grammar::from_json_schema(rest.dump()));
+    return matcher.push(value.dump()) && matcher.may_end();
   }
 
   static std::string_view type_of(const Json& value) {

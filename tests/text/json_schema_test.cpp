@@ -143,6 +143,12 @@ TEST_CASE("JSON schemas: constants, choices, and several types") {
         {"2", R"("a")"});
   check(R"({"type": "string", "enum": ["a", 1]})", {R"("a")"}, {"1"});
   check(R"({"const": "é"})", {R"("é")"}, {R"("e")"});
+  check(R"({"enum": [1, 5, 9.5, "a"], "minimum": 2, "exclusiveMaximum": 9.5})", {"5", R"("a")"},
+        {"1", "9.5"});
+  check(R"({"enum": ["a", "ab", "aé", "1", 7], "minLength": 2, "maxLength": 2})",
+        {R"("ab")", R"("aé")", "7"}, {R"("a")", R"("1")"});
+  check(R"({"enum": ["a", "b1", 7], "pattern": "\\d$"})", {R"("b1")", "7"}, {R"("a")"});
+  check(R"({"const": 2, "enum": [1, 2]})", {"2"}, {"1"});
   check(R"({"type": ["null", "integer"], "minimum": 3})", {"null", "3"}, {"2", "true"});
   check(R"({"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 0}]})", {"null", R"("")"},
         {"1"});
@@ -180,6 +186,9 @@ TEST_CASE(
   fails(Errc::bad_type, R"({"properties": {"a": 1}})", "#/properties/a");
   fails(Errc::bad_type, R"({"required": "a"})", "required");
   fails(Errc::bad_argument, R"({"enum": []})", "enum");
+  fails(Errc::bad_argument, R"({"type": "string", "const": null})", "const");
+  fails(Errc::bad_argument, R"({"const": 3, "enum": [1, 2]})", "const");
+  fails(Errc::unsupported, R"({"properties": {"a": {}}, "enum": [{"a": 1}]})", "properties");
   fails(Errc::bad_argument, R"({"items": {}, "minItems": -1})", "minItems");
   fails(Errc::bad_argument, R"({"items": {}, "minItems": 3, "maxItems": 2})", "maxItems");
   fails(Errc::bad_argument, R"({"type": "integer", "minimum": 3, "maximum": 2})", "bounds");

@@ -317,13 +317,7 @@ bool is_lower_case(const Text& text) {
   return lower(text).bytes == text.bytes && upper(text).bytes != text.bytes;
 }
 
-/// Python's second and third arguments of searches.
-void refuse_bounds(const Arguments& arguments, std::string_view method) {
-  if (arguments.values.size() > 1) refuse(fmt::format("{}() from a character on", method));
-}
-
 bool has_affix(const Text& text, const Arguments& arguments, bool at_end) {
-  refuse_bounds(arguments, at_end ? "endswith" : "startswith");
   const Value* const wanted = argument(arguments, 0, "prefix");
   const auto matches = [&](const Value& one) {
     if (one.text() == nullptr) refuse(fmt::format("an affix that is {}", one.type_name()));
@@ -383,35 +377,44 @@ std::int64_t character_index(const Text& text, std::size_t byte) {
 }
 
 using Method = Value (*)(const Text& text, const Arguments& arguments);
+constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 struct NamedMethod {
   std::string_view name;
+  std::size_t most;  // arguments by position: Python's bounds of the part to look at are not known
   Method call;
 };
+/// Errc::template_error for more arguments than these, which would not be heeded.
+void check_count(std::string_view name, const Arguments& arguments, std::size_t most) {
+  if (arguments.values.size() <= most) return;
+  refuse(fmt::format("{}() with more than {} argument{}", name, most, most == 1 ? "" : "s"));
+}
 constexpr NamedMethod text_methods[] = {
-    {"strip",
+    {"strip", 1,
      [](const Text& t, const Arguments& a) {
        return Value(stripped(t, optional_text(a, 0, "chars"), left_side | right_side));
      }},
-    {"lstrip",
+    {"lstrip", 1,
      [](const Text& t, const Arguments& a) {
        return Value(stripped(t, optional_text(a, 0, "chars"), left_side));
      }},
-    {"rstrip",
+    {"rstrip", 1,
      [](const Text& t, const Arguments& a) {
        return Value(stripped(t, optional_text(a, 0, "chars"), right_side));
      }},
-    {"split",
+    {"split", 2,
      [](const Text& t, const Arguments& a) {
        return split(t, optional_text(a, 0, "sep"), integer_argument(a, 1, "maxsplit", -1));
      }},
-    {"rsplit",
+    {"rsplit", 2,
      [](const Text& t, const Arguments& a) {
        return split_from_right(t, optional_text(a, 0, "sep"),
                                integer_argument(a, 1, "maxsplit", -1));
      }},
-    {"splitlines", [](const Text& t,
-                      const Arguments& a) { return lines_of(t, flag_argument(a, 0, "keepends")); }},
-    {"partition",
+    {"splitlines", 1,
+     [](const Text& t, const Arguments& a) {
+       return lines_of(t, flag_argument(a, 0, "keepends"));
+     }},
+    {"partition", 1,
      [](const Text& t, const Arguments& a) {
        const Text by = text_argument(a, 0, "sep");
        const std::size_t at = by.bytes.empty() ? std::string::npos : t.bytes.find(by.bytes);
@@ -419,7 +422,7 @@ constexpr NamedMethod text_methods[] = {
        return Value::list({part_of(t, 0, at), by, part_of(t, at + by.bytes.size(), t.bytes.size())},
                           true);
      }},
-    {"rpartition",
+    {"rpartition", 1,
      [](const Text& t, const Arguments& a) {
        const Text by = text_argument(a, 0, "sep");
        const std::size_t at = by.bytes.empty() ? std::string::npos : t.bytes.rfind(by.bytes);
@@ -427,36 +430,37 @@ constexpr NamedMethod text_methods[] = {
        return Value::list({part_of(t, 0, at), by, part_of(t, at + by.bytes.size(), t.bytes.size())},
                           true);
      }},
-    {"format", formatted},
-    {"replace",
+    {"format", any_number, formatted},
+    {"replace", 3,
      [](const Text& t, const Arguments& a) {
        return Value(replaced(t, text_argument(a, 0, "old"), text_argument(a, 1, "new"),
                              integer_argument(a, 2, "count", -1)));
      }},
-    {"startswith", [](const Text& t, const Arguments& a) { return Value(has_affix(t, a, false)); }},
-    {"endswith", [](const Text& t, const Arguments& a) { return Value(has_affix(t, a, true)); }},
-    {"removeprefix",
+    {"startswith", 1,
+     [](const Text& t, const Arguments& a) { return Value(has_affix(t, a, false)); }},
+    {"endswith", 1, [](const Text& t, const Arguments& a) { return Value(has_affix(t, a, true)); }},
+    {"removeprefix", 1,
      [](const Text& t, const Arguments& a) {
        const Text affix = text_argument(a, 0, "prefix");
        return Value(
            t.bytes.starts_with(affix.bytes) ? part_of(t, affix.bytes.size(), t.bytes.size()) : t);
      }},
-    {"removesuffix",
+    {"removesuffix", 1,
      [](const Text& t, const Arguments& a) {
        const Text affix = text_argument(a, 0, "suffix");
        return Value(
            t.bytes.ends_with(affix.bytes) ? part_of(t, 0, t.bytes.size() - affix.bytes.size()) : t);
      }},
-    {"upper", [](const Text& t, const Arguments&) { return Value(upper(t)); }},
-    {"lower", [](const Text& t, const Arguments&) { return Value(lower(t)); }},
-    {"capitalize", [](const Text& t, const Arguments&) { return Value(capitalized(t)); }},
-    {"title", [](const Text& t, const Arguments&) { return Value(title(t)); }},
-    {"swapcase",
+    {"upper", 0, [](const Text& t, const Arguments&) { return Value(upper(t)); }},
+    {"lower", 0, [](const Text& t, const Arguments&) { return Value(lower(t)); }},
+    {"capitalize", 0, [](const Text& t, const Arguments&) { return Value(capitalized(t)); }},
+    {"title", 0, [](const Text& t, const Arguments&) { return Value(title(t)); }},
+    {"swapcase", 0,
      [](const Text& t, const Arguments&) {
        return Value(
            mapped(t, [](char32_t c) { return lower_of(c) == c ? upper_of(c) : lower_of(c); }));
      }},
-    {"join",
+    {"join", 1,
      [](const Text& t, const Arguments& a) {
        if (a.values.empty()) refuse("join() takes a list");
        const std::vector<Value> items = items_of(a.values[0]);
@@ -465,33 +469,28 @@ constexpr NamedMethod text_methods[] = {
        }
        return Value(joined(items, t));
      }},
-    {"find",
+    {"find", 1,
      [](const Text& t, const Arguments& a) {
-       refuse_bounds(a, "find");
        return Value(character_index(t, t.bytes.find(text_argument(a, 0, "sub").bytes)));
      }},
-    {"rfind",
+    {"rfind", 1,
      [](const Text& t, const Arguments& a) {
-       refuse_bounds(a, "rfind");
        return Value(character_index(t, t.bytes.rfind(text_argument(a, 0, "sub").bytes)));
      }},
-    {"index",
+    {"index", 1,
      [](const Text& t, const Arguments& a) {
-       refuse_bounds(a, "index");
        const std::size_t at = t.bytes.find(text_argument(a, 0, "sub").bytes);
        if (at == std::string::npos) refuse("index() of a text that does not occur");
        return Value(character_index(t, at));
      }},
-    {"rindex",
+    {"rindex", 1,
      [](const Text& t, const Arguments& a) {
-       refuse_bounds(a, "rindex");
        const std::size_t at = t.bytes.rfind(text_argument(a, 0, "sub").bytes);
        if (at == std::string::npos) refuse("rindex() of a text that does not occur");
        return Value(character_index(t, at));
      }},
-    {"count",
+    {"count", 1,
      [](const Text& t, const Arguments& a) {
-       refuse_bounds(a, "count");
        const std::string part = text_argument(a, 0, "sub").bytes;
        if (part.empty()) return Value(count_characters(t.bytes) + 1);
        std::int64_t count = 0;
@@ -500,25 +499,26 @@ constexpr NamedMethod text_methods[] = {
          ++count;
        return Value(count);
      }},
-    {"isdigit",
+    {"isdigit", 0,
      [](const Text& t, const Arguments&) {
        return Value(all_characters(t, [](char32_t c) { return c >= '0' && c <= '9'; }));
      }},
-    {"isnumeric",
+    {"isnumeric", 0,
      [](const Text& t, const Arguments&) {
        return Value(all_characters(t, [](char32_t c) { return has(c, trait_number); }));
      }},
-    {"isalpha",
+    {"isalpha", 0,
      [](const Text& t, const Arguments&) { return Value(all_characters(t, is_letter)); }},
-    {"isalnum",
+    {"isalnum", 0,
      [](const Text& t, const Arguments&) {
        return Value(
            all_characters(t, [](char32_t c) { return has(c, trait_letter | trait_number); }));
      }},
-    {"isspace", [](const Text& t, const Arguments&) { return Value(all_characters(t, is_space)); }},
-    {"isupper", [](const Text& t, const Arguments&) { return Value(is_upper_case(t)); }},
-    {"islower", [](const Text& t, const Arguments&) { return Value(is_lower_case(t)); }},
-    {"zfill",
+    {"isspace", 0,
+     [](const Text& t, const Arguments&) { return Value(all_characters(t, is_space)); }},
+    {"isupper", 0, [](const Text& t, const Arguments&) { return Value(is_upper_case(t)); }},
+    {"islower", 0, [](const Text& t, const Arguments&) { return Value(is_lower_case(t)); }},
+    {"zfill", 1,
      [](const Text& t, const Arguments& a) {
        const std::int64_t missing = width_argument(a, 0, "width", 0) - count_characters(t.bytes);
        const bool is_signed = t.bytes.starts_with('-') || t.bytes.starts_with('+');
@@ -567,6 +567,7 @@ Value method_of_list(const Value& value, std::string_view name) {
   const bool counts = name == "count";
   return Function{std::string(name), [value, counts](const Arguments& a) {
                     if (a.values.empty()) refuse("index() and count() take a value");
+                    check_count(counts ? "count" : "index", a, 1);
                     const auto& items = value.list()->items;
                     const auto is_it = [&](const Value& one) {
                       return are_equal(one, a.values[0]);
@@ -1200,8 +1201,9 @@ Value attribute_of(const Value& value, std::string_view name) {
   if (value.text() != nullptr) {
     const auto* const found = std::ranges::find(text_methods, name, &NamedMethod::name);
     if (found != std::end(text_methods)) {
-      return Function{std::string(name), [value, call = found->call](const Arguments& a) {
-                        return call(*value.text(), a);
+      return Function{std::string(name), [value, found](const Arguments& a) {
+                        check_count(found->name, a, found->most);
+                        return found->call(*value.text(), a);
                       }};
     }
   } else if (value.dict() != nullptr) {

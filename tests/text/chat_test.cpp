@@ -196,6 +196,10 @@ TEST_CASE("chat: errors of templates name their line") {
   CHECK(contains(refused("{{ 1 is wonder }}"), "no test 'wonder'"));
   CHECK(contains(refused("{{ messages.append(1) }}"), "sandbox"));
   CHECK(contains(refused("{{ 'a' + 1 }}"), "str + int"));
+  CHECK(
+      contains(refused("{{ 'ab'.startswith('b', 1) }}"), "startswith() with more than 1 argument"));
+  CHECK(contains(refused("{{ 'aa'.find('a', 1) }}"), "find()"));
+  CHECK(contains(refused("{{ [1, 1].index(1, 1) }}"), "index()"));
   CHECK(contains(refused("{{ 9223372036854775807 + 1 }}"), "64 bits"));
   CHECK(contains(refused("{{ 1 // 0 }}"), "division"));
   CHECK(contains(refused("{{ strftime_now('%Q') }}"), "%Q"));

@@ -566,8 +566,8 @@ DecoderCache<Shape> cache_shape(const DecoderConfig& config, std::int64_t capaci
   if (config.rwkv) {
     const std::int64_t size = config.rwkv->head_size;
     shapes.rwkv =
-        nn::Rwkv7State<Shape>{Shape({states, batch, 2, config.width}, f32),
-                              Shape({states, batch, size, config.width / size, size}, f32)};
+        nn::RwkvState<Shape>{Shape({states, batch, 2, config.width}, f32),
+                             Shape({states, batch, size, config.width / size, size}, f32)};
   }
   if (config.mamba) {
     const MambaSizes& sizes = *config.mamba;

@@ -104,8 +104,8 @@ Wkv7Result late_wkv(const Wkv7Inputs& in, const Tensor& state, const Tensor& len
 
 }  // namespace
 
-Rwkv7Step detail::rwkv6_layer(const Rwkv6Layer<>& layer, const Rwkv7Step& in, const Tensor& lengths,
-                              const std::source_location& where) {
+RwkvStep detail::rwkv6_layer(const Rwkv6Layer<>& layer, const RwkvStep& in, const Tensor& lengths,
+                             const std::source_location& where) {
   const auto of_state = [&](std::int64_t i) {
     return slice(in.state.shift, 1, i, i + 1, 1, where);
   };
@@ -155,8 +155,8 @@ Rwkv7Step detail::rwkv6_layer(const Rwkv6Layer<>& layer, const Rwkv7Step& in, co
   return {next, in.first_value, {concat({time.last, channel.last}, 1, where), wkv}};
 }
 
-Rwkv7Step detail::rwkv7_layer(const Rwkv7Layer<>& layer, const Rwkv7Step& in, const Tensor& lengths,
-                              const std::source_location& where) {
+RwkvStep detail::rwkv7_layer(const Rwkv7Layer<>& layer, const RwkvStep& in, const Tensor& lengths,
+                             const std::source_location& where) {
   const auto of_state = [&](std::int64_t i) {
     return slice(in.state.shift, 1, i, i + 1, 1, where);
   };

@@ -308,7 +308,7 @@ template <class T = Tensor>
 struct DecoderCache {
   std::vector<nn::KvCache<T>> attention;  ///< one for each of DecoderConfig::stacks()
   std::optional<nn::MambaState<T>> mamba;
-  std::optional<nn::Rwkv7State<T>> rwkv;
+  std::optional<nn::RwkvState<T>> rwkv;
   std::optional<T> short_conv;  ///< [layers with it, batch, taps - 1, width]
   /// i32[], where images have positions of two axes: what is added to the number of a token for its position, 0 before the
   /// first image. An image takes fewer positions than it has rows: its longer side. The caller's to set behind an image.
@@ -764,8 +764,8 @@ struct Decoder {
     return result;
   }
 
-  static nn::Rwkv7Step rwkv_step(const DecoderLayer<Tensor>& layer, const nn::Rwkv7Step& in,
-                                 const Tensor& lengths)
+  static nn::RwkvStep rwkv_step(const DecoderLayer<Tensor>& layer, const nn::RwkvStep& in,
+                                const Tensor& lengths)
     requires std::same_as<T, Tensor>
   {
     return layer.rwkv ? layer.rwkv->forward(in, lengths) : layer.rwkv6->forward(in, lengths);

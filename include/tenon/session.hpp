@@ -292,23 +292,23 @@ class Session {
   /// Wall time of the last run; always measured. Waits for submitted runs.
   std::chrono::nanoseconds total_time() const;
 
-  /// Writes the program, options, plans and what backends compiled for them to one file
-  /// (snapshot.hpp), atomically, with the weights that `options` select. For a deployment:
-  /// `session.prepare(inputs)` for each set of sizes, then `save(path, {.weights =
-  /// SavedWeights::needed})`.
-  ///
-  /// Errors: those of writing a file, and with SavedWeights::needed or `prepared` those of
-  /// prepare(); Errc::call_order for weights that the file needs and that have no data.
   struct SaveOptions {
     SavedWeights weights = SavedWeights::all;
     /// Also save what backends made of the weights (packed weights, an NPU's constants), which is
     /// used in place when the file is loaded. SavedWeights::needed implies it.
     bool prepared = false;
   };
+  /// Writes the program, plans, what backends compiled for them and the session's options (merging,
+  /// plan_limit, forbid_fallback, results_on_device) to one file (snapshot.hpp), atomically, with
+  /// the weights that `options` select. For a deployment: `session.prepare(inputs)` for each set of
+  /// sizes, then `save(path, {.weights = SavedWeights::needed})`.
+  ///
+  /// Errors: those of writing a file, and with SavedWeights::needed or `prepared` those of
+  /// prepare(); Errc::call_order for weights that the file needs and that have no data.
   void save(const std::filesystem::path& path, const SaveOptions& options) const;
   void save(const std::filesystem::path& path) const { save(path, SaveOptions{}); }
-  /// Loads a saved session, on backends of the same names in the same order. The file stays mapped;
-  /// if it has only digests of the weights, `weights` must hold the weights themselves. Merging is
+  /// Loads a saved session, on backends of the same names in the same order; `{}`: on those that
+  /// make_backend() makes of the names. The file stays mapped; if it has only digests of the weights, `weights` must hold the weights themselves. Merging is
   /// as saved: set_merge() throws Errc::call_order.
   ///
   /// On a device equal to the one it was saved on, partitions run as they were saved: an NPU's

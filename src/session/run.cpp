@@ -321,18 +321,18 @@ void Session::Run::run_stage(const BoundStage& stage, int depth) {
   } else if (!plan_.has_devices()) {
     stage.partition->run(host_);
   } else {
-    std::chrono::nanoseconds hard{};
+    std::chrono::nanoseconds device_time{};
     bring_in(plan_, *stage.stage, host_.iteration, depth, residency_, copier());
-    compute(stage, hard);
+    compute(stage, device_time);
     note_writes(plan_, *stage.stage, host_.iteration, depth, residency_);
   }
 }
 
-void Session::Run::compute(const BoundStage& stage, std::chrono::nanoseconds& hard) {
+void Session::Run::compute(const BoundStage& stage, std::chrono::nanoseconds& device_time) {
   if (stage.stage->memory == 0) {
     const auto begin = Trace::Clock::now();
     stage.partition->run(host_);
-    hard = Trace::Clock::now() - begin;
+    device_time = Trace::Clock::now() - begin;
     return;
   }
   DeviceFrame& frame = devices_[stage.stage->memory - 1];
@@ -340,7 +340,7 @@ void Session::Run::compute(const BoundStage& stage, std::chrono::nanoseconds& ha
   frame.loop_index = host_.loop_index;
   frame.device_time = {};
   stage.partition->run_on_device(frame);
-  hard = frame.device_time;
+  device_time = frame.device_time;
 }
 
 std::vector<MemChunk> Session::Run::handles_of_results() const {

@@ -87,7 +87,7 @@ class Session::Run {
   /// Whether a loop begins another iteration.
   bool goes_on(const Step& loop);
   void run_stage(const sessions::BoundStage& stage, int depth);
-  void compute(const sessions::BoundStage& stage, std::chrono::nanoseconds& hard);
+  void compute(const sessions::BoundStage& stage, std::chrono::nanoseconds& device_time);
   void run_watched(const sessions::BoundStage& stage, int depth);
   void copy(const sessions::StorageKey& key, const ByteRange& range, std::size_t from,
             std::size_t to);

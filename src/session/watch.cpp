@@ -214,7 +214,7 @@ void Session::Run::run_watched(const BoundStage& bound, int depth) {
   const std::vector<std::string> values = values_of(stage);
   using Clock = Trace::Clock;
   const auto begin = Clock::now();
-  std::chrono::nanoseconds mem{}, hard{};
+  std::chrono::nanoseconds mem{}, device_time{};
 
   if (plan_.has_devices()) {
     bring_in(
@@ -249,7 +249,7 @@ void Session::Run::run_watched(const BoundStage& bound, int depth) {
   }
   marks_.clear();
   host_.marks = options.profile || options.trace ? &marks_ : nullptr;
-  compute(bound, hard);
+  compute(bound, device_time);
   if (plan_.has_devices()) note_writes(plan_, stage, host_.iteration, depth, residency_);
   const auto end = Clock::now();
   const std::chrono::nanoseconds wall = end - watched;
@@ -264,9 +264,9 @@ void Session::Run::run_watched(const BoundStage& bound, int depth) {
     }
   }
   if (options.profile) {
-    const auto other = std::max(wall - mem - hard, std::chrono::nanoseconds::zero());
-    state_.times.push_back({values, std::string(backend.name()), wall, mem, hard, other,
-                            parts_of(stage, marks_, hard)});
+    const auto other = std::max(wall - mem - device_time, std::chrono::nanoseconds::zero());
+    state_.times.push_back({values, std::string(backend.name()), wall, mem, device_time, other,
+                            parts_of(stage, marks_, device_time)});
   }
   if (options.log_time) {
     log(LogLevel::info,

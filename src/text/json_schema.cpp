@@ -362,8 +362,12 @@ class SchemaWriter {
     if (values != nullptr && !values->is_array())
       fail(Errc::bad_type, path, "\"enum\" is not an array");
     std::vector<std::string> choices;
+    const auto is_string = [](const Json& value) { return value.is_string(); };
+    const bool has_strings =
+        only != nullptr ? only->is_string() : std::ranges::any_of(values->items, is_string);
+    const std::optional<Grammar> strings = has_strings ? string_grammar(schema) : std::nullopt;
     const auto add = [&](const Json& value) {
-      if (is_allowed(value, schema, path)) choices.push_back(literal(value));
+      if (is_allowed(value, schema, strings, path)) choices.push_back(literal(value));
     };
     if (only == nullptr) {
       std::ranges::for_each(values->items, add);
@@ -377,13 +381,18 @@ class SchemaWriter {
     return group(choices);
   }
 
-  static bool is_allowed(const Json& value, const Json& schema, const std::string& path) {
+  static bool is_allowed(const Json& value, const Json& schema,
+                         const std::optional<Grammar>& strings, const std::string& path) {
     const std::vector<std::string> types = types_of(schema, path);
     const bool fits = types.empty() || contains(types, std::string(type_of(value))) ||
                       (value.kind == Json::Kind::integer && contains(types, std::string("number")));
     if (!fits) return false;
     if (value.is_number()) return is_within(value.number, schema, path);
-    if (value.is_string()) return is_allowed_string(value, schema);
+    if (value.is_string()) {
+      if (!strings) return true;
+      GrammarMatcher matcher(*strings);
+      return matcher.push(value.dump()) && matcher.may_end();
+    }
     const auto refuse = [&](std::initializer_list<const char*> keywords) {
       for (const char* const keyword : keywords) {
         if (!schema.contains(keyword)) continue;
@@ -411,15 +420,15 @@ class SchemaWriter {
            holds("exclusiveMinimum", std::greater<>()) && holds("exclusiveMaximum", std::less<>());
   }
 
-  static bool is_allowed_string(const Json& value, const Json& schema) {
+  /// Of the strings that a schema allows, where it asks anything of them.
+  static std::optional<Grammar> string_grammar(const Json& schema) {
     Json rest{.kind = Json::Kind::object};
     for (const char* const keyword : {"minLength", "maxLength", "pattern", "format"}) {
       if (const Json* const given = find(schema, keyword)) rest.member(keyword) = *given;
     }
-    if (rest.members.empty()) return true;
+    if (rest.members.empty()) return std::nullopt;
     rest.member("type") = {.kind = Json::Kind::string, .text = "string"};
-    GrammarMatcher matcher(Grammar::from_json_schema(rest.dump()));
-    return matcher.push(value.dump()) && matcher.may_end();
+    return Grammar::from_json_schema(rest.dump());
   }
 
   static std::string_view type_of(const Json& value) {

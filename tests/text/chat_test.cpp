@@ -250,7 +250,7 @@ TEST_CASE("chat: split() copies words, and not what is left behind each") {
   CHECK(watch.allocations() < 2 * words);
   CHECK(render("{{ ' a  b c '.split() }}{{ ' a  b c '.split(none, 1) }}{{ ' a '.split(none, 0) }}"
                "{{ '  '.split() }}{{ ''.split(none, 0) }}") ==
-        "['a', 'b', 'c']['a', 'b c']['a'][][]");
+        "['a', 'b', 'c']['a', 'b c ']['a '][][]");
 }
 
 TEST_CASE("chat: a format is used on several threads, and survives when memory runs out") {

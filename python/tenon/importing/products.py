@@ -25,7 +25,7 @@ def multiplied(n, a, b):
 def transposed(n, weight):
     """A known matrix with its axes swapped, once for all its users."""
     array, kept = weight.array, n.b.transposed
-    if array.base is not None and array.flags.f_contiguous and array.T.flags.c_contiguous and \
+    if isinstance(array.base, np.ndarray) and array.flags.f_contiguous and array.T.flags.c_contiguous and \
             array.base.shape == array.T.shape and array.base.ctypes.data == array.ctypes.data and \
             array.base.dtype == array.dtype:  # those of bf16 may be views of integers
         return n.b.known(array.base, name=weight.name, inputs=weight.inputs)  # itself made by swapping axes

@@ -510,6 +510,21 @@ class Live(unittest.TestCase):
             for one, want in zip(made, Changed(function)(*inputs)):
                 np.testing.assert_array_equal(one, want.numpy())
 
+    def test_products_by_a_parameter_of_one_column(self):
+        import torch
+
+        class Product(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.column = torch.nn.Parameter(torch.randn(4, 1))
+
+            def forward(self, x):
+                return x @ self.column
+
+        module, x = Product(), torch.randn(2, 3, 4)
+        made = tenon.torch.Model(torch.export.export(module, (x,)))(x.numpy())
+        np.testing.assert_allclose(made, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
+
     def test_slices_from_the_end_by_the_size_of_another_axis(self):
         import torch
 

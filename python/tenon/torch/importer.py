@@ -16,6 +16,7 @@ from .records import (
     functional_name,
     is_in_place,
     is_out,
+    last_uses,
     listed,
     name_of,
     needed,
@@ -41,6 +42,8 @@ class Scope:
         self.metas = get(graph, "tensor_values", dict, where)
         self.nodes, self.wanted = needed(graph, HANDLERS.keys() | REFUSED.keys(), where)
         self.changing = any(is_in_place(target_of(node, where)) for node in self.nodes)
+        self.last_use = last_uses(graph, self.nodes, where) if self.changing else {}
+        self.at = 0         # the place of the node that is computed
         self.doubtful = []  # (a value that may be a copy of another, or share its memory; the other; its node)
 
 
@@ -90,7 +93,7 @@ class Importer(Signature, Views):
         if self.depth > MAX_DEPTH:
             raise malformed(self.where, f"graphs within graphs, more than {MAX_DEPTH}", "DepthLimit")
         try:
-            for node in scope.nodes:
+            for scope.at, node in enumerate(scope.nodes):
                 self._run_node(node, scope)
             return [self.argument(one, scope, "output") for one in get(scope.graph, "outputs", list, self.where)]
         finally:

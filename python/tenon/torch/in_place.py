@@ -162,13 +162,21 @@ class Views:
         return name
 
     def _check_doubtful(self, root, scope):
-        """Refuses a change of what other values may or may not share the memory of."""
-        for name, base, node in scope.doubtful:
-            if root in (self._root(base, scope), self._root(name, scope)):
-                target = target_of(node, "")  # of several, run_decompositions({}) itself loses the change
-                raise unsupported(f"{target} '{name}'", "whether it is a copy is not known, and it or its operand is "
-                                  "changed in place: export with run_decompositions("
-                                  f"{'' if target in OF_SEVERAL else '{}'})")
+        """Refuses a change of what values that are used later may or may not share the memory of."""
+        roots = [(self._root(name, scope), self._root(base, scope)) for name, base, _ in scope.doubtful]
+        doubted = {root}
+        while True:
+            reached = next((at for at, pair in enumerate(roots) if len(doubted.intersection(pair)) == 1), None)
+            if reached is None:
+                return
+            [other] = set(roots[reached]) - doubted
+            if any(scope.last_use.get(one, -1) > scope.at for one in (other, *self._views_of(other, scope))):
+                break
+            doubted.add(other)
+        name, _, node = scope.doubtful[reached]
+        target = target_of(node, "")  # of several, run_decompositions({}) itself loses the change
+        raise unsupported(f"{target} '{name}'", "whether it is a copy is not known, and it or its operand is changed in "
+                          f"place: export with run_decompositions({'' if target in OF_SEVERAL else '{}'})")
 
     def _put(self, view, name, base, scope, new):
         """The base of a view, with the view's elements replaced."""

@@ -1,6 +1,7 @@
 """The records of a graph's JSON: nodes, arguments, names."""
 
 import keyword
+import math
 
 from ..importing.errors import malformed
 from .archive import get
@@ -31,6 +32,14 @@ def needed(graph, known, where):
         for one in get(node, "inputs", list, where):
             wanted.update(names_of(one.get("arg")) if isinstance(one, dict) else ())
     return kept[::-1], wanted
+
+
+def last_uses(graph, nodes, where):
+    """The place of the last of these nodes that takes a value, by name: inf for what the graph takes or gives."""
+    found = {name: at for at, node in enumerate(nodes) for one in node.get("inputs", [])
+             for name in (names_of(one.get("arg")) if isinstance(one, dict) else ())}
+    ends = [one for field in ("inputs", "outputs") for one in get(graph, field, list, where)]
+    return found | {name_of(one): math.inf for one in ends}
 
 
 def word(name):

@@ -510,6 +510,27 @@ class Live(unittest.TestCase):
             for one, want in zip(made, Changed(function)(*inputs)):
                 np.testing.assert_array_equal(one, want.numpy())
 
+    def test_changes_of_a_reshape_whose_operand_is_not_used_later(self):
+        import torch
+
+        class Changed(torch.nn.Module):
+            def __init__(self, later):
+                super().__init__()
+                self.later = later
+
+            def forward(self, a, b):
+                product = torch.einsum("ij,kj->ik", a, b).t()
+                flat = torch.reshape(product, [product.shape[0] * product.shape[1]])
+                again = flat[1:].reshape(-1, 1)
+                again *= 2
+                return (again + 1, product) if self.later else again + 1
+
+        inputs = torch.arange(12.0).reshape(3, 4), torch.arange(20.0).reshape(5, 4)
+        model = tenon.torch.Model(torch.export.export(Changed(False), inputs))
+        np.testing.assert_array_equal(model(*(one.numpy() for one in inputs)), Changed(False)(*inputs).numpy())
+        with self.assertRaisesRegex(tenon.UnsupportedError, "whether it is a copy is not known"):
+            tenon.torch.Model(torch.export.export(Changed(True), inputs))
+
     def test_products_by_a_parameter_of_one_column(self):
         import torch
 

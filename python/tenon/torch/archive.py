@@ -203,7 +203,17 @@ def _saved(program):
     if torch is None or not isinstance(program, torch.export.ExportedProgram):
         raise TypeError(f"{type(program).__name__} is no path, no bytes and no torch.export.ExportedProgram, which "
                         "torch.export.export(module.eval(), (inputs,)) makes of a module")
+    try:
+        return _stream_of(program, torch.export.save)
+    except Exception as error:
+        if type(error).__name__ != "SerializeError":  # PyTorch's own, of no public module
+            raise
+        # What vmap has made cannot be saved before the ops that change values in place are made functional.
+        return _stream_of(program.run_decompositions({}), torch.export.save)
+
+
+def _stream_of(program, save):
     stream = io.BytesIO()
-    torch.export.save(program, stream)
+    save(program, stream)
     stream.seek(0)
     return stream

@@ -546,6 +546,25 @@ class Live(unittest.TestCase):
         made = tenon.torch.Model(torch.export.export(module, (x,)))(x.numpy())
         np.testing.assert_allclose(made, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
+    def test_masks_that_vmap_made(self):
+        import torch
+        from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex  # as transformers does
+
+        class Masked(torch.nn.Module):
+            def forward(self, x, kept):
+                rows, places = torch.arange(x.shape[0]), torch.arange(x.shape[-1])
+                mask = torch.vmap(lambda b, i, j: (j <= i) & kept[b, j], (None, None, 0))
+                mask = torch.vmap(torch.vmap(mask, (None, 0, None)), (0, None, None))
+                with TransformGetItemToIndex():
+                    return x.masked_fill(~mask(rows, places, places), 0.0)
+
+        x, kept = torch.randn(3, 5, 5), torch.rand(3, 5) > 0.3
+        batch = torch.export.Dim("n", min=1, max=9)
+        exported = torch.export.export(Masked(), (x, kept), dynamic_shapes=({0: batch}, {0: batch}))
+        with self.assertRaisesRegex(Exception, "flat_apply"):
+            torch.export.save(exported, io.BytesIO())
+        np.testing.assert_array_equal(tenon.torch.Model(exported)(x.numpy(), kept.numpy()), Masked()(x, kept).numpy())
+
     def test_slices_from_the_end_by_the_size_of_another_axis(self):
         import torch
 

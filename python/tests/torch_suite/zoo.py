@@ -28,6 +28,7 @@ import traceback
 
 import numpy as np
 import torch
+import zoo_transformers  # noqa: F401: adds its networks to NETWORKS
 from torch.utils import _pytree as pytree
 from zoo_networks import NETWORKS, Called, tensors
 
@@ -206,11 +207,13 @@ def main():
     parser.add_argument("--limit", type=int, default=300, help="seconds for a network")
     parser.add_argument("--part", default="0/1", help="which of how many runs beside each other")
     options = parser.parse_args()
-    for library in ("timm", "torchvision", "transformers", "diffusers"):  # once, before there are processes
+    # Once, before there are processes, with what torch.export imports.
+    for library in ("timm", "torchvision", "transformers", "diffusers"):
         try:
             importlib.import_module(library)
         except ImportError:
             print(f"no {library}", flush=True)
+    torch.export.export(torch.nn.Linear(2, 2), (torch.ones(3, 2),), dynamic_shapes=({0: torch.export.Dim("n")},))
     # The exact form takes longer than all else.
     torch.nn.init.trunc_normal_ = lambda x, mean=0.0, std=1.0, *_, **__: x.data.normal_(mean, std)
     part, of = map(int, options.part.split("/"))

@@ -1,5 +1,7 @@
 """The networks of zoo.py: name: function that makes (module, calls of batch 2 and 1). Weights are random."""
 
+import copy
+
 import torch
 from torch import nn
 from torch.utils import _pytree as pytree
@@ -7,38 +9,38 @@ from torch.utils import _pytree as pytree
 NETWORKS = {}
 
 TIMM = """
-aimv2_large_patch14_224 bat_resnext26ts beit_base_patch16_224 botnet26t_256 caformer_s18 cait_xxs24_224 coat_lite_tiny
-coat_tiny coatnet_nano_cc_224 coatnet_pico_rw_224 coatnet_rmlp_nano_rw_224 coatnext_nano_rw_224 convformer_s18
-convit_tiny convmixer_1024_20_ks9_p14 convnext_atto convnext_atto_ols convnext_atto_rms convnextv2_atto cpubone_nano
-crossvit_9_dagger_240 crossvit_tiny_240 cs3darknet_focus_s cs3sedarknet_l csatv2 cspnext_tiny cspresnet50 darknetaa53
-davit_base_fl davit_tiny deepseek_vit_412m deit_tiny_distilled_patch16_224 densenet121 densenetblur121d dla46_c
-dla60_res2next dm_nfnet_f0 dpn48b eca_botnext26ts_256 ecaresnet26t edgenext_small_rw edgenext_xx_small
-efficientformer_l1 efficientformerv2_s0 efficientnet_b0 efficientnet_b0_g16_evos efficientnet_b0_gn
-efficientnet_blur_b0 efficientnet_cc_b0_4e efficientnet_lite0 efficientnet_x_b3 efficientnetv2_rw_t efficientvim_m1
-efficientvit_b0 efficientvit_l1 efficientvit_m0 ese_vovnet19b_slim ese_vovnet39b_evos eva02_tiny_patch14_224
-fasternet_t0 fastvit_mci0 fastvit_t8 fbnetc_100 fbnetv3_b focalnet_tiny_lrf focalnet_tiny_srf gcresnext26ts
-gcvit_xxtiny gemma4_vit_167m gernet_s ghostnet_050 ghostnetv2_100 ghostnetv3_050 gmixer_12_224 gmlp_ti16_224
-halonet26t haloregnetz_b hgnet_tiny hgnetv2_b0 hiera_small_abswin_256 hiera_tiny_224 hieradet_small hrnet_w18_small
-iformer_t inception_next_atto inception_resnet_v2 inception_v3 inception_v4 lambda_resnet26rpt_256 lambda_resnet26t
-lamhalobotnet50ts_256 lcnet_035 lcnetv2_small legacy_seresnet18 legacy_seresnext26_32x4d legacy_xception levit_128s
-levit_conv_128s lowformer_b0 mambaout_femto maxvit_pico_rw_256 maxvit_rmlp_pico_rw_256 maxvit_tiny_tf_224
-mixer_s32_224 mixnet_s mnasnet_small mobilenet_edgetpu_100 mobilenetv2_035 mobilenetv3_small_050
-mobilenetv4_conv_blur_medium mobilenetv4_conv_small_035 mobilenetv4_hybrid_medium_075 mobilenetv5_300m mobileone_s0
-mobilevit_xxs mobilevitv2_050 mvitv2_small_cls mvitv2_tiny naflexvit_base_patch16_gap naflexvit_base_patch16_map
-nasnetalarge nest_tiny nest_tiny_jx nextvit_small nf_regnet_b0 nf_resnet26 nfnet_l0 pit_ti_224
-pit_ti_distilled_224 pnasnet5large poolformer_s12 poolformerv2_s12 pvt_v2_b0 pvt_v2_b2_li qwen3_vit_88m rdnet_tiny
-regnetv_040 regnetx_002 regnety_002 regnety_040_sgn regnetz_005 regnetz_b16 regnetz_b16_evos repghostnet_050
-repvgg_a0 repvit_m0_9 res2net50_26w_4s res2next50 resmlp_12_224 resnest14d resnet10t resnet18d resnet50_gn
-resnetaa34d resnetblur18 resnetv2_18 resnetv2_50d_evos resnetv2_50d_frn resnetv2_50x1_bit resnext26ts rexnet_100
-rexnetr_100 sam2_hiera_tiny samvit_base_patch16_224 sehalonet33ts selecsls42b sequencer2d_s seresnet18 shvit_s1
-skresnet18 skresnext50_32x4d starnet_s050 swiftformer_xs swin_s3_tiny_224 swin_tiny_patch4_window7_224
-swinv2_cr_tiny_ns_224 swinv2_tiny_window8_256 test_convnext3 tf_mobilenetv3_small_minimal_100 tiny_vit_5m_224
-tinynet_e tnt_s_legacy_patch16_224 tnt_s_patch16_224 tresnet_m tresnet_v2_l twins_pcpvt_small twins_svt_small
-vgg11_bn visformer_tiny vit_base_mci_224 vit_base_patch16_rope_mixed_224 vit_base_patch16_siglip_224
-vit_dlittle_patch16_reg1_gap_256 vit_pwee_patch16_reg1_gap_256 vit_relpos_small_patch16_224
-vit_small_patch14_dinov2 vit_small_patch16_dinov3 vit_small_patch16_rope_224 vit_srelpos_small_patch16_224
-vit_tiny_patch16_224 vit_tiny_r_s16_p8_224 vitamin_small_224 volo_d1_224 vovnet39a xception41 xception41p
-xcit_nano_12_p16_224
+aimv2_large_patch14_224 bat_resnext26ts beit_base_patch16_224 botnet26t_256 caformer_s18 cait_xxs24_224
+coat_lite_tiny coat_tiny coatnet_nano_cc_224 coatnet_pico_rw_224 coatnet_rmlp_nano_rw_224 coatnext_nano_rw_224
+convformer_s18 convit_tiny convmixer_1024_20_ks9_p14 convnext_atto convnext_atto_ols convnext_atto_rms
+convnextv2_atto cpubone_nano crossvit_9_dagger_240 crossvit_tiny_240 cs3darknet_focus_s cs3sedarknet_l csatv2
+cspnext_tiny cspresnet50 darknetaa53 davit_base_fl davit_tiny deepseek_vit_412m deit_tiny_distilled_patch16_224
+densenet121 densenetblur121d dla46_c dla60_res2next dm_nfnet_f0 dpn48b eca_botnext26ts_256 ecaresnet26t
+edgenext_small_rw edgenext_xx_small efficientformer_l1 efficientformerv2_s0 efficientnet_b0 efficientnet_b0_g16_evos
+efficientnet_b0_gn efficientnet_blur_b0 efficientnet_cc_b0_4e efficientnet_lite0 efficientnet_x_b3
+efficientnetv2_rw_t efficientvim_m1 efficientvit_b0 efficientvit_l1 efficientvit_m0 ese_vovnet19b_slim
+ese_vovnet39b_evos eva02_tiny_patch14_224 fasternet_t0 fastvit_mci0 fastvit_t8 fbnetc_100 fbnetv3_b
+focalnet_tiny_lrf focalnet_tiny_srf gcresnext26ts gcvit_xxtiny gemma4_vit_167m gernet_s ghostnet_050 ghostnetv2_100
+ghostnetv3_050 gmixer_12_224 gmlp_ti16_224 halonet26t haloregnetz_b hardcorenas_a hgnet_tiny hgnetv2_b0
+hiera_small_abswin_256 hiera_tiny_224 hieradet_small hrnet_w18_small iformer_t inception_next_atto
+inception_resnet_v2 inception_v3 inception_v4 lambda_resnet26rpt_256 lambda_resnet26t lamhalobotnet50ts_256
+lcnet_035 lcnetv2_small legacy_seresnet18 legacy_seresnext26_32x4d legacy_xception levit_128s levit_conv_128s
+lowformer_b0 mambaout_femto maxvit_pico_rw_256 maxvit_rmlp_pico_rw_256 maxvit_tiny_tf_224 mixer_s32_224 mixnet_s
+mnasnet_small mobilenet_edgetpu_100 mobilenetv2_035 mobilenetv3_small_050 mobilenetv4_conv_blur_medium
+mobilenetv4_conv_small_035 mobilenetv4_hybrid_medium_075 mobilenetv5_300m mobileone_s0 mobilevit_xxs mobilevitv2_050
+mvitv2_small_cls mvitv2_tiny naflexvit_base_patch16_gap naflexvit_base_patch16_map nasnetalarge nest_tiny
+nest_tiny_jx nextvit_small nf_regnet_b0 nf_resnet26 nfnet_l0 pit_ti_224 pit_ti_distilled_224 pnasnet5large
+poolformer_s12 poolformerv2_s12 pvt_v2_b0 pvt_v2_b2_li qwen3_vit_88m rdnet_tiny regnetv_040 regnetx_002 regnety_002
+regnety_040_sgn regnetz_005 regnetz_b16 regnetz_b16_evos repghostnet_050 repvgg_a0 repvit_m0_9 res2net50_26w_4s
+res2next50 resmlp_12_224 resnest14d resnet10t resnet18d resnet50_gn resnetaa34d resnetblur18 resnetv2_18
+resnetv2_50d_evos resnetv2_50d_frn resnetv2_50x1_bit resnext26ts rexnet_100 rexnetr_100 sam2_hiera_tiny
+samvit_base_patch16_224 sehalonet33ts selecsls42b sequencer2d_s seresnet18 shvit_s1 skresnet18 skresnext50_32x4d
+starnet_s050 swiftformer_xs swin_s3_tiny_224 swin_tiny_patch4_window7_224 swinv2_cr_tiny_ns_224
+swinv2_tiny_window8_256 test_convnext3 tf_mobilenetv3_small_minimal_100 tiny_vit_5m_224 tinynet_e
+tnt_s_legacy_patch16_224 tnt_s_patch16_224 tresnet_m tresnet_v2_l twins_pcpvt_small twins_svt_small vgg11_bn
+visformer_tiny vit_base_mci_224 vit_base_patch16_rope_mixed_224 vit_base_patch16_siglip_224
+vit_dlittle_patch16_reg1_gap_256 vit_pwee_patch16_reg1_gap_256 vit_relpos_small_patch16_224 vit_small_patch14_dinov2
+vit_small_patch16_dinov3 vit_small_patch16_rope_224 vit_srelpos_small_patch16_224 vit_tiny_patch16_224
+vit_tiny_r_s16_p8_224 vitamin_small_224 volo_d1_224 vovnet39a xception41 xception41p xcit_nano_12_p16_224
 """.split()
 
 
@@ -121,7 +123,7 @@ def table(library, rows, **options):
         module = __import__(library)
         if library == "transformers":
             settings = getattr(module, given.get("settings", kind.partition("For")[0].removesuffix("Model")) + "Config")
-            made = getattr(module, kind)(settings(**config))
+            made = getattr(module, kind)(settings(**copy.deepcopy(config)))  # it may change those within
             for part in given.get("part", "").split(".") if given.get("part") else ():
                 made = getattr(made, part)
         else:
@@ -313,7 +315,7 @@ table("transformers", {
         "decoder_attention_heads": 4, "encoder_ffn_dim": 32, "decoder_ffn_dim": 32},
         {**_WAVE, "decoder_input_ids": _WORDS}, {"use_cache": False}),
     "dpt": ("DPTForDepthEstimation", {
-        **_ENCODER, "image_size": 64, "patch_size": 16, "backbone_out_indices": [0, 0, 1, 1], "num_hidden_layers": 2,
+        **_ENCODER, "image_size": 64, "patch_size": 16, "backbone_out_indices": [0, 1, 2, 3], "num_hidden_layers": 4,
         "neck_hidden_sizes": [16, 16, 32, 32], "fusion_hidden_size": 16, "is_hybrid": False},
         {"pixel_values": floats(3, 64, 64)}, {"settings": "DPT"}),
 })
@@ -396,7 +398,7 @@ for _name, _size in (("ssd300_vgg16", 300), ("ssdlite320_mobilenet_v3_large", 32
     vision_network("detection", _name, _size, _size, weights_backbone=None, num_classes=11)
 for _name in ("deeplabv3_mobilenet_v3_large", "fcn_resnet50", "lraspp_mobilenet_v3_large"):
     vision_network("segmentation", _name, 96, 96, weights_backbone=None, num_classes=7)
-for _name, _sizes in (("r3d_18", (4, 64, 64)), ("s3d", (16, 64, 64)), ("swin3d_t", (4, 64, 64)),
+for _name, _sizes in (("r3d_18", (4, 64, 64)), ("s3d", (16, 224, 224)), ("swin3d_t", (4, 64, 64)),
                       ("mvit_v1_b", (16, 224, 224))):
     vision_network("video", _name, *_sizes)
 vision_network("optical_flow", "raft_small", 128, 128)

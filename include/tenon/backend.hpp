@@ -151,7 +151,7 @@ std::vector<BackendPtr> device_backends(const DevicePtr& device,
                                         const BackendOptions& options = {});
 
 /// Version of the plugin interface; a plugin built for another major version is refused.
-inline constexpr std::uint32_t plugin_abi_version = 6;
+inline constexpr std::uint32_t plugin_abi_version = 7;
 
 struct KernelDef;
 struct OpDef;

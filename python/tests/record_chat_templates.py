@@ -93,6 +93,7 @@ CALLS = [
     "{{ loop.length }}{{ loop.depth }}{{ loop.depth0 }}{{ loop.previtem }}{{ loop.nextitem }}{{ loop.cycle('a', 'b') }}"
     "{{ loop.changed(i > 1) }};{% endfor %}",
     "{% for i in l %}{% for j in m %}{{ loop.depth }}{{ loop.cycle('x') }}{% endfor %}{% endfor %}",
+    "{% set ns = namespace(x=1) %}{{ ns | attr('x') }}{{ 5 | int(0, 16) }}{{ ' a b  c '.rsplit(none, 2) }}",
     "{% for i in l %}{{ loop.nothing }}{% endfor %}", "{% for i in l %}{{ loop.cycle() }}{% endfor %}",
     "{% for k, v in d.items() %}{{ k }}={{ v }};{% endfor %}", "{% for a, b in l %}{{ a }}{% endfor %}",
     "{% for x in 5 %}{% endfor %}",

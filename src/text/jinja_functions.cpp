@@ -124,6 +124,20 @@ Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t m
   return out;
 }
 
+/// Where the words of a text are: what has blanks around it.
+std::vector<TextRange> words_of(const Text& text) {
+  std::vector<TextRange> words;
+  bool is_in_word = false;
+  for (std::size_t i = 0; i < text.bytes.size();) {
+    const CodePoint c = code_point_at(text.bytes, i);
+    const bool was_in_word = std::exchange(is_in_word, !is_space(c.value));
+    if (is_in_word && !was_in_word) words.push_back({i, i});
+    i += c.length;
+    if (is_in_word) words.back().end = i;
+  }
+  return words;
+}
+
 Value split(const Text& text, const std::optional<Text>& separator, std::int64_t most) {
   std::vector<Value> parts;
   if (most < 0) most = std::numeric_limits<std::int64_t>::max();
@@ -138,41 +152,26 @@ Value split(const Text& text, const std::optional<Text>& separator, std::int64_t
     parts.emplace_back(part_of(text, at, text.bytes.size()));
     return Value::list(std::move(parts));
   }
-  // The end of what follows `at` and is a space, or is none.
-  const auto run_end = [&](bool of_spaces) {
-    std::size_t end = at;
-    while (end < text.bytes.size()) {
-      const CodePoint c = code_point_at(text.bytes, end);
-      if (is_space(c.value) != of_spaces) break;
-      end += c.length;
-    }
-    return end;
-  };
-  for (at = run_end(true); at < text.bytes.size(); at = run_end(true)) {
+  for (const TextRange& word : words_of(text)) {
     if (most-- == 0) {
-      parts.emplace_back(part_of(text, at, text.bytes.size()));
+      parts.emplace_back(part_of(text, word.begin, text.bytes.size()));
       break;
     }
-    const std::size_t end = run_end(false);
-    parts.emplace_back(part_of(text, at, end));
-    at = end;
+    parts.emplace_back(part_of(text, word.begin, word.end));
   }
   return Value::list(std::move(parts));
 }
 
 /// At most so many last words, behind what is before them.
 Value words_from_right(const Text& text, std::int64_t most) {
-  std::vector<Value> words = items_of(split(text, std::nullopt, -1));
-  if (std::ssize(words) <= most) return Value::list(std::move(words));
-  Text before = text;
-  for (auto word = words.end(); word != words.end() - most; --word) {
-    const std::size_t end = stripped(before, std::nullopt, right_side).bytes.size();
-    before = part_of(before, 0, end - (word - 1)->text()->bytes.size());
+  const std::vector<TextRange> words = words_of(text);
+  const auto first = static_cast<std::size_t>(std::max<std::int64_t>(std::ssize(words) - most, 0));
+  std::vector<Value> parts;
+  if (first > 0) parts.emplace_back(part_of(text, 0, words[first - 1].end));
+  for (std::size_t i = first; i < words.size(); ++i) {
+    parts.emplace_back(part_of(text, words[i].begin, words[i].end));
   }
-  before = stripped(before, std::nullopt, right_side);
-  words.erase(words.begin(), words.end() - most);
-  words.insert(words.begin(), Value(std::move(before)));
-  return Value::list(std::move(words));
+  return Value::list(std::move(parts));
 }
 
 Value split_from_right(const Text& text, const std::optional<Text>& separator, std::int64_t most) {
@@ -376,6 +375,13 @@ std::int64_t character_index(const Text& text, std::size_t byte) {
                                    : count_characters(std::string_view(text.bytes).substr(0, byte));
 }
 
+/// What is before the separator at `at`, the separator, and what is behind it.
+Value parted(const Text& text, const Text& by, std::size_t at, std::vector<Value> otherwise) {
+  if (by.bytes.empty() || at == std::string::npos) return Value::list(std::move(otherwise), true);
+  return Value::list(
+      {part_of(text, 0, at), by, part_of(text, at + by.bytes.size(), text.bytes.size())}, true);
+}
+
 using Method = Value (*)(const Text& text, const Arguments& arguments);
 constexpr std::size_t any_number = std::numeric_limits<std::size_t>::max();
 struct NamedMethod {
@@ -417,18 +423,12 @@ constexpr NamedMethod text_methods[] = {
     {"partition", 1,
      [](const Text& t, const Arguments& a) {
        const Text by = text_argument(a, 0, "sep");
-       const std::size_t at = by.bytes.empty() ? std::string::npos : t.bytes.find(by.bytes);
-       if (at == std::string::npos) return Value::list({t, Text{}, Text{}}, true);
-       return Value::list({part_of(t, 0, at), by, part_of(t, at + by.bytes.size(), t.bytes.size())},
-                          true);
+       return parted(t, by, t.bytes.find(by.bytes), {t, Text{}, Text{}});
      }},
     {"rpartition", 1,
      [](const Text& t, const Arguments& a) {
        const Text by = text_argument(a, 0, "sep");
-       const std::size_t at = by.bytes.empty() ? std::string::npos : t.bytes.rfind(by.bytes);
-       if (at == std::string::npos) return Value::list({Text{}, Text{}, t}, true);
-       return Value::list({part_of(t, 0, at), by, part_of(t, at + by.bytes.size(), t.bytes.size())},
-                          true);
+       return parted(t, by, t.bytes.rfind(by.bytes), {Text{}, Text{}, t});
      }},
     {"format", any_number, formatted},
     {"replace", 3,
@@ -528,6 +528,10 @@ constexpr NamedMethod text_methods[] = {
        return Value(out);
      }},
 };
+
+Value no_attribute(const Value& value, std::string_view name) {
+  return Value::undefined(fmt::format("'{}' of {}", name, value.type_name()));
+}
 
 Value method_of_dict(const Value& value, std::string_view name) {
   const auto make = [&](auto call) {
@@ -857,13 +861,13 @@ Value json_filter(const Value& value, const Arguments& a) {
 Value integer_filter(const Value& value, const Arguments& a) {
   const Value* const given = argument(a, 0, "default");
   const Value otherwise = given == nullptr ? Value(std::int64_t{0}) : *given;
-  if (integer_argument(a, 1, "base", 10) != 10) refuse("int of another base than 10");
   if (value.is_integer()) return value.integer();
   double number = 0;
   if (value.is_number()) {
     number = value.number();
   } else {
     if (value.text() == nullptr) return otherwise;
+    if (integer_argument(a, 1, "base", 10) != 10) refuse("int of a text of another base than 10");
     const std::string text = stripped(*value.text(), std::nullopt, left_side | right_side).bytes;
     char* end = nullptr;
     number = std::strtod(text.c_str(), &end);
@@ -991,8 +995,10 @@ constexpr NamedFilter all_filters[] = {
     {"attr",
      [](const Value& v, const Arguments& a) {
        const std::string name = text_argument(a, 0, "name").bytes;
+       if (v.dict() == nullptr || v.dict()->is_namespace) return attribute_of(v, name);
        // Not the items of a dictionary, which v.name also finds.
-       return v.dict() == nullptr ? attribute_of(v, name) : method_of_dict(v, name);
+       const Value method = method_of_dict(v, name);
+       return method.is_undefined() ? no_attribute(v, name) : method;
      }},
     {"batch", batch_filter},
     {"capitalize", [](const Value& v, const Arguments&) { return Value(capitalized(to_text(v))); }},
@@ -1220,7 +1226,7 @@ Value attribute_of(const Value& value, std::string_view name) {
   } else if (value.function() != nullptr && name == "name") {
     return Value::of(value.function()->name);
   }
-  return Value::undefined(fmt::format("'{}' of {}", name, value.type_name()));
+  return no_attribute(value, name);
 }
 
 Value item_of(const Value& value, const Value& key) {

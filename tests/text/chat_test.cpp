@@ -67,6 +67,7 @@ TEST_CASE("chat: templates give what Jinja gives") {
     ++count;
   }
   CHECK(count == 600);
+  CHECK(file["calls"].size() == 397);
   for (const json& one : file["calls"]) {
     const auto jinja = one["template"].get<std::string>();
     INFO(jinja);
@@ -241,13 +242,18 @@ TEST_CASE("chat: templates of strangers are limited") {
   refused("{{ 'ab' | replace('', 'x' * 10000) | replace('x', 'y' * 100000) }}");
 }
 
-TEST_CASE("chat: split() copies words, and not what is left behind each") {
+TEST_CASE("chat: split() and rsplit() copy words, and not what is left beside each") {
   constexpr std::size_t words = 1000;
   const ChatFormat format = ChatFormat::from_template(
       "{{ ('a\t\xE3\x80\x80 b ' * " + std::to_string(words / 2) + ").split() | length }}");
-  const testing::MemoryWatch watch;
-  CHECK(format.format(question).text == std::to_string(words));
-  CHECK(watch.allocations() < 2 * words);
+  const ChatFormat from_right =
+      ChatFormat::from_template("{{ ('a b ' * " + std::to_string(words / 2) + ").rsplit(none, " +
+                                std::to_string(words - 1) + ") | length }}");
+  for (const ChatFormat* one : {&format, &from_right}) {
+    const testing::MemoryWatch watch;
+    CHECK(one->format(question).text == std::to_string(words));
+    CHECK(watch.allocations() < 2 * words);
+  }
   CHECK(render("{{ ' a  b c '.split() }}{{ ' a  b c '.split(none, 1) }}{{ ' a '.split(none, 0) }}"
                "{{ '  '.split() }}{{ ''.split(none, 0) }}") ==
         "['a', 'b', 'c']['a', 'b c ']['a '][][]");

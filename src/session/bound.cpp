@@ -71,6 +71,14 @@ std::shared_ptr<const Buffer> Session::Bound::own_computed(const std::string& na
   return found == own_computed_.end() ? nullptr : found->second.lock();
 }
 
+void Session::Bound::forget_unused() {
+  std::erase_if(own_computed_, [&](const auto& entry) {
+    if (!entry.second.expired()) return false;
+    own_keys_.erase(entry.first);
+    return true;
+  });
+}
+
 const std::string& Session::Bound::key_of(const ConstantSlot& slot, const Buffer& array) {
   if (!slot.folded) return slot.name;
   std::string& key = own_keys_[slot.name];
@@ -160,7 +168,10 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
   }
   bound->plan = std::move(plan);
   plans_.push_front(bound);
-  if (plans_.size() > shared.plan_limit) plans_.pop_back();
+  if (plans_.size() > shared.plan_limit) {
+    plans_.pop_back();
+    forget_unused();
+  }
   return bound;
 }
 

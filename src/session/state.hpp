@@ -82,6 +82,8 @@ struct Session::Bound {
                                                                 const sessions::Plan& plan);
   /// Computed for a plan that is still bound, from constants of the program; or null.
   std::shared_ptr<const Buffer> own_computed(const std::string& name) const;
+  /// Drops what it noted of computed constants that no plan has any more.
+  void forget_unused();
   const std::string& key_of(const ConstantSlot& slot, const Buffer& array);
   BoundConstants constants_of(const Lowered& lowered, std::span<const Buffer> arrays,
                               PreparedCache& prepared);

@@ -178,7 +178,13 @@ void ChatCompletion::add_image(const std::string& url, const std::string& name) 
   }
   std::int64_t pixels_left = max_pixels;
   for (const HostBuffer& image : images_) pixels_left -= image.shape()[0] * image.shape()[1];
-  images_.push_back(read_image(url, name, pixels_left));
+  try {
+    images_.push_back(read_image(url, name, pixels_left));
+  } catch (const Error& error) {
+    if (error.code() != Errc::limit_exceeded || images_.empty()) throw;
+    throw Error(Errc::limit_exceeded, name,
+                fmt::format("the images have more than {} pixels in all", max_pixels));
+  }
 }
 
 void ChatCompletion::choose_tools(const RequestFields& fields, const Json& choice) {

@@ -41,7 +41,7 @@ bool find_loops(std::span<const Step> among, std::span<const Step> steps, Enclos
   return false;
 }
 
-/// Reads of loop indices by steps are of those below this.
+/// One more than the largest loop index that steps read; 0 where they read none.
 class LoopIndices {
  public:
   LoopIndices(const Lowered& program, std::span<const Step> steps) {

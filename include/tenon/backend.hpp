@@ -26,7 +26,8 @@ struct BoundConstants {
   PreparedCache& prepared;
   /// By index: the name under which `prepared` may have what is made of a constant. Of a weight, its
   /// own; of ConstantSlot::folded ones, which may be called the same in another program on these
-  /// weights, with a digest of the bytes. For the thread that binds, until bind() returns.
+  /// weights, with a digest of the bytes. For constants that the partition uses, on the thread that binds, until
+  /// bind() returns.
   std::function<const std::string&(std::size_t constant)> key;
 };
 

@@ -179,8 +179,8 @@ std::vector<ConstantSlot> make_constants(Flat& flat, const FlatStep& step,
     }
   }
   if (!reads_constant) return {};
-  LoopSteps
-      strides{};  // the constants are in the order of the iterations, the innermost loop's first
+  // The constants are in the order of the iterations: that of the innermost loop changes fastest.
+  LoopSteps strides{};
   std::int64_t total = 1;
   for (std::size_t d = runs.size(); d-- > 0;) {
     if (runs[d] == 0 || runs[d] > max_iterations / total) return {};

@@ -178,7 +178,7 @@ Session reloaded(const Session& session, const std::vector<BackendPtr>& backends
 Results run_reference(const Program& program, const std::shared_ptr<const WeightSet>& weights,
                       const Results& inputs) {
   Session session(program, {.backends = {make_reference_backend({})}});
-  session.set_merge(false);  // loops unrolled, and nothing computed from constants beforehand
+  session.set_merge(false);  // loops written out: no constants differ by iteration
   session.bind(weights);
   return on_host(session.forward(on_cpu(inputs)));
 }

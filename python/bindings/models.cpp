@@ -648,7 +648,7 @@ void bind_vision_encoder(nb::module_& module) {
   });
 }
 
-void bind_language_model(nb::module_& module) {
+void bind_conversation(nb::module_& module) {
   nb::class_<Cancellation>(module, "_Cancellation")
       .def(nb::init<>())
       .def("cancel", [](Cancellation& self) { self.source.request_stop(); });
@@ -787,7 +787,9 @@ void bind_language_model(nb::module_& module) {
       "The tokens that it holds");
   conversation.def_prop_ro("position", &Conversation::position);
   conversation.def_prop_ro("capacity", &Conversation::capacity);
+}
 
+void bind_language_model(nb::module_& module) {
   auto model = nb::class_<LanguageModel>(module, "LanguageModel",
                                          "A decoder-only language model from a GGUF file");
   model.def_static(
@@ -1010,6 +1012,7 @@ void bind_answer_format(nb::module_& module) {
 }  // namespace
 
 void bind_models(nb::module_& module) {
+  bind_conversation(module);
   bind_language_model(module);
   bind_chat_format(module);
   bind_answer_format(module);

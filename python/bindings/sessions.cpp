@@ -285,32 +285,7 @@ void check_own_arrays(const Program& program, nb::handle weights) {
   }
 }
 
-}  // namespace
-
-std::chrono::nanoseconds to_limit(double timeout) {
-  constexpr double longest = 30 * 365.0 * 24 * 3600;  // what a clock of nanoseconds can still add
-  if (std::isnan(timeout))
-    throw Error(Errc::bad_argument, "timeout", "nan is no number of seconds");
-  const double seconds = std::clamp(timeout, -longest, longest);
-  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
-}
-
-Interrupt to_interrupt(std::optional<double> timeout) {
-  Interrupt interrupt;
-  if (timeout) interrupt.deadline = std::chrono::steady_clock::now() + to_limit(*timeout);
-  return interrupt;
-}
-
-std::shared_ptr<const WeightSet> to_weights(nb::handle object) {
-  if (object.is_none()) return nullptr;
-  if (nb::isinstance<PythonWeights>(object)) return nb::cast<PythonWeights&>(object).weights;
-  if (nb::isinstance<nb::str>(object) || nb::hasattr(object, "__fspath__")) {
-    return to_weights(nb::module_::import_("tenon").attr("open")(object));
-  }
-  return std::make_shared<const WeightSet>(to_named_buffers(object));
-}
-
-void bind_sessions(nb::module_& module) {
+void bind_weights(nb::module_& module) {
   auto weights = nb::class_<PythonWeights>(
       module, "Weights", "Arrays by name, which sessions share with what they packed them into");
   weights.def("__init__", [](PythonWeights* self, nb::handle arrays) {
@@ -329,7 +304,9 @@ void bind_sessions(nb::module_& module) {
     for (const auto& [name, buffer] : self.weights->all()) names.push_back(name);
     return names;
   });
+}
 
+void bind_trace(nb::module_& module) {
   auto trace = nb::class_<Trace>(module, "Trace", "Records steps and copies as events");
   trace.def(nb::init<>());
   trace.def(
@@ -340,10 +317,10 @@ void bind_sessions(nb::module_& module) {
         if (!out.flush()) throw Error(Errc::io_error, path.string(), "cannot write the trace");
       },
       "Writes a file that chrome://tracing and Perfetto open");
+}
 
-  auto session = nb::class_<Session>(module, "Session",
-                                     "A program bound to backends and weights, ready to run. One "
-                                     "thread at a time; fork() for more");
+/// Sessions as they are made, saved, loaded and shown.
+void bind_making(nb::class_<Session>& session) {
   session.def(
       "__init__",
       [](Session* self, const Program& program, nb::handle arrays, nb::handle backends, int threads,
@@ -406,7 +383,15 @@ void bind_sessions(nb::module_& module) {
         self.bind(to_weights(arrays));
       },
       nb::arg("weights"));
+  session.def(
+      "fork", [](const Session& self) { return self.fork(); },
+      "A session with its own activations and the same plans and weights, for another thread");
+  session.def("view", &Session::view, nb::arg("first"), nb::arg("last"),
+              "A session that runs only ops [first, last)");
+}
 
+/// What runs a session, or tells how it would run.
+void bind_runs(nb::class_<Session>& session) {
   session.def(
       "forward",
       [](Session& self, const nb::args& arrays, const nb::kwargs& named) {
@@ -463,7 +448,10 @@ void bind_sessions(nb::module_& module) {
       },
       nb::arg("value"), nb::arg("types"),
       "Which backends take the op that computes `value`, and why others refuse it");
+}
 
+/// What shows and measures runs.
+void bind_watching(nb::class_<Session>& session) {
   session.def("set_merge", &Session::set_merge, nb::arg("merge"),
               "Whether backends may run adjacent steps as one");
   session.def("set_log_io", &Session::set_log_io, nb::arg("log_io"));
@@ -508,12 +496,10 @@ void bind_sessions(nb::module_& module) {
   session.def_prop_ro(
       "total_time", [](const Session& self) { return seconds(self.total_time()); },
       "Wall time of the last run in seconds");
-  session.def(
-      "fork", [](const Session& self) { return self.fork(); },
-      "A session with its own activations and the same plans and weights, for another thread");
-  session.def("view", &Session::view, nb::arg("first"), nb::arg("last"),
-              "A session that runs only ops [first, last)");
+}
 
+/// What is kept of the values of runs.
+void bind_recording(nb::module_& module) {
   module.def(
       "calibrate",
       [](const Program& program, nb::handle arrays, nb::handle samples, bool per_channel) {
@@ -570,7 +556,9 @@ void bind_sessions(nb::module_& module) {
       nb::arg("session"), nb::arg("inputs"), nb::arg("recorded"), nb::kw_only(),
       nb::arg("relative") = 1e-3, nb::arg("absolute") = 0,
       "Runs once, and compares values with recorded ones, as another framework computed them");
+}
 
+void bind_comparison(nb::module_& module) {
   auto comparison =
       nb::class_<Comparison>(module, "Comparison", "Values of a program beside recorded ones");
   comparison.def_prop_ro(
@@ -605,6 +593,44 @@ void bind_sessions(nb::module_& module) {
       },
       "The name of the first value that is out of tolerance; None where every one is within");
   comparison.def("__str__", [](const Comparison& self) { return self.table(); });
+}
+
+}  // namespace
+
+std::chrono::nanoseconds to_limit(double timeout) {
+  constexpr double longest = 30 * 365.0 * 24 * 3600;  // what a clock of nanoseconds can still add
+  if (std::isnan(timeout))
+    throw Error(Errc::bad_argument, "timeout", "nan is no number of seconds");
+  const double seconds = std::clamp(timeout, -longest, longest);
+  return std::chrono::nanoseconds(static_cast<std::int64_t>(seconds * 1e9));
+}
+
+Interrupt to_interrupt(std::optional<double> timeout) {
+  Interrupt interrupt;
+  if (timeout) interrupt.deadline = std::chrono::steady_clock::now() + to_limit(*timeout);
+  return interrupt;
+}
+
+std::shared_ptr<const WeightSet> to_weights(nb::handle object) {
+  if (object.is_none()) return nullptr;
+  if (nb::isinstance<PythonWeights>(object)) return nb::cast<PythonWeights&>(object).weights;
+  if (nb::isinstance<nb::str>(object) || nb::hasattr(object, "__fspath__")) {
+    return to_weights(nb::module_::import_("tenon").attr("open")(object));
+  }
+  return std::make_shared<const WeightSet>(to_named_buffers(object));
+}
+
+void bind_sessions(nb::module_& module) {
+  bind_weights(module);
+  bind_trace(module);
+  auto session = nb::class_<Session>(module, "Session",
+                                     "A program bound to backends and weights, ready to run. One "
+                                     "thread at a time; fork() for more");
+  bind_making(session);
+  bind_runs(session);
+  bind_watching(session);
+  bind_recording(module);
+  bind_comparison(module);
 }
 
 }  // namespace tenon::python

@@ -55,6 +55,118 @@ SourceLine source_line(const std::source_location& where) {
   return {std::string(file), static_cast<int>(where.line()), static_cast<int>(where.column())};
 }
 
+/// Writes the nodes of a recorded function as instructions.
+class FunctionWriter {
+ public:
+  explicit FunctionWriter(std::string_view name) { function_.name = name; }
+
+  /// Carry, index, scope and captures; of the entry function, its inputs.
+  void add_parameters(const GraphFunction& source, std::span<const Node* const> nodes);
+  /// A constant, an op, or an item of a repeat's results.
+  void add(const Node& node);
+  void add_repeat(const Node& node, std::string callee);
+  Function finish(std::span<Node* const> results);
+
+ private:
+  ValueId tensor(const std::string& base, bool numbered, const Node& node) {
+    return function_.add_value(
+        {namer_.unique(base, numbered), ValueKind::tensor, node.shape.without_tags()});
+  }
+  ValueId of_kind(ValueKind kind, const std::string& base, bool numbered) {
+    return function_.add_value({namer_.unique(base, numbered), kind, std::nullopt});
+  }
+  Instruction instruction(Instruction::Kind kind, const Node& node) const;
+  void add(Instruction instruction, const Node& node);
+
+  Function function_;
+  Namer namer_;
+  std::unordered_map<const Node*, ValueId> ids_;
+  std::optional<ValueId> scope_;
+};
+
+void FunctionWriter::add_parameters(const GraphFunction& source,
+                                    std::span<const Node* const> nodes) {
+  for (const Node* node : nodes) {
+    if (node->kind != Node::Kind::input) continue;
+    const bool is_unnamed_capture = node->captured != nullptr && node->name.empty();
+    ids_[node] = tensor(is_unnamed_capture ? "extra" : std::string(node->name),
+                        node->name == "carry", *node);
+    if (node == source.index) scope_ = of_kind(ValueKind::scope, "s", false);
+  }
+  function_.parameter_count = static_cast<std::uint32_t>(function_.values.size());
+}
+
+/// An instruction of a node's line and inputs.
+Instruction FunctionWriter::instruction(Instruction::Kind kind, const Node& node) const {
+  Instruction made;
+  made.kind = kind;
+  made.line = source_line(node.where);
+  for (const Node* input : node.inputs) {
+    if (const auto found = ids_.find(input); found != ids_.end()) {
+      made.operands.push_back(found->second);
+    }
+  }
+  return made;
+}
+
+void FunctionWriter::add(Instruction instruction, const Node& node) {
+  ids_[&node] = instruction.result;
+  function_.body.push_back(std::move(instruction));
+}
+
+void FunctionWriter::add(const Node& node) {
+  if (node.kind == Node::Kind::constant) {
+    Instruction read = instruction(Instruction::Kind::constant, node);
+    read.text = node.name;
+    if (node.scoped) read.operands.push_back(scope_.value());
+    read.result = tensor(last_words(node.name), false, node);
+    add(std::move(read), node);
+  } else if (node.kind == Node::Kind::op) {
+    Instruction op = instruction(Instruction::Kind::op, node);
+    op.op = OpInstance(*node.op, node.attributes);
+    op.result = tensor(std::string(node.op->name), true, node);
+    add(std::move(op), node);
+  } else {
+    Instruction item = instruction(Instruction::Kind::item, node);
+    item.index = node.count;
+    item.result = tensor("item", true, node);
+    add(std::move(item), node);
+  }
+}
+
+void FunctionWriter::add_repeat(const Node& node, std::string callee) {
+  Instruction repeat = instruction(Instruction::Kind::repeat, node);
+  const auto carried =
+      repeat.operands.begin() + static_cast<std::ptrdiff_t>(node.callee->carry_count);
+  Instruction pack;
+  pack.kind = Instruction::Kind::pack;
+  pack.line = repeat.line;
+  pack.operands.assign(repeat.operands.begin(), carried);
+  pack.result = of_kind(ValueKind::tuple, "carry", true);
+  Instruction prefix;
+  prefix.kind = Instruction::Kind::scope;
+  prefix.line = repeat.line;
+  prefix.text = node.name;
+  prefix.result = of_kind(ValueKind::scope, "scope", true);
+
+  std::vector<ValueId> operands{pack.result, prefix.result};
+  operands.insert(operands.end(), carried, repeat.operands.end());
+  repeat.operands = std::move(operands);
+  repeat.function = std::move(callee);
+  repeat.count = node.count;
+  repeat.first = node.first;
+  repeat.condition = node.condition;
+  repeat.result = of_kind(ValueKind::tuple, "layers", true);
+  function_.body.push_back(std::move(pack));
+  function_.body.push_back(std::move(prefix));
+  add(std::move(repeat), node);
+}
+
+Function FunctionWriter::finish(std::span<Node* const> results) {
+  for (const Node* result : results) function_.results.push_back(ids_.at(result));
+  return std::move(function_);
+}
+
 class Translator {
  public:
   explicit Translator(Program& program) : program_(program) {}
@@ -98,91 +210,18 @@ std::string Translator::callee_name(const GraphFunction& function) {
 
 std::string Translator::add(const GraphFunction& source, std::span<Node* const> results,
                             std::string_view name) {
-  Function function;
-  function.name = name;
-  Namer namer;
-  std::unordered_map<const Node*, ValueId> ids;
   const std::vector<const Node*> nodes = needed_nodes(source, results);
-
-  // Parameters: carry, index, scope, captures; of the entry function, its inputs.
-  std::optional<ValueId> scope;
+  FunctionWriter writer(name);
+  writer.add_parameters(source, nodes);
   for (const Node* node : nodes) {
-    if (node->kind != Node::Kind::input) continue;
-    const std::string base =
-        node->captured != nullptr && node->name.empty() ? "extra" : std::string(node->name);
-    ids[node] = function.add_value(
-        {namer.unique(base, node->name == "carry"), ValueKind::tensor, node->shape.without_tags()});
-    if (node == source.index) {
-      scope = function.add_value({namer.unique("s", false), ValueKind::scope, std::nullopt});
+    if (node->kind == Node::Kind::input) continue;
+    if (node->kind == Node::Kind::repeat) {
+      writer.add_repeat(*node, callee_name(*node->callee));
+    } else {
+      writer.add(*node);
     }
   }
-  function.parameter_count = static_cast<std::uint32_t>(function.values.size());
-
-  for (const Node* node : nodes) {
-    Instruction instruction;
-    instruction.line = source_line(node->where);
-    for (const Node* input : node->inputs) {
-      if (const auto found = ids.find(input); found != ids.end())
-        instruction.operands.push_back(found->second);
-    }
-    switch (node->kind) {
-      case Node::Kind::input:
-        continue;
-      case Node::Kind::constant:
-        instruction.kind = Instruction::Kind::constant;
-        instruction.text = node->name;
-        if (node->scoped) instruction.operands.push_back(scope.value());
-        instruction.result = function.add_value({namer.unique(last_words(node->name), false),
-                                                 ValueKind::tensor, node->shape.without_tags()});
-        break;
-      case Node::Kind::op:
-        instruction.op = OpInstance(*node->op, node->attributes);
-        instruction.result = function.add_value({namer.unique(std::string(node->op->name), true),
-                                                 ValueKind::tensor, node->shape.without_tags()});
-        break;
-      case Node::Kind::repeat: {
-        const std::size_t carried = node->callee->carry_count;
-        Instruction pack;
-        pack.kind = Instruction::Kind::pack;
-        pack.line = instruction.line;
-        pack.operands.assign(instruction.operands.begin(),
-                             instruction.operands.begin() + static_cast<std::ptrdiff_t>(carried));
-        pack.result =
-            function.add_value({namer.unique("carry", true), ValueKind::tuple, std::nullopt});
-        Instruction prefix;
-        prefix.kind = Instruction::Kind::scope;
-        prefix.line = instruction.line;
-        prefix.text = node->name;
-        prefix.result =
-            function.add_value({namer.unique("scope", true), ValueKind::scope, std::nullopt});
-        std::vector<ValueId> operands{pack.result, prefix.result};
-        operands.insert(operands.end(),
-                        instruction.operands.begin() + static_cast<std::ptrdiff_t>(carried),
-                        instruction.operands.end());
-        function.body.push_back(std::move(pack));
-        function.body.push_back(std::move(prefix));
-        instruction.kind = Instruction::Kind::repeat;
-        instruction.function = callee_name(*node->callee);
-        instruction.count = node->count;
-        instruction.first = node->first;
-        instruction.condition = node->condition;
-        instruction.operands = std::move(operands);
-        instruction.result =
-            function.add_value({namer.unique("layers", true), ValueKind::tuple, std::nullopt});
-        break;
-      }
-      case Node::Kind::item:
-        instruction.kind = Instruction::Kind::item;
-        instruction.index = node->count;
-        instruction.result = function.add_value(
-            {namer.unique("item", true), ValueKind::tensor, node->shape.without_tags()});
-        break;
-    }
-    ids[node] = instruction.result;
-    function.body.push_back(std::move(instruction));
-  }
-  for (const Node* result : results) function.results.push_back(ids.at(result));
-  program_.functions.push_back(std::move(function));
+  program_.functions.push_back(writer.finish(results));
   return std::string(name);
 }
 

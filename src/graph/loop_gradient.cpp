@@ -72,6 +72,11 @@ class Differentiator {
   LoopGradients run();
 
  private:
+  std::pair<Node*, Node*> forward_loop();
+  Node* count_of(Node* forward);
+  Tensor number_of(const Tensor& slot) const;
+  std::vector<LoopStack> used_stacks(const GraphFunction& backward, IterationValues& values) const;
+  LoopGradients gradients_of(const std::vector<Tensor>& carried_out) const;
   std::vector<Tensor> starts(Node* iterations);
   std::vector<Tensor> iteration(RepeatRecorder& recorder, const RepeatRecorder::Frame& frame,
                                 IterationValues& values);
@@ -95,50 +100,76 @@ class Differentiator {
 };
 
 LoopGradients Differentiator::run() {
-  LoopGradients gradients;
-  gradients.operands.resize(call_.operands.size());
-  if (flow_.starts.empty() && flow_.constants.empty()) return gradients;
-
+  if (flow_.starts.empty() && flow_.constants.empty()) {
+    LoopGradients none;
+    none.operands.resize(call_.operands.size());
+    return none;
+  }
   const Node& repeat = call_.repeat;
-  const std::source_location& line = repeat.where;
-  Node* before = owner_->last;
-  auto* forward = const_cast<Node*>(&repeat);  // a node of this graph: ours to change
-  if (repeat.function == owner_) {
-    before = owner_->first;  // the loop has operands: it is not the first node
-    while (before->next != forward) before = before->next;
-  } else {
-    forward = graph_.arena.make(repeat);
-    forward->function = owner_;
-    forward->region = 0;
-    forward->next = nullptr;
-  }
-  Node* iterations = nullptr;
-  if (counts_) {
-    iterations =
-        graph_.arena.make(Node{.kind = Node::Kind::item,
-                               .shape = index_shape(),
-                               .inputs = graph_.arena.copy(std::span<Node* const>(&forward, 1)),
-                               .count = static_cast<std::int64_t>(inputs_.carried.size()),
-                               .where = line});
-    iterations->function = owner_;
-  }
+  const auto [forward, before] = forward_loop();
+  Node* const iterations = counts_ ? count_of(forward) : nullptr;
 
-  RepeatRecorder recorder(starts(iterations), line);
+  RepeatRecorder recorder(starts(iterations), repeat.where);
   const RepeatRecorder::Frame frame = recorder.begin({});
   GraphFunction* const backward = graph_.current;
   const Tensor slot = counts_ ? frame.carry[1] : frame.index;
-  Tensor number = slot;
-  if (!counts_) {
-    number = sub(index_constant(slot, repeat.first + repeat.count - 1, line), slot, line);
-  } else if (repeat.first != 0) {
-    number = add(slot, index_constant(slot, repeat.first, line), line);
-  }
-  IterationValues values(graph_, call_, inputs_, forward, before, number, slot);
+  IterationValues values(graph_, call_, inputs_, forward, before, number_of(slot), slot);
   const std::vector<Tensor> results = iteration(recorder, frame, values);
   drop_unused(*backward, results);
+  const std::vector<LoopStack> stacks = used_stacks(*backward, values);
+  recorder.end(results, repeat.count, counts_ ? 0 : -1);
+  make_forward(forward, before, iterations, stacks);
+  return gradients_of(recorder.finish());
+}
+
+/// The loop in the function that asks for gradients, and the node before it: where another function
+/// has it, a copy that is not linked yet.
+std::pair<Node*, Node*> Differentiator::forward_loop() {
+  const Node& repeat = call_.repeat;
+  if (repeat.function == owner_) {
+    auto* forward = const_cast<Node*>(&repeat);  // a node of this graph: ours to change
+    Node* before = owner_->first;                // the loop has operands: it is not the first node
+    while (before->next != forward) before = before->next;
+    return {forward, before};
+  }
+  Node* const copy = graph_.arena.make(repeat);
+  copy->function = owner_;
+  copy->region = 0;
+  copy->next = nullptr;
+  return {copy, owner_->last};
+}
+
+/// A result of the loop that make_forward() adds: how many iterations ran.
+Node* Differentiator::count_of(Node* forward) {
+  Node* const iterations =
+      graph_.arena.make(Node{.kind = Node::Kind::item,
+                             .shape = index_shape(),
+                             .inputs = graph_.arena.copy(std::span<Node* const>(&forward, 1)),
+                             .count = static_cast<std::int64_t>(inputs_.carried.size()),
+                             .where = call_.repeat.where});
+  iterations->function = owner_;
+  return iterations;
+}
+
+/// The index of the iteration that one of the backward loop goes through, whose place in stacks is
+/// `slot`: with a condition it counts down; without one, an index counts up from `first`.
+Tensor Differentiator::number_of(const Tensor& slot) const {
+  const Node& repeat = call_.repeat;
+  const std::source_location& line = repeat.where;
+  if (!counts_) {
+    return sub(index_constant(slot, repeat.first + repeat.count - 1, line), slot, line);
+  }
+  return repeat.first == 0 ? slot : add(slot, index_constant(slot, repeat.first, line), line);
+}
+
+/// The stacks of the forward loop's values that the backward loop reads, as results of the forward
+/// loop.
+std::vector<LoopStack> Differentiator::used_stacks(const GraphFunction& backward,
+                                                   IterationValues& values) const {
+  const Node& repeat = call_.repeat;
   std::vector<LoopStack> stacks;
   std::int64_t next_item = static_cast<std::int64_t>(inputs_.carried.size()) + (counts_ ? 1 : 0);
-  for (const Node* node = backward->first; node != nullptr; node = node->next) {
+  for (const Node* node = backward.first; node != nullptr; node = node->next) {
     const auto stack = std::ranges::find(values.stacks(), node->captured, &LoopStack::item);
     if (node->captured == nullptr || stack == values.stacks().end()) continue;
     stack->item->count = next_item++;
@@ -151,22 +182,27 @@ LoopGradients Differentiator::run() {
                     "may have, which are {}: give the loop a limit",
                     repeat.count));
   }
-  recorder.end(results, repeat.count, counts_ ? 0 : -1);
-  make_forward(forward, before, iterations, stacks);
-  const std::vector<Tensor> sums = recorder.finish();
+  return stacks;
+}
 
+/// What the backward loop has carried out, in the order of starts().
+LoopGradients Differentiator::gradients_of(const std::vector<Tensor>& carried_out) const {
+  LoopGradients gradients;
+  gradients.operands.resize(call_.operands.size());
   std::size_t next = counts_ ? 2 : 0;
   const std::size_t carried = inputs_.carried.size();
   for (std::size_t k = 0; k < carried; ++k) {
     if (!flow_.carried[k]) continue;
-    if (flow_.initial[k]) gradients.operands[k] = sums[next];
+    if (flow_.initial[k]) gradients.operands[k] = carried_out[next];
     ++next;
   }
   auto sum = sums_.begin();
   const auto total = [&]() -> Tensor {
     const Sum& now = *sum++;
-    const Tensor& added = sums[next++];
-    if (now.by == Sum::By::product) return product_of(sums[now.left], sums[now.right]);
+    const Tensor& added = carried_out[next++];
+    if (now.by == Sum::By::product) {
+      return product_of(carried_out[now.left], carried_out[now.right]);
+    }
     return now.by == Sum::By::addition ? added : Tensor();
   };
   for (std::size_t e = 0; e < inputs_.captured.size(); ++e) {

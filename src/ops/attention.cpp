@@ -89,76 +89,107 @@ Attention::KeyRange Attention::visible_keys(std::int64_t p, std::int64_t s, std:
   return {begin, std::max(begin, end)};
 }
 
-Shape Attention::infer(std::span<const Shape> in) const {
-  const std::size_t expected = table_index() + std::size_t{has_table};
-  if (in.size() != expected) {  // C1
-    fail(Errc::bad_argument, name, fmt::format("{} inputs, needs {}", in.size(), expected));
-  }
-  const Shape& q = in[0];
-  const Shape& k = in[1];
-  const Shape& v = in[2];
-  std::vector<std::string_view> names{"q", "k", "v"};
-  if (has_position) names.push_back("position");
-  if (has_mask) names.push_back("mask");
-  if (has_sinks) names.push_back("sinks");
-  if (has_table) names.push_back("table");
-  const std::string operands = operands_text(names, in);
+namespace {
 
-  require_floating(name, q);  // C2
-  require_values(name, k);
-  require_values(name, v);
-  require_rank(name, "q", q, 4);  // C3
-  require_rank(name, "k", k, 4);
-  require_rank(name, "v", v, 4);
-  if (has_position) {
-    if (in[3].rank() > 1) {
-      fail(Errc::shape_mismatch, name, fmt::format("position has rank above 1: {}", operands));
+/// The inputs of an attention by what they are.
+struct AttentionInputs {
+  const Shape &q, &k, &v;
+  const Shape *position, *mask, *sinks, *table;  ///< null: not given
+  std::string text;                              ///< for errors
+};
+
+AttentionInputs inputs_of(const Attention& op, std::span<const Shape> in) {
+  const std::size_t expected = op.table_index() + std::size_t{op.has_table};
+  if (in.size() != expected) {  // C1
+    fail(Errc::bad_argument, Attention::name,
+         fmt::format("{} inputs, needs {}", in.size(), expected));
+  }
+  std::vector<std::string_view> names{"q", "k", "v"};
+  if (op.has_position) names.push_back("position");
+  if (op.has_mask) names.push_back("mask");
+  if (op.has_sinks) names.push_back("sinks");
+  if (op.has_table) names.push_back("table");
+  return {.q = in[0],
+          .k = in[1],
+          .v = in[2],
+          .position = op.has_position ? &in[3] : nullptr,
+          .mask = op.has_mask ? &in[op.mask_index()] : nullptr,
+          .sinks = op.has_sinks ? &in[op.sinks_index()] : nullptr,
+          .table = op.has_table ? &in[op.table_index()] : nullptr,
+          .text = operands_text(names, in)};
+}
+
+void check_types(const AttentionInputs& in) {
+  constexpr std::string_view name = Attention::name;
+  require_floating(name, in.q);  // C2
+  require_values(name, in.k);
+  require_values(name, in.v);
+  require_rank(name, "q", in.q, 4);  // C3
+  require_rank(name, "k", in.k, 4);
+  require_rank(name, "v", in.v, 4);
+  if (in.position != nullptr) {
+    if (in.position->rank() > 1) {
+      fail(Errc::shape_mismatch, name, fmt::format("position has rank above 1: {}", in.text));
     }
-    require_dtype(name, "position", in[3], DType::i32);
+    require_dtype(name, "position", *in.position, DType::i32);
   }
-  if (has_sinks) {
-    require_rank(name, "sinks", in[sinks_index()], 1);
-    require_dtype(name, "sinks", in[sinks_index()], DType::f32);
+  if (in.sinks != nullptr) {
+    require_rank(name, "sinks", *in.sinks, 1);
+    require_dtype(name, "sinks", *in.sinks, DType::f32);
   }
-  if (has_table) {
-    require_rank(name, "table", in[table_index()], 2);
-    require_dtype(name, "table", in[table_index()], DType::i32);
+  if (in.table != nullptr) {
+    require_rank(name, "table", *in.table, 2);
+    require_dtype(name, "table", *in.table, DType::i32);
   }
-  if (k.dtype() != v.dtype()) {  // C4
-    fail(Errc::shape_mismatch, name, fmt::format("dtypes of k and v differ: {}", operands));
+  if (in.k.dtype() != in.v.dtype()) {  // C4
+    fail(Errc::shape_mismatch, name, fmt::format("dtypes of k and v differ: {}", in.text));
   }
-  const std::string_view pages = has_table ? "the number of pages" : "the batch";
-  common_axis(name, k, 0, v, 0, pages, operands);  // C5
-  if (!has_table) common_axis(name, q, 0, v, 0, "the batch", operands);
-  const Axis batch =
-      common_axis(name, q, 0, has_table ? in[table_index()] : k, 0, "the batch", operands);
-  common_axis(name, k, 1, v, 1, has_table ? "the page size" : "the number of keys", operands);
-  common_axis(name, k, 2, v, 2, "the number of key heads", operands);
-  common_axis(name, q, 3, k, 3, "the head's size", operands);
-  if (has_position && in[3].rank() == 1) {
-    common_axis(name, q, 0, in[3], 0, "the batch", operands);
+}
+
+/// Checks the sizes that inputs share, and returns the batch.
+Axis check_sizes(const AttentionInputs& in) {
+  constexpr std::string_view name = Attention::name;
+  const auto& [q, k, v, position, mask, sinks, table, text] = in;
+  const bool is_paged = table != nullptr;
+  common_axis(name, k, 0, v, 0, is_paged ? "the number of pages" : "the batch", text);  // C5
+  if (!is_paged) common_axis(name, q, 0, v, 0, "the batch", text);
+  const Axis batch = common_axis(name, q, 0, is_paged ? *table : k, 0, "the batch", text);
+  common_axis(name, k, 1, v, 1, is_paged ? "the page size" : "the number of keys", text);
+  common_axis(name, k, 2, v, 2, "the number of key heads", text);
+  common_axis(name, q, 3, k, 3, "the head's size", text);
+  if (position != nullptr && position->rank() == 1) {
+    common_axis(name, q, 0, *position, 0, "the batch", text);
   }
-  if (has_sinks) common_axis(name, q, 2, in[sinks_index()], 0, "the number of heads", operands);
+  if (sinks != nullptr) common_axis(name, q, 2, *sinks, 0, "the number of heads", text);
   const std::int64_t kv_heads = known_size(k[2], v[2]);
   if (is_static(q[2]) && is_static(kv_heads) &&  // C6
       (kv_heads == 0 ? q[2] != 0 : q[2] % kv_heads != 0)) {
     fail(Errc::shape_mismatch, name,
-         fmt::format("{} heads are not a multiple of {} key heads: {}", q[2], kv_heads, operands));
+         fmt::format("{} heads are not a multiple of {} key heads: {}", q[2], kv_heads, text));
   }
-  if (has_mask) {  // C7
-    if (in[mask_index()].dtype() == boolean) {
+  if (mask != nullptr) {  // C7
+    if (mask->dtype() == boolean) {
       fail(Errc::unsupported_dtype, name,
            fmt::format("mask is {}, and is added to the scores: where(mask, 0, -inf) of f32",
-                       to_string(in[mask_index()])));
+                       to_string(*mask)));
     }
-    require_dtype(name, "mask", in[mask_index()], DType::f32);
+    require_dtype(name, "mask", *mask, DType::f32);
     std::int64_t keys = known_size(k[1], v[1]);
-    if (has_table) {
-      const std::int64_t of_row = in[table_index()][1];
+    if (is_paged) {
+      const std::int64_t of_row = (*table)[1];
       keys = is_static(keys) && is_static(of_row) ? keys * of_row : unknown_dim;
     }
-    check_mask(in[mask_index()], {batch.size, q[2], q[1], keys}, operands);
+    check_mask(*mask, {batch.size, q[2], q[1], keys}, text);
   }
+  return batch;
+}
+
+}  // namespace
+
+Shape Attention::infer(std::span<const Shape> in) const {
+  const AttentionInputs inputs = inputs_of(*this, in);
+  check_types(inputs);
+  const Axis batch = check_sizes(inputs);
   if (window < 0 || window > max_window) {  // C8
     fail(Errc::bad_attribute, name, fmt::format("window {} outside [0, {}]", window, max_window));
   }
@@ -167,11 +198,43 @@ Shape Attention::infer(std::span<const Shape> in) const {
          fmt::format("softcap {} is negative or not finite, or scale {} is not finite", softcap,
                      scale));
   }
+  const Shape &q = inputs.q, &v = inputs.v;
   std::vector<Axis> axes{batch, q.axis_at(1), q.axis_at(2), v.axis_at(3)};
   if (axes[3].tag.empty()) axes[3].tag = q.tag(3);
-  require_distinct_tags(name, axes, operands);  // C9
+  require_distinct_tags(name, axes, inputs.text);  // C9
   return {std::span<const Axis>(axes), q.dtype()};
 }
+
+namespace {
+
+/// Where keys and values are: in their row of the batch, or in the pages of a table.
+class KeyPlaces {
+ public:
+  KeyPlaces(const HostView& k, const HostView* table) : k_(k), table_(table) {}
+
+  /// The index of key `t` of row `b` along the first two axes of k and v.
+  std::array<std::int64_t, 2> of(std::int64_t b, std::int64_t t) const {
+    if (table_ == nullptr) return {b, t};
+    const std::int64_t page_size = k_.shape[1];
+    return {load_as_int64(DType::i32, table_->at(std::array{b, t / page_size})), t % page_size};
+  }
+
+  /// Whether row `b` has pages for keys [begin, end); Errc::out_of_range.
+  void check(std::int64_t b, std::int64_t begin, std::int64_t end) const {
+    for (std::int64_t t = begin; table_ != nullptr && t < end; ++t) {
+      const std::int64_t page = of(b, t)[0];
+      if (page >= 0 && page < k_.shape[0]) continue;
+      fail(Errc::out_of_range, Attention::name,
+           fmt::format("row {}: page {} outside [0, {})", b, page, k_.shape[0]));
+    }
+  }
+
+ private:
+  const HostView& k_;
+  const HostView* table_;
+};
+
+}  // namespace
 
 void Attention::reference(std::span<const HostView> in, const HostView& out) const {
   const HostView& q = in[0];
@@ -186,26 +249,14 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
 
   std::vector<std::int64_t> pasts(static_cast<std::size_t>(q.shape[0]), keys - queries);
   if (has_position) pasts = read_positions(name, in[3], q.shape[0], queries, keys);
+  const KeyPlaces places(k, has_table ? &in[table_index()] : nullptr);
+  for (std::int64_t b = 0; b < q.shape[0]; ++b) {
+    const std::int64_t past = pasts[static_cast<std::size_t>(b)];
+    places.check(b, visible_keys(past, 0, queries, keys).begin,
+                 visible_keys(past, queries - 1, queries, keys).end);
+  }
   const double factor =
       scale != 0 || head_dim == 0 ? scale : 1 / std::sqrt(static_cast<double>(head_dim));
-  // Where key t of row b is: its index along the first two axes of k and v.
-  using KeyPlace = std::array<std::int64_t, 2>;
-  const std::int64_t page_size = k.shape[1];
-  const auto place = [&](std::int64_t b, std::int64_t t) -> KeyPlace {
-    if (!has_table) return {b, t};
-    const HostView& table = in[table_index()];
-    return {load_as_int64(DType::i32, table.at(std::array{b, t / page_size})), t % page_size};
-  };
-  for (std::int64_t b = 0; has_table && b < q.shape[0]; ++b) {
-    const std::int64_t past = pasts[static_cast<std::size_t>(b)];
-    const std::int64_t end = visible_keys(past, queries - 1, queries, keys).end;
-    for (std::int64_t t = visible_keys(past, 0, queries, keys).begin; t < end; ++t) {
-      const std::int64_t page = place(b, t)[0];
-      if (page >= 0 && page < k.shape[0]) continue;
-      fail(Errc::out_of_range, name,
-           fmt::format("row {}: page {} outside [0, {})", b, page, k.shape[0]));
-    }
-  }
   const HostView* mask = has_mask ? &in[mask_index()] : nullptr;
   const auto mask_step = mask != nullptr ? mask_strides(*mask) : std::array<std::int64_t, 4>{};
 
@@ -222,7 +273,7 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
     read_row(q.shape.dtype(), slice_at(q, index), q.strides[3], query);
     scores.clear();
     for (std::int64_t t = begin; t < end; ++t) {
-      const auto [row, at] = place(b, t);
+      const auto [row, at] = places.of(b, t);
       read_row(k.shape.dtype(), slice_at(k, std::array{row, at, h / group}), k.strides[3], key);
       double score = factor * dot_product(query.data(), key.data(), head_dim);
       if (softcap > 0) score = softcap * std::tanh(score / softcap);
@@ -240,7 +291,7 @@ void Attention::reference(std::span<const HostView> in, const HostView& out) con
       for (std::int64_t t = begin; t < end; ++t) {
         const double weight = scores[static_cast<std::size_t>(t - begin)];
         if (weight == 0) continue;  // a masked key's value is unspecified and may be NaN
-        const auto [row, at] = place(b, t);
+        const auto [row, at] = places.of(b, t);
         read_row(v.shape.dtype(), slice_at(v, std::array{row, at, h / group}), v.strides[3], value);
         for (std::size_t d = 0; d < sum.size(); ++d) sum[d] += weight * value[d];
       }

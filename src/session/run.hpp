@@ -88,7 +88,14 @@ class Session::Run {
   bool goes_on(const Step& loop);
   void run_stage(const sessions::BoundStage& stage, int depth);
   void compute(const sessions::BoundStage& stage, std::chrono::nanoseconds& device_time);
+  struct StageTimes {
+    Trace::Clock::time_point begin{}, end{};
+    std::chrono::nanoseconds copies{}, device{};
+  };
   void run_watched(const sessions::BoundStage& stage, int depth);
+  std::chrono::nanoseconds bring_in_timed(const sessions::Stage& stage, int depth);
+  void note_times(const sessions::Stage& stage, std::span<const std::string> values,
+                  const StageTimes& times);
   void copy(const sessions::StorageKey& key, const ByteRange& range, std::size_t from,
             std::size_t to);
   sessions::Residency::Copy copier();

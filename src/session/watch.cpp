@@ -207,89 +207,92 @@ void Session::Run::dump(const BoundStage& bound) const {
   if (!out.flush()) throw Error(Errc::io_error, path.string(), "cannot be written");
 }
 
+/// Copies what the stage reads to where it runs; returns the time that took.
+std::chrono::nanoseconds Session::Run::bring_in_timed(const Stage& stage, int depth) {
+  std::chrono::nanoseconds spent{};
+  bring_in(plan_, stage, host_.iteration, depth, residency_,
+           [&](const StorageKey& key, const ByteRange& range, std::size_t from, std::size_t to) {
+             const auto begin = Trace::Clock::now();
+             copy(key, range, from, to);
+             const auto end = Trace::Clock::now();
+             spent += end - begin;
+             if (Trace* const trace = state_.options.trace.get()) {
+               trace->add("copies",
+                          fmt::format("{} to {}", plan_.memories[from]->name(),
+                                      plan_.memories[to]->name()),
+                          begin, end, {{"bytes", fmt::format("{}", range.size())}});
+             }
+           });
+  return spent;
+}
+
+/// What is kept of a stage that has run: events of a trace, a row of a profile, a line of the log.
+void Session::Run::note_times(const Stage& stage, std::span<const std::string> values,
+                              const StageTimes& times) {
+  const RunOptions& options = state_.options;
+  const std::string backend(shared_.backends[stage.backend]->name());
+  const std::chrono::nanoseconds wall = times.end - times.begin;
+  if (options.trace) {
+    options.trace->add(backend, title_of(stage, values), times.begin + times.copies, times.end);
+    for (std::size_t i = 0; i + 1 < marks_.size(); ++i) {
+      if (marks_[i].values.empty()) continue;
+      options.trace->add(backend, title_of(marks_[i].function, marks_[i].values), marks_[i].begin,
+                         marks_[i + 1].begin);
+    }
+  }
+  if (options.profile) {
+    const auto other =
+        std::max(wall - times.copies - times.device, std::chrono::nanoseconds::zero());
+    state_.times.push_back({std::vector(values.begin(), values.end()), backend, wall, times.copies,
+                            times.device, other, parts_of(stage, marks_, times.device)});
+  }
+  if (options.log_time) {
+    log(LogLevel::info,
+        fmt::format("{} on {}: {:.3f} ms (copies {:.3f} ms)", title_of(stage, values), backend,
+                    std::chrono::duration<double, std::milli>(wall).count(),
+                    std::chrono::duration<double, std::milli>(times.copies).count()));
+  }
+}
+
 void Session::Run::run_watched(const BoundStage& bound, int depth) {
   const Stage& stage = *bound.stage;
   const RunOptions& options = state_.options;
   const Backend& backend = *shared_.backends[stage.backend];
   const std::vector<std::string> values = values_of(stage);
-  using Clock = Trace::Clock;
-  const auto begin = Clock::now();
-  std::chrono::nanoseconds mem{}, device_time{};
-
-  if (plan_.has_devices()) {
-    bring_in(
-        plan_, stage, host_.iteration, depth, residency_,
-        [&](const StorageKey& key, const ByteRange& range, std::size_t from, std::size_t to) {
-          const auto copy_begin = Clock::now();
-          copy(key, range, from, to);
-          const auto copy_end = Clock::now();
-          mem += copy_end - copy_begin;
-          if (options.trace) {
-            options.trace->add(
-                "copies",
-                fmt::format("{} to {}", plan_.memories[from]->name(), plan_.memories[to]->name()),
-                copy_begin, copy_end, {{"bytes", fmt::format("{}", range.size())}});
-          }
-        });
-  }
-  auto watched = begin;  // callbacks are not part of a step's time
-  const bool shows_inputs = options.before || options.after || options.log_io;
   std::vector<Buffer> inputs;
+  const auto tell = [&](const StepCallback& callback, const std::vector<Buffer>& outputs) {
+    if (!callback) return;
+    callback({.values = values,
+              .op = op_of(stage),
+              .function = function_of(stage),
+              .backend = backend,
+              .inputs = inputs,
+              .outputs = outputs});
+  };
+
+  StageTimes times{.begin = Trace::Clock::now()};
+  if (plan_.has_devices()) times.copies = bring_in_timed(stage, depth);
+  const bool shows_inputs = options.before || options.after || options.log_io;
   if (shows_inputs) {
     inputs = inputs_of(stage);
-    if (options.before) {
-      options.before({.values = values,
-                      .op = op_of(stage),
-                      .function = function_of(stage),
-                      .backend = backend,
-                      .inputs = inputs,
-                      .outputs = {}});
-    }
-    watched = Clock::now() - mem;
+    tell(options.before, {});
+    times.begin = Trace::Clock::now() - times.copies;  // callbacks are not part of a step's time
   }
   marks_.clear();
   host_.marks = options.profile || options.trace ? &marks_ : nullptr;
-  compute(bound, device_time);
+  compute(bound, times.device);
   if (plan_.has_devices()) note_writes(plan_, stage, host_.iteration, depth, residency_);
-  const auto end = Clock::now();
-  const std::chrono::nanoseconds wall = end - watched;
+  times.end = Trace::Clock::now();
+  note_times(stage, values, times);
 
-  if (options.trace) {
-    options.trace->add(std::string(backend.name()), title_of(stage, values), end - wall + mem, end);
-    for (std::size_t i = 0; i + 1 < marks_.size(); ++i) {
-      if (marks_[i].values.empty()) continue;
-      options.trace->add(std::string(backend.name()),
-                         title_of(marks_[i].function, marks_[i].values), marks_[i].begin,
-                         marks_[i + 1].begin);
-    }
+  if (!shows_inputs && options.dump_folder.empty()) return;
+  const std::vector<Buffer> outputs = outputs_of(stage);
+  if (options.log_io) {
+    log(LogLevel::info, fmt::format("{} on {}: ({}) -> ({})", title_of(stage, values),
+                                    backend.name(), types_of(inputs), types_of(outputs)));
   }
-  if (options.profile) {
-    const auto other = std::max(wall - mem - device_time, std::chrono::nanoseconds::zero());
-    state_.times.push_back({values, std::string(backend.name()), wall, mem, device_time, other,
-                            parts_of(stage, marks_, device_time)});
-  }
-  if (options.log_time) {
-    log(LogLevel::info,
-        fmt::format("{} on {}: {:.3f} ms (copies {:.3f} ms)", title_of(stage, values),
-                    backend.name(), std::chrono::duration<double, std::milli>(wall).count(),
-                    std::chrono::duration<double, std::milli>(mem).count()));
-  }
-  if (shows_inputs || !options.dump_folder.empty()) {
-    const std::vector<Buffer> outputs = outputs_of(stage);
-    if (options.log_io) {
-      log(LogLevel::info, fmt::format("{} on {}: ({}) -> ({})", title_of(stage, values),
-                                      backend.name(), types_of(inputs), types_of(outputs)));
-    }
-    if (options.after) {
-      options.after({.values = values,
-                     .op = op_of(stage),
-                     .function = function_of(stage),
-                     .backend = backend,
-                     .inputs = inputs,
-                     .outputs = outputs});
-    }
-    if (!options.dump_folder.empty()) dump(bound);
-  }
+  tell(options.after, outputs);
+  if (!options.dump_folder.empty()) dump(bound);
 }
 
 }  // namespace tenon

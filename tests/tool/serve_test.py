@@ -79,6 +79,9 @@ class Server:
         self.test.assertEqual(set(error), {"message", "type", "param", "code"})
         self.test.assertEqual(error["code"], code, error)
         self.test.assertIn(says, error["message"])
+        if error["param"] is not None:
+            self.test.assertTrue(error["message"].startswith(error["param"] + ": "), error)
+        return error
 
     def metrics(self):
         """The metrics, by their names."""
@@ -527,7 +530,10 @@ class Refusals(ServeTest):
                 ({"messages": [{"role": "assistant", "tool_calls": [{"function": {"name": "a"}}]}]}, "BadKey", "messages[0].tool_calls[0].function.arguments"),
             ):
                 with self.subTest(wrong=str(wrong)[:80]):
-                    server.error("/v1/chat/completions", {**good, **wrong}, code, says=says)
+                    error = server.error("/v1/chat/completions", {**good, **wrong}, code, says=says)
+                    self.assertIn(re.match(r"\w+", error["param"])[0], wrong)
+            self.assertEqual(server.error("/v1/chat/completions", {"messages": [{}]}, "BadKey")["param"], "messages[0].role")
+            self.assertIsNone(server.error("/v1/chat/completions", b"{", "Syntax")["param"])
 
     def test_wrong_calls(self):
         with self.serving(LLAMA) as server:

@@ -23,13 +23,13 @@ constexpr std::int64_t max_pixels = std::int64_t{1} << 26;  // of all images
 HostBuffer read_image(const std::string& url, const std::string& name, std::int64_t pixels_left) {
   const std::size_t comma = url.find(";base64,");
   if (!url.starts_with("data:") || comma == std::string::npos) {
-    throw Error(
+    throw MemberError(
         Errc::unsupported, name,
         "images are given as \"data:image/png;base64,...\"; this server loads no addresses");
   }
   auto bytes =
       from_base64(std::string_view(url).substr(comma + std::string_view(";base64,").size()));
-  if (!bytes) throw Error(Errc::bad_encoding, name, "is no base64");
+  if (!bytes) throw MemberError(Errc::bad_encoding, name, "is no base64");
   return decode_picture(*std::move(bytes), name, pixels_left);
 }
 
@@ -47,8 +47,8 @@ void check_tools(const Json& tools) {
     const RequestFields tool(tools[i], fmt::format("tools[{}]", i));
     const std::string type = tool.text("type").value_or("function");
     if (type != "function") {
-      throw Error(Errc::unsupported, tool.path("type"),
-                  fmt::format("is '{}'; this server knows functions alone", type));
+      throw MemberError(Errc::unsupported, tool.path("type"),
+                        fmt::format("is '{}'; this server knows functions alone", type));
     }
     check_function(RequestFields(tool.at("function"), tool.path("function")));
   }
@@ -79,7 +79,7 @@ bool has_strict(const Json& tools) {
 void check_function(const RequestFields& function) {
   function.at("name");
   if (function.text("name")->empty()) {
-    throw Error(Errc::bad_argument, function.path("name"), "is empty");
+    throw MemberError(Errc::bad_argument, function.path("name"), "is empty");
   }
   function.text("description");
   function.object("parameters");
@@ -98,7 +98,7 @@ ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& f
   const bool has_tools = tools != nullptr && !tools->empty() && choice != "none";
   if (has_tools) values["tools"] = *tools;
   if (!has_tools && choice != "none" && choice != "auto") {
-    throw Error(Errc::bad_argument, "tool_choice", "there are no tools to choose of");
+    throw MemberError(Errc::bad_argument, "tool_choice", "there are no tools to choose of");
   }
   const auto& format = has_tools && served.tool_chat ? served.tool_chat : served.chat;
   if (!format) {
@@ -122,12 +122,12 @@ ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& f
 
 void ChatCompletion::add_messages(const Json& messages) {
   if (!messages.is_array() || messages.empty()) {
-    throw Error(Errc::bad_type, "messages", "has no array of messages");
+    throw MemberError(Errc::bad_type, "messages", "has no array of messages");
   }
   for (std::size_t i = 0; i < messages.size(); ++i) {
     const RequestFields fields(messages[i], fmt::format("messages[{}]", i));
     text::ChatMessage message{.role = fields.text("role").value_or(""), .content = {}};
-    if (message.role.empty()) throw Error(Errc::bad_key, fields.path("role"), "is missing");
+    if (message.role.empty()) throw MemberError(Errc::bad_key, fields.path("role"), "is missing");
     const Json* content = fields.find("content");
     if (content != nullptr && content->is_array()) {
       message.content = read_parts(*content, fields.path("content"));
@@ -157,15 +157,15 @@ std::string ChatCompletion::read_parts(const Json& parts, const std::string& nam
       content += part.text("text").value_or("");
     } else if (type == "image_url") {
       if (!served().vision) {
-        throw Error(Errc::unsupported, part.path("type"),
-                    "this model reads no images; start the server with --mmproj");
+        throw MemberError(Errc::unsupported, part.path("type"),
+                          "this model reads no images; start the server with --mmproj");
       }
       const RequestFields image(part.at("image_url"), part.path("image_url"));
       add_image(image.text("url").value_or(""), image.path("url"));
       content += models::image_marker;
     } else {
-      throw Error(Errc::unsupported, part.path("type"),
-                  fmt::format("is '{}', not text or image_url", type));
+      throw MemberError(Errc::unsupported, part.path("type"),
+                        fmt::format("is '{}', not text or image_url", type));
     }
   }
   return content;
@@ -173,17 +173,19 @@ std::string ChatCompletion::read_parts(const Json& parts, const std::string& nam
 
 void ChatCompletion::add_image(const std::string& url, const std::string& name) {
   if (images_.size() == max_images) {
-    throw Error(Errc::limit_exceeded, name,
-                fmt::format("is one of more than {} images", max_images));
+    throw MemberError(Errc::limit_exceeded, name,
+                      fmt::format("is one of more than {} images", max_images));
   }
   std::int64_t pixels_left = max_pixels;
   for (const HostBuffer& image : images_) pixels_left -= image.shape()[0] * image.shape()[1];
   try {
     images_.push_back(read_image(url, name, pixels_left));
   } catch (const Error& error) {
-    if (error.code() != Errc::limit_exceeded || images_.empty()) throw;
-    throw Error(Errc::limit_exceeded, name,
-                fmt::format("the images have more than {} pixels in all", max_pixels));
+    if (error.code() != Errc::limit_exceeded || images_.empty()) {
+      throw MemberError(error.code(), error.where(), error.message());
+    }
+    throw MemberError(Errc::limit_exceeded, name,
+                      fmt::format("the images have more than {} pixels in all", max_pixels));
   }
 }
 
@@ -197,8 +199,8 @@ void ChatCompletion::choose_tools(const RequestFields& fields, const Json& choic
     function.at("name");
     allow_only_calls({.tool = function.text("name").value_or(""), .several = false});
   } else if (choice != "auto") {
-    throw Error(Errc::bad_type, "tool_choice",
-                "is not auto, none, required or {\"type\": \"function\", \"function\": ...}");
+    throw MemberError(Errc::bad_type, "tool_choice",
+                      "is not auto, none, required or {\"type\": \"function\", \"function\": ...}");
   } else if (const std::string mark = answers_->call_mark();
              has_strict(fields.at("tools")) && !mark.empty() && !options().grammar) {
     options().grammar = with_member(
@@ -209,7 +211,8 @@ void ChatCompletion::choose_tools(const RequestFields& fields, const Json& choic
 
 void ChatCompletion::allow_only_calls(const text::CallGrammarOptions& of) {
   if (options().grammar) {
-    throw Error(Errc::bad_argument, "tool_choice", "is a grammar of its own: there is another one");
+    throw MemberError(Errc::bad_argument, "tool_choice",
+                      "is a grammar of its own: there is another one");
   }
   options().grammar = with_member("tools", [&] { return answers_->call_grammar(of); });
 }

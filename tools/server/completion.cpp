@@ -26,8 +26,8 @@ constexpr std::size_t max_biases = 1024, max_stops = 32, max_stop_bytes = 1024;
 std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fields) {
   std::vector<std::pair<std::int32_t, float>> biases;
   const auto refuse = [&] {
-    throw Error(Errc::bad_type, fields.path("logit_bias"),
-                "is not an object of token ids and numbers, such as {\"42\": -5}");
+    throw MemberError(Errc::bad_type, fields.path("logit_bias"),
+                      "is not an object of token ids and numbers, such as {\"42\": -5}");
   };
   const auto add = [&](std::int64_t token, const Json& bias) {
     // `false` is llama.cpp's for a token that is excluded.
@@ -38,8 +38,8 @@ std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fie
   const Json* given = fields.find("logit_bias");
   if (given == nullptr) return biases;
   if (given->size() > max_biases) {
-    throw Error(Errc::limit_exceeded, fields.path("logit_bias"),
-                fmt::format("has more than {} tokens", max_biases));
+    throw MemberError(Errc::limit_exceeded, fields.path("logit_bias"),
+                      fmt::format("has more than {} tokens", max_biases));
   }
   if (given->is_object()) {
     for (const auto& [name, bias] : given->items()) {
@@ -120,11 +120,12 @@ bool is_of_request(const Error& error) {
 
 Json described(const std::exception_ptr& error) {
   return with_error(error, [](const Error& known) {
+    const bool is_of_member = dynamic_cast<const MemberError*>(&known) != nullptr;
     const bool is_context = known.code() == Errc::limit_exceeded && known.where() == "prompt";
     return Json{{"error",
                  {{"message", fmt::format("{}: {}", known.where(), known.message())},
                   {"type", is_of_request(known) ? "invalid_request_error" : "server_error"},
-                  {"param", nullptr},
+                  {"param", is_of_member ? Json(known.where()) : Json()},
                   {"code", is_context ? "context_length_exceeded" : spelling(known.code())}}}};
   });
 }
@@ -168,8 +169,8 @@ void Completion::read_sampling(const RequestFields& fields) {
   const auto other = fields.number("repeat_penalty");
   if (other) {
     if (!(*other > 0)) {
-      throw Error(Errc::bad_argument, fields.path("repeat_penalty"),
-                  fmt::format("is {}, and must be more than 0", *other));
+      throw MemberError(Errc::bad_argument, fields.path("repeat_penalty"),
+                        fmt::format("is {}, and must be more than 0", *other));
     }
     sampler.repetition_penalty = *other;
   }
@@ -200,9 +201,9 @@ void Completion::read_limits(const RequestFields& fields) {
   std::vector<std::string> stops = fields.texts("stop");
   const auto is_long = [](const std::string& text) { return text.size() > max_stop_bytes; };
   if (stops.size() > max_stops || std::ranges::any_of(stops, is_long)) {
-    throw Error(Errc::limit_exceeded, fields.path("stop"),
-                fmt::format("has more than {} texts, or one of more than {} bytes", max_stops,
-                            max_stop_bytes));
+    throw MemberError(Errc::limit_exceeded, fields.path("stop"),
+                      fmt::format("has more than {} texts, or one of more than {} bytes", max_stops,
+                                  max_stop_bytes));
   }
   std::ranges::move(stops, std::back_inserter(options_.stop));
 }
@@ -230,8 +231,8 @@ void Completion::read_grammar(const RequestFields& fields) {
       add_schema(members.path("schema"),
                  schema == nullptr ? R"({"type": "object"})" : schema->dump());
     } else if (type != "text") {
-      throw Error(Errc::unsupported, members.path("type"),
-                  fmt::format("is '{}', not text, json_object or json_schema", type));
+      throw MemberError(Errc::unsupported, members.path("type"),
+                        fmt::format("is '{}', not text, json_object or json_schema", type));
     }
   }
   if (grammars.size() > 1) {

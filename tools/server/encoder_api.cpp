@@ -20,10 +20,10 @@ namespace {
 constexpr std::size_t max_texts = 2048;
 
 void check_count(std::string_view member, std::size_t texts) {
-  if (texts == 0) throw Error(Errc::bad_argument, std::string(member), "has no texts");
+  if (texts == 0) throw MemberError(Errc::bad_argument, std::string(member), "has no texts");
   if (texts > max_texts) {
-    throw Error(Errc::limit_exceeded, std::string(member),
-                fmt::format("has {} texts; there can be {}", texts, max_texts));
+    throw MemberError(Errc::limit_exceeded, std::string(member),
+                      fmt::format("has {} texts; there can be {}", texts, max_texts));
   }
 }
 
@@ -35,10 +35,11 @@ std::int64_t count_tokens(const models::SentenceEncoder& encoder,
   std::int64_t all = 0;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::int64_t count = std::ssize(encoder.tokenizer().encode(texts[i]));
-    if (count == 0) throw Error(Errc::bad_input, fmt::format("input[{}]", i), "has no tokens");
+    if (count == 0)
+      throw MemberError(Errc::bad_input, fmt::format("input[{}]", i), "has no tokens");
     if (count > most) {
-      throw Error(Errc::limit_exceeded, fmt::format("input[{}]", i),
-                  fmt::format("has {} tokens, and the model reads {}", count, most));
+      throw MemberError(Errc::limit_exceeded, fmt::format("input[{}]", i),
+                        fmt::format("has {} tokens, and the model reads {}", count, most));
     }
     all += count;
   }
@@ -59,8 +60,8 @@ Json embed(ServedEncoder& served, const RequestFields& fields) {
   check_count("input", texts.size());
   const std::string format = fields.text("encoding_format").value_or("float");
   if (format != "float" && format != "base64") {
-    throw Error(Errc::unsupported, "encoding_format",
-                fmt::format("is '{}', not float or base64", format));
+    throw MemberError(Errc::unsupported, "encoding_format",
+                      fmt::format("is '{}', not float or base64", format));
   }
   const std::int64_t width = served.encoder.embedding_width();
   fields.refuse_other_than("dimensions", width);

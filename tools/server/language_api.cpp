@@ -107,11 +107,12 @@ Json detokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
     const auto count = static_cast<std::int64_t>(tokenizer.vocab_size());
     for (const Json& id : *ids) {
       if (!id.is_number_integer())
-        throw Error(Errc::bad_type, "tokens", "is no array of token ids");
+        throw MemberError(Errc::bad_type, "tokens", "is no array of token ids");
       const auto token = id.get<std::int64_t>();
       if (token < 0 || token >= count) {
-        throw Error(Errc::out_of_range, "tokens",
-                    fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
+        throw MemberError(
+            Errc::out_of_range, "tokens",
+            fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
       }
       tokens.push_back(static_cast<std::int32_t>(token));
     }

@@ -64,8 +64,9 @@ Json parse_request(std::string_view text) {
 RequestFields::RequestFields(const Json& object, std::string name)
     : object_(&object), name_(std::move(name)) {
   if (object.is_object()) return;
-  throw Error(Errc::bad_type, name_.empty() ? "request" : name_,
-              fmt::format("is {}, not an object", shown(object)));
+  const std::string what = fmt::format("is {}, not an object", shown(object));
+  if (name_.empty()) throw Error(Errc::bad_type, "request", what);
+  throw MemberError(Errc::bad_type, name_, what);
 }
 
 std::string RequestFields::path(std::string_view member) const {
@@ -74,7 +75,8 @@ std::string RequestFields::path(std::string_view member) const {
 
 void RequestFields::refuse_type(std::string_view member, const Json& value,
                                 std::string_view wanted) const {
-  throw Error(Errc::bad_type, path(member), fmt::format("is {}, not {}", shown(value), wanted));
+  throw MemberError(Errc::bad_type, path(member),
+                    fmt::format("is {}, not {}", shown(value), wanted));
 }
 
 const Json* RequestFields::find(std::string_view member) const {
@@ -84,7 +86,7 @@ const Json* RequestFields::find(std::string_view member) const {
 
 const Json& RequestFields::at(std::string_view member) const {
   if (const Json* value = find(member)) return *value;
-  throw Error(Errc::bad_key, path(member), "is missing");
+  throw MemberError(Errc::bad_key, path(member), "is missing");
 }
 
 const Json* RequestFields::object(std::string_view member) const {
@@ -119,10 +121,10 @@ std::optional<std::int64_t> RequestFields::integer(std::string_view member, std:
   const auto integer =
       given.is_number_float() ? static_cast<std::int64_t>(*value) : given.get<std::int64_t>();
   if (integer < least || integer > most) {
-    throw Error(Errc::out_of_range, path(member),
-                most == std::numeric_limits<std::int64_t>::max()
-                    ? fmt::format("is {}, and must be at least {}", integer, least)
-                    : fmt::format("is {}, and must be from {} to {}", integer, least, most));
+    throw MemberError(Errc::out_of_range, path(member),
+                      most == std::numeric_limits<std::int64_t>::max()
+                          ? fmt::format("is {}, and must be at least {}", integer, least)
+                          : fmt::format("is {}, and must be from {} to {}", integer, least, most));
   }
   return integer;
 }
@@ -157,8 +159,8 @@ std::vector<std::string> RequestFields::texts(std::string_view member) const {
 void RequestFields::refuse_other_than(std::string_view member, const Json& value) const {
   const Json* given = find(member);
   if (given == nullptr || *given == value) return;
-  throw Error(Errc::unsupported, path(member),
-              fmt::format("is {}; this server knows {} alone", shown(*given), shown(value)));
+  throw MemberError(Errc::unsupported, path(member),
+                    fmt::format("is {}; this server knows {} alone", shown(*given), shown(value)));
 }
 
 }  // namespace tenon::tool

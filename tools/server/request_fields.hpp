@@ -17,6 +17,11 @@ namespace tenon::tool {
 
 using Json = nlohmann::ordered_json;
 
+/// An error of a member of the request, which where() names: "messages[2].content".
+class MemberError : public Error {
+  using Error::Error;
+};
+
 /// A JSON text of a stranger, with members in their order. Errors: syntax, depth_limit (nesting beyond 100),
 /// limit_exceeded (more than 2^14 members or 2^21 values).
 Json parse_request(std::string_view text);
@@ -26,7 +31,7 @@ template <class Use>
 auto with_member(const std::string& path, const Use& use) try {
   return use();
 } catch (const Error& error) {
-  throw Error(error.code(), path, fmt::format("{}: {}", error.where(), error.message()));
+  throw MemberError(error.code(), path, fmt::format("{}: {}", error.where(), error.message()));
 }
 
 /// An object of a request, by members. A member that is null is one that is missing. Errors, which name the member:

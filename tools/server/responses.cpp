@@ -22,7 +22,8 @@ class Messages {
 
   void add_input(const Json& input) {
     if (input.is_string()) return add("user", input);
-    if (!input.is_array()) throw Error(Errc::bad_type, "input", "is no text and no array of items");
+    if (!input.is_array())
+      throw MemberError(Errc::bad_type, "input", "is no text and no array of items");
     for (std::size_t i = 0; i < input.size(); ++i) {
       add_item(RequestFields(input[i], fmt::format("input[{}]", i)));
     }
@@ -47,10 +48,11 @@ class Messages {
     } else if (type == "function_call_output") {
       add_result(item);
     } else {
-      throw Error(Errc::unsupported, item.path("type"),
-                  fmt::format("is '{}'; this server knows message, reasoning, function_call and "
-                              "function_call_output",
-                              type));
+      throw MemberError(
+          Errc::unsupported, item.path("type"),
+          fmt::format("is '{}'; this server knows message, reasoning, function_call and "
+                      "function_call_output",
+                      type));
     }
   }
 
@@ -103,7 +105,7 @@ class Messages {
     const Json* given = item.find(member);
     if (given == nullptr || given->is_string()) return given == nullptr ? Json("") : *given;
     if (!given->is_array()) {
-      throw Error(Errc::bad_type, item.path(member), "is no text and no array of parts");
+      throw MemberError(Errc::bad_type, item.path(member), "is no text and no array of parts");
     }
     Json made = Json::array();
     std::string texts;
@@ -120,8 +122,8 @@ class Messages {
         texts += text;
         made.push_back({{"type", "text"}, {"text", text}});
       } else {
-        throw Error(Errc::unsupported, part.path("type"),
-                    fmt::format("is '{}', not input_text, output_text or input_image", type));
+        throw MemberError(Errc::unsupported, part.path("type"),
+                          fmt::format("is '{}', not input_text, output_text or input_image", type));
       }
     }
     return has_image ? made : Json(texts);
@@ -130,9 +132,9 @@ class Messages {
   static std::string image_data(const RequestFields& part) {
     std::string url = part.text("image_url").value_or("");
     if (!url.starts_with("data:")) {
-      throw Error(Errc::unsupported, part.path("image_url"),
-                  "images are given as \"data:image/png;base64,...\"; this server loads no "
-                  "addresses and keeps no files");
+      throw MemberError(Errc::unsupported, part.path("image_url"),
+                        "images are given as \"data:image/png;base64,...\"; this server loads no "
+                        "addresses and keeps no files");
     }
     return url;
   }
@@ -167,8 +169,8 @@ class Messages {
 Json chat_tool(const RequestFields& tool) {
   const std::string type = tool.text("type").value_or("");
   if (type != "function") {
-    throw Error(Errc::unsupported, tool.path("type"),
-                fmt::format("is '{}'; this server knows functions alone", type));
+    throw MemberError(Errc::unsupported, tool.path("type"),
+                      fmt::format("is '{}'; this server knows functions alone", type));
   }
   check_function(tool);
   Json function = Json::object();
@@ -184,15 +186,15 @@ Json chat_format(const RequestFields& format) {
   const std::string type = *format.text("type");
   if (type == "text" || type == "json_object") return {{"type", type}};
   if (type != "json_schema") {
-    throw Error(Errc::unsupported, format.path("type"),
-                fmt::format("is '{}', not text, json_object or json_schema", type));
+    throw MemberError(Errc::unsupported, format.path("type"),
+                      fmt::format("is '{}', not text, json_object or json_schema", type));
   }
   return {{"type", type}, {"json_schema", {{"schema", format.at("schema")}}}};
 }
 
 void refuse(const RequestFields& fields, std::string_view member, std::string_view why) {
   if (fields.find(member) != nullptr) {
-    throw Error(Errc::unsupported, fields.path(member), std::string(why));
+    throw MemberError(Errc::unsupported, fields.path(member), std::string(why));
   }
 }
 
@@ -345,7 +347,7 @@ std::string Responses::failed(const std::exception_ptr& error) {
   emit({{"type", "error"},
         {"code", what.at("code")},
         {"message", what.at("message")},
-        {"param", nullptr}});
+        {"param", what.at("param")}});
   Json response = as_json("failed");
   response["error"] = {{"code", what.at("code")}, {"message", what.at("message")}};
   emit({{"type", "response.failed"}, {"response", std::move(response)}});

@@ -41,13 +41,13 @@ TextCompletion::TextCompletion(const ServedModel& served, const RequestFields& f
   echoes_ = fields.flag("echo").value_or(false);
   options().logprobs = fields.integer("logprobs", 0, max_logprobs);
   if (echoes_ && options().logprobs) {
-    throw Error(Errc::unsupported, "echo", "log-probabilities of a prompt are not computed");
+    throw MemberError(Errc::unsupported, "echo", "log-probabilities of a prompt are not computed");
   }
   const Json& prompt = fields.at("prompt");
   const bool is_one = prompt.is_string() || is_tokens(prompt);
   const Json prompts = is_one ? Json::array({prompt}) : prompt;
   if (!prompts.is_array() || prompts.empty()) {
-    throw Error(Errc::bad_type, "prompt", "is no text, token ids, or an array of them");
+    throw MemberError(Errc::bad_type, "prompt", "is no text, token ids, or an array of them");
   }
   for (const Json& one : prompts) {
     if (one.is_string()) {
@@ -67,15 +67,16 @@ void TextCompletion::add_tokens(const Json& ids) {
   const text::Tokenizer& tokenizer = served().model.tokenizer();
   const auto count = static_cast<std::int64_t>(tokenizer.vocab_size());
   if (!is_tokens(ids))
-    throw Error(Errc::bad_type, "prompt", "has an item that is no text and no token ids");
+    throw MemberError(Errc::bad_type, "prompt", "has an item that is no text and no token ids");
   std::vector<std::int32_t> tokens;
   for (const Json& id : ids) {
     if (!id.is_number_integer())
-      throw Error(Errc::bad_type, "prompt", "has a token id that is no integer");
+      throw MemberError(Errc::bad_type, "prompt", "has a token id that is no integer");
     const auto token = id.get<std::int64_t>();
     if (token < 0 || token >= count) {
-      throw Error(Errc::out_of_range, "prompt",
-                  fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
+      throw MemberError(
+          Errc::out_of_range, "prompt",
+          fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
     }
     tokens.push_back(static_cast<std::int32_t>(token));
   }

@@ -283,7 +283,7 @@ void Writer::note_class(const Value& value) {
 }
 
 std::string Writer::run() {
-  name_space_ = Identifiers().take(program_.name);
+  name_space_ = codegen_detail::namespace_of(program_.name);
   line("// The program {}, op by op. Written by `tenon codegen`{}.", cpp_string(program_.name),
        options_.text_file.empty() ? "" : fmt::format(" from {}", options_.text_file));
   line("// A value that is moved is used for the last time: its memory is freed, or written to.");

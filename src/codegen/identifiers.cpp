@@ -8,7 +8,7 @@
 namespace tenon::codegen_detail {
 namespace {
 
-// Keywords of C++20 and macros of the C library that are plain words, then what the code uses itself.
+// Keywords of C++20 and macros of the C library in small letters, what the code uses itself, and macros with arguments.
 constexpr std::string_view reserved[] = {"alignas",       "alignof",     "and",
                                          "and_eq",        "asm",         "auto",
                                          "bitand",        "bitor",       "bool",
@@ -44,12 +44,39 @@ constexpr std::string_view reserved[] = {"alignas",       "alignof",     "and",
                                          "stderr",        "stdin",       "stdout",
                                          "unix",          "Array",       "Model",
                                          "Scope",         "eager_",      "std",
-                                         "tenon"};
+                                         "tenon",         "offsetof",    "setjmp",
+                                         "va_arg",        "va_copy",     "va_end",
+                                         "va_start"};
+
+// Words that the headers of C and POSIX declare as functions, variables or types of the global
+// namespace, in which no namespace may have their names.
+constexpr std::string_view global_words[] = {
+    "abort",  "abs",     "accept",   "access",    "acos",     "alarm",    "asin",    "atan",
+    "bind",   "brk",     "calloc",   "cbrt",      "ceil",     "clearenv", "clock",   "clone",
+    "close",  "connect", "cos",      "cosh",      "creat",    "crypt",    "daemon",  "daylight",
+    "div",    "drem",    "dup",      "encrypt",   "environ",  "erf",      "exit",    "exp",
+    "fabs",   "finite",  "floor",    "fork",      "free",     "gamma",    "getline", "hypot",
+    "index",  "kill",    "lgamma",   "link",      "listen",   "log",      "malloc",  "memset",
+    "nan",    "nice",    "obstack",  "open",      "pause",    "pipe",     "poll",    "popen",
+    "pow",    "printf",  "profil",   "puts",      "qsort",    "raise",    "rand",    "random",
+    "read",   "realloc", "recv",     "remainder", "remove",   "rename",   "revoke",  "rewind",
+    "rint",   "round",   "scanf",    "select",    "send",     "shutdown", "signal",  "significand",
+    "sin",    "sinh",    "sleep",    "socket",    "splice",   "sqrt",     "srand",   "stat",
+    "swab",   "symlink", "sync",     "syscall",   "system",   "tan",      "tanh",    "tee",
+    "tgamma", "time",    "timespec", "timeval",   "timezone", "tm",       "trunc",   "truncate",
+    "unlink", "unshare", "wait",     "write"};
 
 /// Names that C++ keeps for its implementations: all with two underscores, and with one at the
 /// beginning of a namespace's names.
 bool is_kept(std::string_view name) {
   return name.starts_with('_') || name.find("__") != name.npos;
+}
+
+/// Whether it may be a macro of the C library, such as NULL, EOF or INT64_MIN: they have three
+/// letters and more, all of them capitals.
+bool is_like_a_macro(std::string_view name) {
+  return name.size() >= 3 &&
+         std::ranges::none_of(name, [](char c) { return c >= 'a' && c <= 'z'; });
 }
 
 /// The text with one underscore for what identifiers do not have: names of modules are any text.
@@ -81,10 +108,16 @@ std::string Identifiers::take(std::string_view wanted) {
     name = std::move(plain);
   }
   const std::string stem = name.ends_with('_') ? name + "v" : name + "_";
-  if (std::ranges::find(reserved, name) != std::end(reserved)) name = stem;
+  if (is_like_a_macro(name) || std::ranges::find(reserved, name) != std::end(reserved)) name = stem;
   for (int number = 2; !taken_.insert(name).second; ++number) {
     name = fmt::format("{}{}", stem, number);
   }
+  return name;
+}
+
+std::string namespace_of(std::string_view module) {
+  std::string name = Identifiers().take(module);
+  if (std::ranges::find(global_words, name) != std::end(global_words)) name += '_';
   return name;
 }
 
@@ -92,7 +125,7 @@ std::string cpp_string(std::string_view text) {
   std::string literal = "\"";
   for (const char c : text) {
     const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
+    if (c == '"' || c == '\\' || (c == '?' && literal.back() == '?')) {  // "??/" is a trigraph
       literal += '\\';
       literal += c;
     } else if (byte < 0x20 || byte == 0x7F) {

@@ -6,8 +6,8 @@
 
 namespace tenon::codegen_detail {
 
-/// Gives names of a program's text to C++: identifiers, no keyword, no name twice, none that the code
-/// uses itself.
+/// Gives names of a program's text to C++: identifiers, no keyword, no macro of the C library, no name
+/// twice, none that the code uses itself.
 class Identifiers {
  public:
   /// A name as close to `wanted` as is free. It is taken from now on.
@@ -16,6 +16,9 @@ class Identifiers {
  private:
   std::set<std::string, std::less<>> taken_;
 };
+
+/// A name for the namespace of a module's code, in the global namespace.
+std::string namespace_of(std::string_view module);
 
 /// A string literal of C++; `text` is UTF-8.
 std::string cpp_string(std::string_view text);

@@ -200,6 +200,12 @@ TEST_CASE("train: parameters and state are written and read back") {
   expect_error(Errc::bad_reference, [&] { train::load(file, other, cpu_device()); });
 }
 
+TEST_CASE("train: a scalar has every digit of its dtype") {
+  CHECK(train::scalar(0.1, f64, cpu_device()).to_host().at({}) == 0.1);
+  CHECK(train::scalar(0.1, f32, cpu_device()).to_host().at({}) == 0.1F);
+  CHECK(train::scalar(16777217, i32, cpu_device()).to_host().at({}) == 16777217);
+}
+
 TEST_CASE("train: schedules") {
   const train::WarmupCosine rate{.peak = 2, .floor = 0.5, .warmup = 4, .total = 12};
   CHECK(rate.at(0) == Approx(0.5));
@@ -208,6 +214,7 @@ TEST_CASE("train: schedules") {
   CHECK(rate.at(8) == Approx(1.25));
   CHECK(rate.at(12) == Approx(0.5));
   CHECK(train::StepDecay{.start = 1, .factor = 0.5, .every = 3}.at(7) == Approx(0.25));
+  CHECK(train::StepDecay{.start = 1, .factor = 0.5, .every = 0}.at(2) == Approx(0.25));
 }
 
 template <class Rates>

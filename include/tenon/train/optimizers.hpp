@@ -32,7 +32,7 @@ namespace tenon::train {
 
 /// A program argument of the dtype and value: the rate of a step.
 inline Buffer scalar(double value, DType dtype, const DevicePtr& device) {
-  return HostBuffer::of<float>(Shape(std::span<const Axis>(), f32), {static_cast<float>(value)})
+  return HostBuffer::of<double>(Shape(std::span<const Axis>(), f64), {value})
       .to(dtype)
       .to_device(device);
 }

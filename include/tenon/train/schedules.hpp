@@ -27,13 +27,14 @@ struct WarmupCosine {
   }
 };
 
-/// Times `factor` every so many steps.
+/// Times `factor` every so many steps; a count below 1 is 1.
 struct StepDecay {
   double start = 1e-3;
   double factor = 0.1;
   std::int64_t every = 1;
   double at(std::int64_t step) const {
-    return start * std::pow(factor, static_cast<double>(step / every));
+    const std::int64_t changes = step / std::max<std::int64_t>(every, 1);
+    return start * std::pow(factor, static_cast<double>(changes));
   }
 };
 

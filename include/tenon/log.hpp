@@ -7,11 +7,12 @@ namespace tenon {
 
 enum class LogLevel { trace, debug, info, warning, error };
 
-/// Receives the library's messages; called from any thread, one call at a time.
+/// Receives the library's messages; called from any thread, one call at a time. What the library has
+/// to say while a sink uses it is dropped.
 using LogSink = std::function<void(LogLevel level, std::string_view message)>;
 
 /// Installs a sink and returns the previous one. Without a sink (the default) the library logs
-/// nothing.
+/// nothing. Errc::busy when a sink calls it.
 LogSink set_log_sink(LogSink sink);
 
 /// Whether a sink is installed: check it before composing an expensive message.

@@ -1,5 +1,6 @@
 #include "base/immortal.hpp"
 
+#include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
 #include <tenon/fork_locked_mutex.hpp>
 #include <tenon/log.hpp>
@@ -24,6 +25,17 @@ LogState& instance() {
   return process_wide([] { return LogState(); });
 }
 
+/// Whether this thread is in a sink, whose turn does not end before it returns.
+thread_local bool is_in_sink = false;
+
+class InSink {
+ public:
+  InSink() noexcept { is_in_sink = true; }
+  ~InSink() { is_in_sink = false; }
+  InSink(const InSink&) = delete;
+  InSink& operator=(const InSink&) = delete;
+};
+
 /// One call at a time. In the child of a fork(), a call of another thread counts as ended.
 class Turn {
  public:
@@ -39,6 +51,7 @@ class Turn {
 }  // namespace
 
 LogSink set_log_sink(LogSink sink) {
+  if (is_in_sink) throw Error(Errc::busy, "set_log_sink", "called by the sink itself");
   LogState& state = instance();
   const Turn turn(state);
   const std::scoped_lock lock(state.mutex);
@@ -51,9 +64,10 @@ bool log_enabled() noexcept { return instance().enabled.load(std::memory_order_r
 
 void log(LogLevel level, std::string_view message) noexcept {
   LogState& state = instance();
-  if (!state.enabled.load(std::memory_order_relaxed)) return;
+  if (is_in_sink || !state.enabled.load(std::memory_order_relaxed)) return;
   try {
     const Turn turn(state);
+    const InSink now;
     if (state.sink) state.sink(level, printable(message, LineBreaks::keep));
   } catch (...) {
     // Errors of a sink must not reach the caller.

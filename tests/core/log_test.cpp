@@ -1,3 +1,4 @@
+#include <tenon/error.hpp>
 #include <tenon/log.hpp>
 
 #include <stdexcept>
@@ -47,6 +48,25 @@ TEST_CASE("log: silent without a sink") {
 TEST_CASE("log: a sink's exception is dropped") {
   const ScopedSink sink([](LogLevel, std::string_view) { throw std::runtime_error("disk full"); });
   CHECK_NOTHROW(log(LogLevel::info, "message"));
+}
+
+TEST_CASE("log: what a sink logs itself is dropped, and it cannot be replaced by itself") {
+  std::vector<std::string> heard;
+  bool is_refused = false;
+  const ScopedSink sink([&](LogLevel, std::string_view text) {
+    heard.emplace_back(text);
+    log(LogLevel::info, "from the sink");
+    try {
+      set_log_sink(nullptr);
+    } catch (const Error& error) {
+      is_refused = error.code() == Errc::busy;
+      throw;
+    }
+  });
+  log(LogLevel::info, "one");
+  log(LogLevel::info, "two");
+  CHECK(heard == std::vector<std::string>{"one", "two"});
+  CHECK(is_refused);
 }
 
 TEST_CASE("log: one call at a time") {

@@ -12,7 +12,7 @@ class Sharer {
   Sharer(Flat& flat, const std::vector<bool>& given_up) : flat_(flat), given_up_(given_up) {}
 
   void overwrite_operands(std::vector<FlatStep>& steps);
-  bool join_carries(std::vector<FlatStep>& steps);
+  void join_all_carries(std::vector<FlatStep>& steps);
   void drop_joined_copies(std::vector<FlatStep>& steps);
   void assign_outputs(std::vector<OutputSlot>& outputs);
 
@@ -21,6 +21,7 @@ class Sharer {
 
   /// Merges `from` into `to`.
   void merge(StorageId from, StorageId to) {
+    has_merged_ = true;
     Storage& a = flat_.storages[from];
     Storage& b = flat_.storages[to];
     a.merged_into = to;
@@ -35,11 +36,14 @@ class Sharer {
   void overwrite(StorageId value, StorageId place, bool is_update = false);
   bool is_left_alone(const FlatStep& step, StorageId id) const;
   bool is_kept(std::span<const FlatStep> rest, StorageId carry) const;
+  void join_carries(std::vector<FlatStep>& steps);
   bool try_enter(const FlatStep& copy, std::span<const FlatStep> rest);
-  bool try_next(const FlatStep& copy, const FlatStep& loop);
+  bool may_overwrite_carry(const FlatStep& step, StorageId carry) const;
+  void try_next(const FlatStep& copy, const FlatStep& loop);
 
   Flat& flat_;
   const std::vector<bool>& given_up_;
+  bool has_merged_ = false;
 };
 
 /// Computes `value` in `place`, which is the run's own, or an input: updated or given up.
@@ -156,57 +160,68 @@ bool Sharer::try_enter(const FlatStep& copy, std::span<const FlatStep> rest) {
   return true;
 }
 
+/// Whether a step that reads a carry may write what it makes there: an op that may overwrite it, or the
+/// copy of all of it with which a loop inside begins.
+bool Sharer::may_overwrite_carry(const FlatStep& step, StorageId carry) const {
+  if (step.kind == Step::Kind::copy) return fills_storage(flat_, step.inputs[0]);
+  if (step.kind != Step::Kind::op) return false;
+  const std::uint32_t allowed = step.op.def()->traits.in_place_inputs;
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    const Array& input = step.inputs[i];
+    if (flat_.root(input.storage) != carry) continue;
+    const bool fits = i < 32 && (allowed >> i & 1u) != 0 && fills_storage(flat_, input) &&
+                      input.shape == step.output.shape;
+    if (!fits) return false;
+  }
+  return true;
+}
+
 /// The next value of a carry is computed in place, when the old value is not read after that.
-bool Sharer::try_next(const FlatStep& copy, const FlatStep& loop) {
+void Sharer::try_next(const FlatStep& copy, const FlatStep& loop) {
   const Array& result = copy.inputs[0];
   const StorageId from = flat_.root(result.storage);
   const StorageId carry = flat_.root(copy.output.storage);
-  if (from == carry) return fills_storage(flat_, result);
+  if (from == carry) return;
   const Storage& made = flat_.storages[from];
   if (made.kind != Place::Kind::slab || made.end != copy.time || made.begin < loop.begin_time ||
       !fills_storage(flat_, result)) {
-    return false;
+    return;
   }
   std::int64_t last_read = -1;
   for (const std::int64_t time : flat_.storages[carry].reads) {
     if (time > loop.begin_time && time < copy.time) last_read = std::max(last_read, time);
   }
-  if (last_read > made.begin) return false;
+  if (last_read > made.begin) return;
   if (last_read == made.begin) {
-    // The op that makes the new value reads the old one: only where it may overwrite it.
+    // What makes the new value reads the old one: only where it may overwrite it.
     const auto maker = std::ranges::find(loop.body, made.begin, &FlatStep::time);
-    if (maker == loop.body.end() || maker->kind != Step::Kind::op) return false;
-    const std::uint32_t allowed = maker->op.def()->traits.in_place_inputs;
-    for (std::size_t i = 0; i < maker->inputs.size(); ++i) {
-      const Array& input = maker->inputs[i];
-      if (flat_.root(input.storage) != carry) continue;
-      const bool fits = i < 32 && (allowed >> i & 1u) != 0 && fills_storage(flat_, input) &&
-                        input.shape == maker->output.shape;
-      if (!fits) return false;
-    }
+    if (maker == loop.body.end() || !may_overwrite_carry(*maker, carry)) return;
   }
   merge(from, carry);
-  return true;
 }
 
-/// Whether a carry has entered a loop: one before it may then enter its own, since what a later loop
-/// updates is updated in the storage of all of them.
-bool Sharer::join_carries(std::vector<FlatStep>& steps) {
-  bool has_entered = false;
+/// One carry joins after the other: what a later loop, or one inside, updates is then updated in the
+/// storage of all of them, which others may enter.
+void Sharer::join_all_carries(std::vector<FlatStep>& steps) {
+  do {
+    has_merged_ = false;
+    join_carries(steps);
+  } while (has_merged_);
+}
+
+void Sharer::join_carries(std::vector<FlatStep>& steps) {
   for (std::size_t i = 0; i < steps.size(); ++i) {
     FlatStep& step = steps[i];
     const auto rest = std::span<const FlatStep>(steps).subspan(i + 1);
     if (step.join == FlatStep::Join::enter_loop && try_enter(step, rest)) {
       step.join = FlatStep::Join::none;
-      has_entered = true;
     }
     if (step.kind != Step::Kind::loop) continue;
-    has_entered |= join_carries(step.body);
+    join_carries(step.body);
     for (const FlatStep& inner : step.body) {
       if (inner.join == FlatStep::Join::next_iteration) try_next(inner, step);
     }
   }
-  return has_entered;
 }
 
 void Sharer::drop_joined_copies(std::vector<FlatStep>& steps) {
@@ -260,8 +275,7 @@ void share_storages(Flat& flat, const std::vector<bool>& given_up,
                     std::vector<OutputSlot>& outputs) {
   Sharer sharer(flat, given_up);
   sharer.overwrite_operands(flat.steps);
-  while (sharer.join_carries(flat.steps)) {
-  }
+  sharer.join_all_carries(flat.steps);
   sharer.drop_joined_copies(flat.steps);
   sharer.assign_outputs(outputs);
   for (const Storage& storage : flat.storages) {

@@ -65,7 +65,7 @@ class Calibration {
 
   /// Adds an array of `value` to the statistics. Arrays that are not f32 are ignored: they are not
   /// quantised. Errc::bad_input, naming the value, for a NaN or an infinity; Errc::shape_mismatch
-  /// when the number of channels changes.
+  /// when the number of channels changes; Errc::bad_argument for a null pointer with elements.
   void observe(std::string_view value, const HostView& data);
   CalibrationTable table() const;
 

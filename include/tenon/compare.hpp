@@ -25,7 +25,8 @@ struct Difference {
   double scale = 0;                  ///< the largest finite |want|
 };
 
-/// Errc::shape_mismatch for other sizes. Dtypes may differ, and be block types, which are decoded.
+/// Errc::shape_mismatch for other sizes, Errc::call_order for a HostBuffer that is none. Dtypes may differ, and be block
+/// types, which are decoded.
 Difference difference(const HostBuffer& got, const HostBuffer& want);
 
 /// A distance is within the tolerance up to absolute + relative * Difference::scale.

@@ -53,7 +53,7 @@ class Observer {
   explicit Observer(const ObserverOptions& options = {});
 
   /// Every element of an f32 array of any strides. Errc::bad_input for a NaN or an infinity,
-  /// Errc::unsupported_dtype for another dtype.
+  /// Errc::unsupported_dtype for another dtype, Errc::bad_argument for a null pointer with elements.
   void observe(const HostView& data);
   void observe(float value);
 

@@ -44,6 +44,9 @@ void add(NamedBackend entry) {
     throw Error(Errc::duplicate_name, "register_backend",
                 fmt::format("another backend is called '{}'", entry.name));
   }
+  if (entry.name.empty() || !entry.make) {
+    throw Error(Errc::bad_argument, "register_backend", "a name and a factory are needed");
+  }
   all.backends.push_back(std::move(entry));
 }
 
@@ -86,7 +89,12 @@ BackendPtr make_backend(std::string_view name, const BackendOptions& options) {
           Errc::unavailable, "make_backend",
           fmt::format("no backend '{}'; there are: {}", name, fmt::join(backend_names(), ", ")));
     }
-    return factory(options);
+    BackendPtr backend = factory(options);
+    if (!backend) {
+      throw Error(Errc::unavailable, "make_backend",
+                  fmt::format("the factory of '{}' made no backend", name));
+    }
+    return backend;
   });
 }
 

@@ -33,6 +33,10 @@ void Calibration::observe(std::string_view value, const HostView& data) {
     return observe(value, parts);
   }
   if (shape.dtype() != DType::f32 || shape.elements() == 0) return;
+  if (data.data == nullptr) {
+    throw Error(Errc::bad_argument, std::string(value),
+                fmt::format("null for {}", to_string(shape)));
+  }
   auto found = values_->entries.find(value);
   if (found == values_->entries.end()) {
     found =

@@ -119,6 +119,10 @@ void Observer::observe(const HostView& data) {
     throw Error(Errc::unsupported_dtype, "quant::Observer",
                 fmt::format("{} is not f32", to_string(data.shape)));
   }
+  if (data.data == nullptr && data.shape.elements() > 0) {
+    throw Error(Errc::bad_argument, "quant::Observer",
+                fmt::format("null for {}", to_string(data.shape)));
+  }
   for_each_index(data.shape, [&](std::span<const std::int64_t> index) {
     observe(*reinterpret_cast<const float*>(data.at(index)));
   });

@@ -96,6 +96,9 @@ void run_watched(Session& session, std::span<const Buffer> inputs, const Visit& 
 }  // namespace
 
 Difference difference(const HostBuffer& got, const HostBuffer& want) {
+  if (got.is_empty() || want.is_empty()) {
+    throw Error(Errc::call_order, "difference", "there is no array");
+  }
   if (!std::ranges::equal(got.shape().dims(), want.shape().dims())) {
     throw Error(Errc::shape_mismatch, "difference",
                 fmt::format("{} and {}", to_string(got.shape()), to_string(want.shape())));

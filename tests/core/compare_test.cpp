@@ -108,6 +108,7 @@ TEST_CASE("compare: other types and sizes") {
   for (float& value : blocks.mutable_values<float>()) value = 0.5F;
   CHECK(difference(blocks.to(DType::q8_0), blocks).max < 1e-3);
   expect_error(Errc::shape_mismatch, [&] { difference(ones, row({1, 2, 3, 4})); });
+  expect_error(Errc::call_order, [] { difference(HostBuffer(), HostBuffer()); });
 }
 
 TEST_CASE("compare: the first layer that differs") {

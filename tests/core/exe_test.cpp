@@ -467,6 +467,9 @@ TEST_CASE("Exe: what no backend of a device runs is found while compiling, unles
   expect_error(Errc::duplicate_name, [&] { register_device_backend("picky", other); });
   expect_error(Errc::duplicate_name, [&] { register_device_backend("cpu", other); });
   expect_error(Errc::bad_argument, [&] { register_device_backend("", other); });
+  expect_error(Errc::bad_argument, [] { register_backend("picky", nullptr); });
+  expect_error(Errc::bad_argument,
+               [] { register_backend("", [](const BackendOptions&) { return BackendPtr(); }); });
 
   static_cast<void>(backends("cpu"));  // registered
   const WeightsView view("mlp.safetensors", mlp_weights());

@@ -93,6 +93,8 @@ TEST_CASE("calibrate: a session without samples, and one that has run") {
   Session used = net.session();
   used.forward({net.samples[0][0].to_device(cpu_device())});
   expect_error(Errc::call_order, [&] { quant::calibrate(std::move(used), net.samples); });
+  expect_error(Errc::bad_argument, [] { quant::Calibration().observe("x", HostBuffer().view()); });
+  expect_error(Errc::bad_argument, [] { quant::Observer().observe(HostBuffer().view()); });
 }
 
 }  // namespace

@@ -132,9 +132,11 @@ struct BackendOptions {
 /// The backends of this process by name. A statically linked backend is registered by its
 /// `register_*` function, a plugin when it is loaded.
 using BackendFactory = BackendPtr (*)(const BackendOptions& options);
-void register_backend(std::string_view name, BackendFactory factory);  ///< Errc::duplicate_name
+/// Errc::duplicate_name for the name of another one, Errc::bad_argument without a name or a factory.
+void register_backend(std::string_view name, BackendFactory factory);
 std::vector<std::string> backend_names();
-/// Makes a backend by its name. Errc::unavailable, naming the registered ones.
+/// Makes a backend by its name. Errc::unavailable, naming the registered ones, and where its factory
+/// makes none.
 BackendPtr make_backend(std::string_view name, const BackendOptions& options = {});
 /// One of each registered backend in order of priority: "reference" last, without "null".
 std::vector<BackendPtr> default_backends(const BackendOptions& options = {});

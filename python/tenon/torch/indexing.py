@@ -10,8 +10,7 @@ from ..importing.values import Value
 from .node import op, refuse
 from .shapes import permuted, sliced_as
 
-refuse("its result's size or places depend on values", "masked_select.default", "nonzero_numpy.default",
-       "nonzero_static.default")
+refuse("its result's places depend on values", "nonzero_static.default")
 
 
 def _places(n, index, size):
@@ -322,10 +321,31 @@ def slice_scatter(n, self, src, dim=0, start=None, end=None, step=1):
     return _rows(n, self, axis, places, src, "set")
 
 
+def _places_that_are_not_zero(n, x):
+    """One array of places per axis."""
+    array = n.array(x, "a value that decides the result's size")
+    return [one.astype(np.int64) for one in np.nonzero(np.atleast_1d(array))]
+
+
 @op("nonzero.default")
 def nonzero(n, self):
-    array = n.array(self, "a value that decides the result's size")
-    return n.known_like(np.stack(np.nonzero(np.atleast_1d(array)), 1).astype(np.int64), self)
+    return n.known_like(np.stack(_places_that_are_not_zero(n, self), 1), self)
+
+
+@op("nonzero_numpy.default")
+def nonzero_by_axis(n, self):
+    return [n.known_like(one, self) for one in _places_that_are_not_zero(n, self)]
+
+
+@op("where.default")
+def where(n, condition):
+    return nonzero_by_axis(n, condition)
+
+
+@op("masked_select.default")
+def masked_select(n, self, mask):
+    shape = broadcast_shape(self, mask)
+    return index(n, n.b.broadcast(self, shape), [n.b.broadcast(mask, shape)])
 
 
 @op("one_hot.default")

@@ -1,13 +1,15 @@
 """Writes the archives of python/tests/package/exported, and what PyTorch computed of them: expected.npz.
 
-    python python/tests/torch_suite/fixtures.py
+    python python/tests/torch_suite/fixtures.py [NAME...]
 
+Without names all are made; with them, the others stay as they are.
 Archives are compressed, and without what tenon.torch does not read: sample inputs, and most of the nodes' metadata.
 """
 
 import json
 import pathlib
 import re
+import sys
 import tempfile
 import zipfile
 
@@ -198,6 +200,15 @@ class Edges(nn.Module):
         return wrapped, orders, edges, sums, [x[-4::2], x[:4:3], x[-1:0:2], x[2:1]]
 
 
+class Chosen(nn.Module):
+    """Elements and places that a mask chooses."""
+
+    def forward(self, x, mask):
+        rows, columns = torch.where(mask)
+        return (rows, columns, mask.nonzero(), mask.nonzero(as_tuple=True), x.masked_select(mask),
+                x.masked_select(mask[:1]), x[rows])
+
+
 class Regions(nn.Module):
     """The ops of torchvision: features of boxes, and convolutions whose taps are moved."""
 
@@ -251,6 +262,7 @@ def modules():
                     (None, {0: Dim.DYNAMIC})),
         "edges": (Edges(), [((torch.randn(n, 5), torch.randint(0, 5, (4,), dtype=torch.uint8),
                               torch.randn(1, 2, 5)), {}) for n in (3, 2, 3)], ({0: Dim.DYNAMIC}, None, None)),
+        "chosen": (Chosen(), [((torch.randn(3, 4), torch.rand(3, 4) < share), {}) for share in (0.5, 0.0, 1.0)], None),
     }
 
 
@@ -297,10 +309,14 @@ def promotions():
 def main():
     FOLDER.mkdir(exist_ok=True)
     torch.manual_seed(3)
-    arrays = {"promotions": np.array(promotions())}
+    names = sys.argv[1:]
+    arrays = dict(np.load(FOLDER / "expected.npz")) if names else {"promotions": np.array(promotions())}
+    arrays = {key: array for key, array in arrays.items() if key.partition(".")[0] not in names}
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
         for name, (module, calls, sizes) in modules().items():
+            if names and name not in names:
+                continue
             record(name, module, calls, sizes, folder)
             for form in FORMS.get(name, [name]):
                 reduced(folder / f"{form}.pt2", FOLDER / f"{form}.pt2")

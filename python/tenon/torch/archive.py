@@ -203,13 +203,20 @@ def _saved(program):
     if torch is None or not isinstance(program, torch.export.ExportedProgram):
         raise TypeError(f"{type(program).__name__} is no path, no bytes and no torch.export.ExportedProgram, which "
                         "torch.export.export(module.eval(), (inputs,)) makes of a module")
-    try:
-        return _stream_of(program, torch.export.save)
-    except Exception as error:
-        if type(error).__name__ != "SerializeError":  # PyTorch's own, of no public module
-            raise
-        # What vmap has made cannot be saved before the ops that change values in place are made functional.
-        return _stream_of(program.run_decompositions({}), torch.export.save)
+    if not _has_vmap(program):
+        try:
+            return _stream_of(program, torch.export.save)
+        except Exception as error:
+            if type(error).__name__ != "SerializeError":  # PyTorch's own, of no public module
+                raise
+    # What vmap has made cannot be saved, or cannot be read, before ops that change values in place are functional.
+    return _stream_of(program.run_decompositions({}), torch.export.save)
+
+
+def _has_vmap(program):
+    """Whether a graph marks where vmap begins and ends: the ops between are those of single elements."""
+    return any(getattr(node.target, "__module__", None) == "torch._functorch.predispatch"
+               for module in program.graph_module.modules() if hasattr(module, "graph") for node in module.graph.nodes)
 
 
 def _stream_of(program, save):

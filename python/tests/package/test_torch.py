@@ -558,8 +558,20 @@ class Live(unittest.TestCase):
                 with TransformGetItemToIndex():
                     return x.masked_fill(~mask(rows, places, places), 0.0)
 
+        class Causal(torch.nn.Module):
+            def forward(self, x):
+                places = torch.arange(x.shape[-1])
+                mask = torch.vmap(torch.vmap(lambda i, j: (j <= i) & (j > i - 3), (None, 0)), (0, None))
+                return x.masked_fill(~mask(places, places), 0.0)
+
         x, kept = torch.randn(3, 5, 5), torch.rand(3, 5) > 0.3
         batch = torch.export.Dim("n", min=1, max=9)
+        exported = torch.export.export(Causal(), (x,), dynamic_shapes=({0: batch},))
+        with self.assertRaisesRegex(tenon.UnsupportedError, "lazy_load_decompositions"):
+            saved = io.BytesIO()
+            torch.export.save(exported, saved)
+            tenon.torch.load(saved.getvalue())
+        np.testing.assert_array_equal(tenon.torch.Model(exported)(x.numpy()), Causal()(x).numpy())
         exported = torch.export.export(Masked(), (x, kept), dynamic_shapes=({0: batch}, {0: batch}))
         with self.assertRaisesRegex(Exception, "flat_apply"):
             torch.export.save(exported, io.BytesIO())

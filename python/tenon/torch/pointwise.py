@@ -247,8 +247,8 @@ def masked_fill(n, self, mask, value):
 # Bounds
 
 
-@op("clamp.default", "clamp.Tensor", "clip.default", "clamp_min.default", "clamp_max.default", "clamp_min.Tensor",
-    "clamp_max.Tensor", "hardtanh.default")
+@op("clamp.default", "clamp.Tensor", "clip.default", "clip.Tensor", "clamp_min.default", "clamp_max.default",
+    "clamp_min.Tensor", "clamp_max.Tensor", "hardtanh.default")
 def clamp(n, self, min=None, max=None, min_val=-1.0, max_val=1.0):
     if n.op.split(".")[1].startswith("hardtanh"):
         min, max = min_val, max_val

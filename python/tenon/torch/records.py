@@ -48,13 +48,19 @@ def word(name):
     return f"v{made}" if made[:1].isdigit() or not made else f"{made}_" if keyword.iskeyword(made) else made
 
 
+# Ops in place whose functional op has another overload's name.
+_OVERLOADS = {"aten.pow.Tensor": "aten.pow.Tensor_Tensor", "aten.float_power.Tensor": "aten.float_power.Tensor_Tensor",
+              "aten.floor_divide.Tensor": "aten.floor_divide.default", "aten.ldexp.default": "aten.ldexp.Tensor"}
+
+
 def functional_name(target, known=()):
     """aten.add_.Tensor as aten.add.Tensor; aten.add.out as the op of that name that is known."""
     if not is_in_place(target):
         return target
     domain, name, overload = target.split(".")
     if not is_out(target):
-        return f"{domain}.{name[:-1]}.{overload}"
+        made = f"{domain}.{name[:-1]}.{overload}"
+        return _OVERLOADS.get(made, made)
     overloads = [overload.removesuffix("_out")] if overload != "out" else ["default", "Tensor"]
     return next((one for one in (f"{domain}.{name}.{end}" for end in overloads) if one in known), target)
 

@@ -531,6 +531,21 @@ class Live(unittest.TestCase):
         with self.assertRaisesRegex(tenon.UnsupportedError, "whether it is a copy is not known"):
             tenon.torch.Model(torch.export.export(Changed(True), inputs))
 
+    def test_ops_in_place_whose_functional_op_has_another_overload(self):
+        import torch
+
+        class Changed(torch.nn.Module):
+            def forward(self, x, y, i):
+                return [x.clone().pow_(y), x.clone().float_power_(y) if x.dtype == torch.float64 else x,
+                        x.clone().floor_divide_(y), x.clone().ldexp_(i), x.clone().clip_(y, y + 0.5)]
+
+        for dtype in (torch.float32, torch.float64):
+            x, y = torch.rand(3, 4, dtype=dtype) + 1, torch.rand(4, dtype=dtype) + 0.5
+            inputs = x, y, torch.arange(4, dtype=torch.int32)
+            model = tenon.torch.Model(torch.export.export(Changed(), inputs))
+            for one, want in zip(model(*(one.numpy() for one in inputs)), Changed()(*inputs), strict=True):
+                np.testing.assert_allclose(one, want.numpy(), rtol=1e-6)
+
     def test_products_by_a_parameter_of_one_column(self):
         import torch
 

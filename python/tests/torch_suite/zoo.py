@@ -4,7 +4,9 @@
 
 Each network has a process of its own, and a line in OUT: how it ended, how far apart the results are at batch 2 and 1
 (the largest difference as a share of the largest number), and the medians of both at batch 1, two threads each.
-Where PyTorch cannot export an open batch, each batch is exported. Networks that OUT has already are skipped.
+Where PyTorch cannot export an open batch, each batch is exported; parts of transformers that it cannot export at all
+are exported in another form (zoo_exportable.py), and compared with what they computed before. Networks that OUT has
+already are skipped.
 
 Needs torch, torchvision, timm, and diffusers, transformers, torchaudio, open_clip_torch and segmentation_models_pytorch
 for the networks of theirs. Nothing is downloaded. Slow: --match chooses networks by their names.
@@ -28,6 +30,7 @@ import traceback
 
 import numpy as np
 import torch
+import zoo_exportable
 import zoo_transformers  # noqa: F401: adds its networks to NETWORKS
 from torch.utils import _pytree as pytree
 from zoo_networks import NETWORKS, Called, tensors
@@ -139,6 +142,7 @@ def check(name, onnx, row):
     with torch.no_grad():
         wanted = [[one.numpy() for one in tensors(module(*call))] for call in calls]
         row["end"] = "not exported"
+        zoo_exportable.exportable(module)
         runs, model = (onnx_model if onnx else torch_model)(module, calls, row)
         arrays = [[one.numpy() for one in call] for call in calls]
         row["end"] = "failed"

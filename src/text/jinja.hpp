@@ -28,7 +28,7 @@ class Template {
   std::shared_ptr<const std::vector<Statement>> body_;
 };
 
-// What jinja_functions.cpp has; arguments beyond the value itself.
+// Filters, tests and attributes; arguments beyond the value itself.
 
 /// Null for a name that is none.
 using Filter = Value (*)(const Value& value, const Arguments& arguments);

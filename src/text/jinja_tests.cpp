@@ -1,0 +1,106 @@
+#include "jinja_functions.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace tenon::text::jinja {
+namespace {
+
+const Value& other_of(const Arguments& a) {
+  if (a.values.empty()) refuse("a test without the value to compare with");
+  return a.values[0];
+}
+std::int64_t integer_of(const Value& value) {
+  if (!value.is_integer()) refuse(fmt::format("a test of integers, with {}", value.type_name()));
+  return value.integer();
+}
+/// As Python's %, whose sign follows the divisor.
+double remainder_of(const Value& value, std::int64_t by) {
+  if (!value.is_number()) refuse(fmt::format("a test of numbers, with {}", value.type_name()));
+  const auto divisor = static_cast<double>(by);
+  if (!value.is_integer()) return value.number() - divisor * std::floor(value.number() / divisor);
+  return static_cast<double>(((value.integer() % by) + by) % by);
+}
+bool is_equal_test(const Value& v, const Arguments& a) { return are_equal(v, other_of(a)); }
+bool is_unequal_test(const Value& v, const Arguments& a) { return !are_equal(v, other_of(a)); }
+bool is_less_test(const Value& v, const Arguments& a) { return is_less(v, other_of(a)); }
+bool is_greater_test(const Value& v, const Arguments& a) { return is_less(other_of(a), v); }
+bool is_most_test(const Value& v, const Arguments& a) { return !is_less(other_of(a), v); }
+bool is_least_test(const Value& v, const Arguments& a) { return !is_less(v, other_of(a)); }
+bool is_sequence(const Value& v, const Arguments&) {
+  return v.text() != nullptr || v.list() != nullptr ||
+         (v.dict() != nullptr && !v.dict()->is_namespace) || v.is_undefined();
+}
+
+struct NamedTest {
+  std::string_view name;
+  Test test;
+};
+constexpr NamedTest all_tests[] = {
+    {"boolean", [](const Value& v, const Arguments&) { return v.as<bool>() != nullptr; }},
+    {"callable", [](const Value& v, const Arguments&) { return v.function() != nullptr; }},
+    {"defined", [](const Value& v, const Arguments&) { return !v.is_undefined(); }},
+    {"divisibleby",
+     [](const Value& v, const Arguments& a) {
+       const std::int64_t by = integer_of(other_of(a));
+       if (by == 0) refuse("division by zero");
+       return by == -1 || remainder_of(v, by) == 0;
+     }},
+    {"eq", is_equal_test},
+    {"==", is_equal_test},
+    {"equalto", is_equal_test},
+    {"even", [](const Value& v, const Arguments&) { return remainder_of(v, 2) == 0; }},
+    {"false",
+     [](const Value& v, const Arguments&) { return v.as<bool>() != nullptr && !*v.as<bool>(); }},
+    {"filter",
+     [](const Value& v, const Arguments&) {
+       return v.text() != nullptr && find_filter(v.text()->bytes) != nullptr;
+     }},
+    {"float", [](const Value& v, const Arguments&) { return v.as<double>() != nullptr; }},
+    {"ge", is_least_test},
+    {">=", is_least_test},
+    {"greaterthan", is_greater_test},
+    {"gt", is_greater_test},
+    {">", is_greater_test},
+    {"in", [](const Value& v, const Arguments& a) { return is_in(v, other_of(a)); }},
+    {"integer", [](const Value& v, const Arguments&) { return v.as<std::int64_t>() != nullptr; }},
+    {"iterable", is_sequence},
+    {"le", is_most_test},
+    {"<=", is_most_test},
+    {"lessthan", is_less_test},
+    {"lower", [](const Value& v, const Arguments&) { return is_lower_case(to_text(v)); }},
+    {"lt", is_less_test},
+    {"<", is_less_test},
+    {"mapping", [](const Value& v,
+                   const Arguments&) { return v.dict() != nullptr && !v.dict()->is_namespace; }},
+    {"ne", is_unequal_test},
+    {"!=", is_unequal_test},
+    {"none", [](const Value& v, const Arguments&) { return v.is_none(); }},
+    {"number", [](const Value& v, const Arguments&) { return v.is_number(); }},
+    {"odd", [](const Value& v, const Arguments&) { return remainder_of(v, 2) == 1; }},
+    {"sameas",
+     [](const Value& v, const Arguments& a) {
+       return v.type_name() == other_of(a).type_name() && are_equal(v, other_of(a));
+     }},
+    {"sequence", is_sequence},
+    {"string", [](const Value& v, const Arguments&) { return v.text() != nullptr; }},
+    {"test",
+     [](const Value& v, const Arguments&) {
+       return v.text() != nullptr && find_test(v.text()->bytes) != nullptr;
+     }},
+    {"true",
+     [](const Value& v, const Arguments&) { return v.as<bool>() != nullptr && *v.as<bool>(); }},
+    {"undefined", [](const Value& v, const Arguments&) { return v.is_undefined(); }},
+    {"upper", [](const Value& v, const Arguments&) { return is_upper_case(to_text(v)); }},
+};
+
+}  // namespace
+
+Test find_test(std::string_view name) noexcept {
+  const auto* const found = std::ranges::find(all_tests, name, &NamedTest::name);
+  return found == std::end(all_tests) ? nullptr : found->test;
+}
+
+}  // namespace tenon::text::jinja

@@ -129,7 +129,8 @@ struct InputSlot {
   bool updated = false;
   /// A step could overwrite it if lower() were told that the caller gives it up.
   bool reusable = false;
-  /// Given up by the caller, and overwritten: `updated`, although no op of the program updates it.
+  /// `updated` by what is no update of it: given up by the caller and overwritten, or replaced in some
+  /// iterations of a loop that updates it in others. What a run that fails leaves there is no value.
   bool reused = false;
 };
 

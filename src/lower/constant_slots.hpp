@@ -6,6 +6,7 @@
 #include <tenon/program.hpp>
 
 #include <map>
+#include <span>
 #include <string>
 #include <unordered_map>
 #include <vector>

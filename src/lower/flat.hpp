@@ -26,6 +26,7 @@ struct Storage {
   std::vector<std::int64_t> reads;   ///< times of its reads
   std::vector<std::uint32_t> loops;  ///< loops around its definition, outermost first
   bool updated = false;              ///< an op writes to it after its definition
+  bool replaced = false;  ///< what no update makes of it, such as twice a carry, is computed in it
   StorageId merged_into = no_storage;
   std::int64_t slab_offset = 0;
 };

@@ -29,6 +29,7 @@ class Sharer {
     b.end = std::max(b.end, a.end);
     b.reads.insert(b.reads.end(), a.reads.begin(), a.reads.end());
     b.updated = b.updated || a.updated;
+    b.replaced = b.replaced || a.replaced;
   }
 
   bool may_overwrite(const FlatStep& step, std::size_t number) const;
@@ -51,8 +52,7 @@ void Sharer::overwrite(StorageId value, StorageId place, bool is_update) {
   merge(value, place);
   Storage& storage = flat_.storages[place];
   if (storage.kind != Place::Kind::input || is_update) return;
-  storage.updated = true;
-  flat_.inputs[storage.index].reused = true;
+  storage.updated = storage.replaced = true;
 }
 
 /// Whether the run's own values may lie in a storage.
@@ -192,11 +192,16 @@ void Sharer::try_next(const FlatStep& copy, const FlatStep& loop) {
     if (time > loop.begin_time && time < copy.time) last_read = std::max(last_read, time);
   }
   if (last_read > made.begin) return;
+  const auto maker = std::ranges::find(loop.body, made.begin, &FlatStep::time);
+  const bool is_known = maker != loop.body.end();
   if (last_read == made.begin) {
     // What makes the new value reads the old one: only where it may overwrite it.
-    const auto maker = std::ranges::find(loop.body, made.begin, &FlatStep::time);
-    if (maker == loop.body.end() || !may_overwrite_carry(*maker, carry)) return;
+    if (!is_known || !may_overwrite_carry(*maker, carry)) return;
   }
+  // What begins as the carry itself, as in a loop inside, has of the carry what it does not update.
+  const bool begins_as_carry =
+      is_known && maker->kind == Step::Kind::copy && flat_.root(maker->inputs[0].storage) == carry;
+  if (!begins_as_carry) flat_.storages[carry].replaced = true;
   merge(from, carry);
 }
 
@@ -282,6 +287,7 @@ void share_storages(Flat& flat, const std::vector<bool>& given_up,
     if (storage.merged_into == no_storage && storage.kind == Place::Kind::input &&
         storage.updated) {
       flat.inputs[storage.index].updated = true;
+      flat.inputs[storage.index].reused = storage.replaced;
       flat.inputs[storage.index].reusable = false;
     }
   }

@@ -348,6 +348,54 @@ TEST_CASE("control: what branches and loops inside of loops update stays where i
   }
 }
 
+TEST_CASE("control: a run that fails leaves no mixture of an update and another value") {
+  const std::vector<Shape> shapes{Shape({4, 2}, f32), Shape({2}, f32)};
+  // Rows of the table are written in some iterations; in others it is twice itself.
+  const auto mixed = [](std::span<const Tensor> in) {
+    return std::vector{repeat(std::int64_t{3}, in[0], [&](const Tensor& row, const Tensor& table) {
+      return cond(
+          ne(row, like(row, 1)), table,
+          [&](const Tensor& now) { return update_slice(now, row, in[1]); },
+          [](const Tensor& now) { return now * 2.0; });
+    })};
+  };
+  // Another table with the row: nothing of the first one is left.
+  const auto renewed = [](std::span<const Tensor> in) {
+    return std::vector{repeat(std::int64_t{3}, in[0], [&](const Tensor& row, const Tensor& table) {
+      return update_slice(table * 0.0, row, in[1]);
+    })};
+  };
+  const std::vector<std::vector<double>> wanted{{2, 6, 6, 8, 1, 3, 14, 16},
+                                                {0, 0, 0, 0, 1, 3, 0, 0}};
+  for (const bool is_mixed : {true, false}) {
+    const Program program = is_mixed ? program_of(shapes, mixed) : program_of(shapes, renewed);
+    for (const char* backend : {"reference", "cpu"}) {
+      CAPTURE(is_mixed, backend);
+      Session session(program, {.backends = backends(backend)});
+      const auto inputs = [&] {
+        std::vector<Buffer> made;
+        for (const Shape& shape : shapes) {
+          made.push_back(Buffer::allocate(shape, cpu_device()->default_mem_region()));
+          made.back().fill<float>(
+              [&](std::size_t at) { return made.size() == 1 ? at + 1 : 2 * at + 1; });
+        }
+        return made;
+      };
+      std::vector<Buffer> good = inputs(), failing = inputs();
+      const MemPtr place = good[0].data();
+      const std::vector<Buffer> results = session.forward(std::move(good));
+      CHECK(elements(results[0].to_host()) == wanted[is_mixed ? 0 : 1]);
+      CHECK(results[0].data() == place);
+
+      std::stop_source stop;
+      stop.request_stop();
+      session.set_interrupt({.cancel = stop.get_token()});
+      expect_error(Errc::cancelled, [&] { session.forward(std::move(failing)); });
+      expect_error(Errc::cancelled, [&] { failing[0].wait(); });
+    }
+  }
+}
+
 TEST_CASE("cond: gradients go back through a carry") {
   const auto make = [](std::span<const Tensor> in) {
     const Tensor y = cond(

@@ -1,5 +1,7 @@
 #include "codegen/identifiers.hpp"
 
+#include "codegen/c_words.hpp"
+
 #include <algorithm>
 #include <iterator>
 
@@ -8,7 +10,7 @@
 namespace tenon::codegen_detail {
 namespace {
 
-// Keywords of C++20 and macros of the C library in small letters, what the code uses itself, and macros with arguments.
+// Keywords of C++20, macros of the C library in small letters, and what the code uses itself.
 constexpr std::string_view reserved[] = {"alignas",       "alignof",     "and",
                                          "and_eq",        "asm",         "auto",
                                          "bitand",        "bitor",       "bool",
@@ -48,23 +50,12 @@ constexpr std::string_view reserved[] = {"alignas",       "alignof",     "and",
                                          "va_arg",        "va_copy",     "va_end",
                                          "va_start"};
 
-// Words that the headers of C and POSIX declare as functions, variables or types of the global
-// namespace, in which no namespace may have their names.
-constexpr std::string_view global_words[] = {
-    "abort",  "abs",     "accept",   "access",    "acos",     "alarm",    "asin",    "atan",
-    "bind",   "brk",     "calloc",   "cbrt",      "ceil",     "clearenv", "clock",   "clone",
-    "close",  "connect", "cos",      "cosh",      "creat",    "crypt",    "daemon",  "daylight",
-    "div",    "drem",    "dup",      "encrypt",   "environ",  "erf",      "exit",    "exp",
-    "fabs",   "finite",  "floor",    "fork",      "free",     "gamma",    "getline", "hypot",
-    "index",  "kill",    "lgamma",   "link",      "listen",   "log",      "malloc",  "memset",
-    "nan",    "nice",    "obstack",  "open",      "pause",    "pipe",     "poll",    "popen",
-    "pow",    "printf",  "profil",   "puts",      "qsort",    "raise",    "rand",    "random",
-    "read",   "realloc", "recv",     "remainder", "remove",   "rename",   "revoke",  "rewind",
-    "rint",   "round",   "scanf",    "select",    "send",     "shutdown", "signal",  "significand",
-    "sin",    "sinh",    "sleep",    "socket",    "splice",   "sqrt",     "srand",   "stat",
-    "swab",   "symlink", "sync",     "syscall",   "system",   "tan",      "tanh",    "tee",
-    "tgamma", "time",    "timespec", "timeval",   "timezone", "tm",       "trunc",   "truncate",
-    "unlink", "unshare", "wait",     "write"};
+/// Whether C's headers have the name in the global namespace.
+bool is_of_c(std::string_view name) {
+  const auto has = [](std::string_view word) { return std::ranges::binary_search(c_words, word); };
+  return has(name) ||
+         ((name.ends_with('f') || name.ends_with('l')) && has(name.substr(0, name.size() - 1)));
+}
 
 /// Names that C++ keeps for its implementations: all with two underscores, and with one at the
 /// beginning of a namespace's names.
@@ -117,7 +108,7 @@ std::string Identifiers::take(std::string_view wanted) {
 
 std::string namespace_of(std::string_view module) {
   std::string name = Identifiers().take(module);
-  if (std::ranges::find(global_words, name) != std::end(global_words)) name += '_';
+  if (is_of_c(name)) name += '_';
   return name;
 }
 

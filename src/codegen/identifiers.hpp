@@ -6,7 +6,7 @@
 
 namespace tenon::codegen_detail {
 
-/// Gives names of a program's text to C++: identifiers, no keyword, no macro of the C library, no name
+/// Gives names of a program's text to C++: identifiers, no keyword, none of capitals alone (which C's macros have), no name
 /// twice, none that the code uses itself.
 class Identifiers {
  public:

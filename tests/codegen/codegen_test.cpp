@@ -225,7 +225,11 @@ TEST_CASE("a module's name is any text, a namespace's is not", "[codegen]") {
                                                         {"-", "v_"},
                                                         {"class", "class_"},
                                                         {"NULL", "NULL_"},
-                                                        {"time", "time_"}}) {
+                                                        {"time", "time_"},
+                                                        {"log2", "log2_"},
+                                                        {"strlen", "strlen_"},
+                                                        {"sqrtf", "sqrtf_"},
+                                                        {"mnist", "mnist"}}) {
     program.name = name;
     CHECK(codegen(program).find("\nnamespace " + wanted + " {\n") != std::string::npos);
   }

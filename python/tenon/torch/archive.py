@@ -11,6 +11,7 @@ import numpy as np
 
 from ..importing.errors import malformed, unsupported, unsupported_type
 from ..importing.types import NUMPY
+from .decomposed import decomposed
 
 MAX_GRAPH = 2**28     # bytes of a graph's text
 MAX_WEIGHT = 2**36    # bytes of one weight
@@ -210,7 +211,7 @@ def _saved(program):
             if type(error).__name__ != "SerializeError":  # PyTorch's own, of no public module
                 raise
     # What vmap has made cannot be saved, or cannot be read, before ops that change values in place are functional.
-    return _stream_of(program.run_decompositions({}), torch.export.save)
+    return _stream_of(decomposed(program), torch.export.save)
 
 
 def _has_vmap(program):

@@ -4,6 +4,7 @@ from ..importing import sizes as sz
 from ..importing.errors import malformed, unsupported
 from ..importing.values import Value
 from .archive import get
+from .decomposed import OF_SEVERAL
 from .indexing import select_scatter, slice_scatter
 from .node import COPIES_OR_VIEWS, HANDLERS, SAME_IF_EQUAL, VIEWS, VIEWS_IF_DENSE, Node
 from .records import first_tensor, functional_name, is_in_place, names_of, output_names, target_of, trace_of
@@ -90,12 +91,6 @@ def conjugate(n, base, new, output):
 @puts("resize_.default")
 def resize(n, base, new, output, size, memory_format=None):
     return as_strided_scatter(n, base, new, size, dense_strides(n, size))
-
-
-# Their results may share the memory of operands that are given as a list.
-OF_SEVERAL = {"aten.meshgrid.default", "aten.meshgrid.indexing", "aten.broadcast_tensors.default",
-              "aten.einsum.default", "aten.atleast_1d.Sequence", "aten.atleast_2d.Sequence",
-              "aten.atleast_3d.Sequence"}
 
 
 class Views:

@@ -342,9 +342,16 @@ def where(n, condition):
     return nonzero_by_axis(n, condition)
 
 
+def _common_shape(n, *values):
+    shape = broadcast_shape(*values)
+    if shape is None:
+        raise n.not_known(f"the sizes of {values}: give `shapes`")
+    return shape
+
+
 @op("masked_select.default")
 def masked_select(n, self, mask):
-    shape = broadcast_shape(self, mask)
+    shape = _common_shape(n, self, mask)
     return index(n, n.b.broadcast(self, shape), [n.b.broadcast(mask, shape)])
 
 
@@ -357,7 +364,7 @@ def one_hot(n, self, num_classes=-1):
 
 @op("masked_scatter.default")
 def masked_scatter(n, self, mask, source):
-    shape = broadcast_shape(self, mask)
+    shape = _common_shape(n, self, mask)
     x, hit = n.b.broadcast(self, shape), n.b.broadcast(mask, shape)
     count = sz.product(source.shape)
     if count == 0:

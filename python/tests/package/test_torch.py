@@ -592,6 +592,17 @@ class Live(unittest.TestCase):
             torch.export.save(exported, io.BytesIO())
         np.testing.assert_array_equal(tenon.torch.Model(exported)(x.numpy(), kept.numpy()), Masked()(x, kept).numpy())
 
+        class Lost(Causal):
+            def forward(self, x):
+                changed = torch.atleast_2d(x[0, 0], x[0, 1])[1]
+                changed.add_(1)
+                return super().forward(x)
+
+        self.assertFalse(np.array_equal(Lost()(x.clone()).numpy(), Causal()(x).numpy()))
+        exported = torch.export.export(Lost(), (x,))
+        with self.assertRaisesRegex(tenon.UnsupportedError, "atleast_2d.*loses"):
+            tenon.torch.load(exported)
+
     def test_slices_from_the_end_by_the_size_of_another_axis(self):
         import torch
 

@@ -11,6 +11,9 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <string>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -24,8 +27,18 @@ constexpr std::size_t block = 64;  // logits whose largest is found together
 constexpr float least_weight = std::numeric_limits<float>::min();
 constexpr double coldest = 1e-30;  // a temperature below it is this one
 
-void require(bool holds, const char* what, double value) {
-  if (!holds) throw Error(Errc::bad_argument, "Sampler", fmt::format("{} is {}", what, value));
+[[noreturn]] void refuse(std::string_view member, std::string message) {
+  throw Error(Errc::bad_argument, fmt::format("SamplerOptions.{}", member), std::move(message));
+}
+
+void require(bool holds, std::string_view member, double value) {
+  if (!holds) refuse(member, fmt::format("is {}", value));
+}
+
+void check_bias(std::int32_t id, std::int64_t vocabulary) {
+  if (id >= 0 && id < vocabulary) return;
+  refuse("logit_bias",
+         fmt::format("has token {}, outside of the vocabulary of {}", id, vocabulary));
 }
 
 /// A NaN counts as nothing.
@@ -170,7 +183,7 @@ class Typical {
 /// Errc::bad_argument for biases that exclude every token.
 void check_peak(float peak, const SamplerOptions& options) {
   if (peak != minus_infinity || options.logit_bias.empty()) return;
-  throw Error(Errc::bad_argument, "Sampler", "logit_bias leaves no token that may be drawn");
+  refuse("logit_bias", "leaves no token that may be drawn");
 }
 
 std::vector<std::int32_t> sorted_window(const SamplerOptions& options,
@@ -199,7 +212,7 @@ void SamplerOptions::check(std::int64_t vocabulary) const {
   require(dry_allowed_length >= 0, "dry_allowed_length", static_cast<double>(dry_allowed_length));
   require(dry_window >= 0, "dry_window", static_cast<double>(dry_window));
   for (const std::vector<std::int32_t>& breaker : dry_breakers) {
-    require(!breaker.empty(), "the number of tokens of one of dry_breakers", 0);
+    if (breaker.empty()) refuse("dry_breakers", "has one without tokens");
   }
   require(std::isfinite(top_n_sigma), "top_n_sigma", top_n_sigma);
   require(dynatemp_range >= 0 && std::isfinite(dynatemp_range), "dynatemp_range", dynatemp_range);
@@ -214,9 +227,8 @@ void SamplerOptions::check(std::int64_t vocabulary) const {
   require(mirostat_tau >= 0 && std::isfinite(mirostat_tau), "mirostat_tau", mirostat_tau);
   require(mirostat_eta >= 0 && std::isfinite(mirostat_eta), "mirostat_eta", mirostat_eta);
   for (const auto& [id, bias] : logit_bias) {
-    require(id >= 0, "a token of logit_bias", id);
-    require(id < vocabulary, "a token of logit_bias, beyond the vocabulary,", id);
-    require(!std::isnan(bias), "a logit_bias", static_cast<double>(bias));
+    check_bias(id, vocabulary);
+    if (std::isnan(bias)) refuse("logit_bias", fmt::format("of token {} is {}", id, bias));
   }
 }
 
@@ -291,7 +303,7 @@ std::span<const float> Sampler::adjusted(std::span<const float> logits,
   adjusted_.assign(logits.begin(), logits.end());
   for (const auto& [id, bias] : options_.logit_bias) {
     const auto i = static_cast<std::size_t>(id);
-    require(i < logits.size(), "a token of logit_bias, beyond the vocabulary,", id);
+    check_bias(id, std::ssize(logits));
     adjusted_[i] = logits[i] + bias;
   }
   if (options_.has_penalty()) penalise(history);

@@ -373,7 +373,9 @@ class Chats(ServeTest):
                     ({"max_output_tokens": 0}, "OutOfRange", "max_output_tokens"), ({"truncation": "auto"}, "Unsupported", "truncation"),
                     ({"tool_choice": "required"}, "BadArgument", "tools")):
                 with self.subTest(wrong=wrong):
-                    server.error("/v1/responses", {"input": "a", **wrong}, code, says=says)
+                    request = {"input": "a", **wrong}
+                    error = server.error("/v1/responses", request, code, says=says)
+                    self.assertIn(re.match(r"\w+", error["param"])[0], request)
 
     def test_reasoning_is_an_item_of_responses(self):
         template = TOOLS.replace("<|{{ m.role }}|>", "<|{{ m.role }}|>{% if m.reasoning_content %}<think>{{ m.reasoning_content }}</think>{% endif %}")
@@ -497,7 +499,11 @@ class Refusals(ServeTest):
                 ({"logprobs": 500}, "OutOfRange", "logprobs"), ({"prompt": "a" * 9000}, "context_length_exceeded", "tokens"),
             ):
                 with self.subTest(wrong=str(wrong)[:60]):
-                    server.error("/v1/completions", {**good, **wrong}, code, says=says)
+                    error = server.error("/v1/completions", {**good, **wrong}, code, says=says)
+                    if says == "128":  # of the prompts and choices together
+                        self.assertIsNone(error["param"])
+                    else:
+                        self.assertIn(re.match(r"\w+", error["param"])[0], wrong)
             server.error("/v1/chat/completions", {"messages": [{"role": "user", "content": "a"}]}, "TemplateError",
                          says="--chat-template")
             server.error("/detokenize", {"tokens": [2**40]}, "OutOfRange", says=f"tokens: token {2**40}")

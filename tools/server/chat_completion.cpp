@@ -88,7 +88,10 @@ void check_function(const RequestFields& function) {
 
 ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& fields)
     : Completion(served, fields,
-                 {.id = "chatcmpl", .whole = "chat.completion", .chunk = "chat.completion.chunk"}) {
+                 {.id = "chatcmpl",
+                  .whole = "chat.completion",
+                  .chunk = "chat.completion.chunk",
+                  .prompt = "messages"}) {
   const Json choice =
       fields.find("tool_choice") == nullptr ? Json("auto") : fields.at("tool_choice");
   const Json* tools = fields.array("tools");
@@ -181,6 +184,7 @@ void ChatCompletion::add_image(const std::string& url, const std::string& name) 
   try {
     images_.push_back(read_image(url, name, pixels_left));
   } catch (const Error& error) {
+    if (error.where() != name) throw;  // such as memory that runs out
     if (error.code() != Errc::limit_exceeded || images_.empty()) {
       throw MemberError(error.code(), error.where(), error.message());
     }

@@ -121,7 +121,7 @@ bool is_of_request(const Error& error) {
 Json described(const std::exception_ptr& error) {
   return with_error(error, [](const Error& known) {
     const bool is_of_member = dynamic_cast<const MemberError*>(&known) != nullptr;
-    const bool is_context = known.code() == Errc::limit_exceeded && known.where() == "prompt";
+    const bool is_context = dynamic_cast<const PromptTooLong*>(&known) != nullptr;
     return Json{{"error",
                  {{"message", fmt::format("{}: {}", known.where(), known.message())},
                   {"type", is_of_request(known) ? "invalid_request_error" : "server_error"},
@@ -190,7 +190,16 @@ void Completion::read_sampling(const RequestFields& fields) {
   } else if (!served_.has_seed) {
     sampler.seed = random_number();
   }
-  sampler.check(static_cast<std::int64_t>(served_.model.tokenizer().vocab_size()));
+  check_sampler(fields);
+}
+
+/// The sampler's members have the names of the request's.
+void Completion::check_sampler(const RequestFields& fields) const try {
+  options_.sampler.check(static_cast<std::int64_t>(served_.model.tokenizer().vocab_size()));
+} catch (const Error& error) {
+  const std::string member = error.where().substr(error.where().find('.') + 1);
+  if (fields.find(member) == nullptr) throw;  // of the server's defaults
+  throw MemberError(error.code(), fields.path(member), error.message());
 }
 
 void Completion::read_limits(const RequestFields& fields) {
@@ -204,6 +213,9 @@ void Completion::read_limits(const RequestFields& fields) {
     throw MemberError(Errc::limit_exceeded, fields.path("stop"),
                       fmt::format("has more than {} texts, or one of more than {} bytes", max_stops,
                                   max_stop_bytes));
+  }
+  if (std::ranges::find(stops, "") != stops.end()) {
+    throw MemberError(Errc::bad_argument, fields.path("stop"), "has an empty text");
   }
   std::ranges::move(stops, std::back_inserter(options_.stop));
 }
@@ -245,10 +257,11 @@ void Completion::read_grammar(const RequestFields& fields) {
 void Completion::add_prompt(std::vector<models::PromptPart> prompt) {
   std::int64_t positions = 0;
   for (const models::PromptPart& part : prompt) positions += part.positions();
-  if (positions == 0) throw Error(Errc::bad_argument, "prompt", "has no tokens");
+  if (positions == 0)
+    throw MemberError(Errc::bad_argument, std::string(kind_.prompt), "has no tokens");
   if (positions > served_.model.context()) {
-    throw Error(
-        Errc::limit_exceeded, "prompt",
+    throw PromptTooLong(
+        Errc::limit_exceeded, std::string(kind_.prompt),
         fmt::format("has {} tokens, and the context {}", positions, served_.model.context()));
   }
   if ((std::ssize(prompts_) + 1) * choices_ > max_answers) {

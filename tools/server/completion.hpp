@@ -28,9 +28,10 @@ class Completion : public TextRequest {
 
  protected:
   struct Kind {
-    std::string_view id;     ///< what ids begin with
-    std::string_view whole;  ///< "object" of a response
-    std::string_view chunk;  ///< and of a piece of one
+    std::string_view id;      ///< what ids begin with
+    std::string_view whole;   ///< "object" of a response
+    std::string_view chunk;   ///< and of a piece of one
+    std::string_view prompt;  ///< the member of a request that has the prompt
   };
   /// Errors: those of RequestFields, and of GenerateOptions' members.
   Completion(const ServedModel& served, const RequestFields& fields, const Kind& kind);
@@ -51,6 +52,7 @@ class Completion : public TextRequest {
 
  private:
   void read_sampling(const RequestFields& fields);
+  void check_sampler(const RequestFields& fields) const;
   void read_limits(const RequestFields& fields);
   void read_grammar(const RequestFields& fields);
   Json frame(std::string_view object) const;

@@ -30,15 +30,17 @@ void check_count(std::string_view member, std::size_t texts) {
 /// Of all texts. Errors: bad_input for one without tokens; limit_exceeded for one that would lose its end, which the client
 /// would not see.
 std::int64_t count_tokens(const models::SentenceEncoder& encoder,
-                          std::span<const std::string> texts) {
+                          std::span<const std::string> texts, bool is_list) {
+  const auto member = [&](std::size_t i) {
+    return is_list ? fmt::format("input[{}]", i) : "input";
+  };
   const std::int64_t most = encoder.config().max_tokens;
   std::int64_t all = 0;
   for (std::size_t i = 0; i < texts.size(); ++i) {
     const std::int64_t count = std::ssize(encoder.tokenizer().encode(texts[i]));
-    if (count == 0)
-      throw MemberError(Errc::bad_input, fmt::format("input[{}]", i), "has no tokens");
+    if (count == 0) throw MemberError(Errc::bad_input, member(i), "has no tokens");
     if (count > most) {
-      throw MemberError(Errc::limit_exceeded, fmt::format("input[{}]", i),
+      throw MemberError(Errc::limit_exceeded, member(i),
                         fmt::format("has {} tokens, and the model reads {}", count, most));
     }
     all += count;
@@ -66,7 +68,7 @@ Json embed(ServedEncoder& served, const RequestFields& fields) {
   const std::int64_t width = served.encoder.embedding_width();
   fields.refuse_other_than("dimensions", width);
   const std::scoped_lock lock(served.mutex);
-  const std::int64_t tokens = count_tokens(served.encoder, texts);
+  const std::int64_t tokens = count_tokens(served.encoder, texts, fields.at("input").is_array());
   const HostBuffer made = served.encoder.embed(texts, {.cancel = served.stop.get_token()});
   const auto values = made.values<float>();
   Json data = Json::array();

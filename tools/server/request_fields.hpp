@@ -22,6 +22,11 @@ class MemberError : public Error {
   using Error::Error;
 };
 
+/// A prompt that has more tokens than the context.
+class PromptTooLong : public MemberError {
+  using MemberError::MemberError;
+};
+
 /// A JSON text of a stranger, with members in their order. Errors: syntax, depth_limit (nesting beyond 100),
 /// limit_exceeded (more than 2^14 members or 2^21 values).
 Json parse_request(std::string_view text);

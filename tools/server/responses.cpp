@@ -205,6 +205,30 @@ bool wants_logprobs(const RequestFields& fields) {
   return false;
 }
 
+/// Members of a chat as the response that it was made of calls them.
+std::string member_of_response(std::string_view member) {
+  if (member.starts_with("messages")) return "input";
+  if (member.starts_with("response_format")) return "text.format";
+  if (member == "max_tokens") return "max_output_tokens";
+  if (member == "logprobs") return "include";
+  constexpr std::string_view function =
+      "].function";  // a response's tools have its members themselves
+  std::string name(member);
+  if (const std::size_t at = name.find(function); name.starts_with("tools[") && at != name.npos) {
+    name.erase(at + 1, function.size() - 1);
+  }
+  return name;
+}
+
+/// A chat of a response's request, whose errors name the response's members.
+ChatCompletion chat_of(const ServedModel& served, const Json& chat) try {
+  return {served, RequestFields(chat)};
+} catch (const PromptTooLong& error) {
+  throw PromptTooLong(error.code(), member_of_response(error.where()), error.message());
+} catch (const MemberError& error) {
+  throw MemberError(error.code(), member_of_response(error.where()), error.message());
+}
+
 }  // namespace
 
 Json chat_request(const RequestFields& fields) {
@@ -261,7 +285,7 @@ Responses::Responses(const ServedModel& served, const RequestFields& fields)
     : Responses(served, fields, chat_request(fields)) {}
 
 Responses::Responses(const ServedModel& served, const RequestFields& fields, const Json& chat)
-    : chat_(served, RequestFields(chat)),
+    : chat_(chat_of(served, chat)),
       tokenizer_(served.model.tokenizer()),
       items_([this](Json event) { emit(std::move(event)); }) {
   const nn::SamplerOptions& sampler = std::as_const(chat_).options().sampler;

@@ -35,7 +35,10 @@ bool is_tokens(const Json& value) {
 
 TextCompletion::TextCompletion(const ServedModel& served, const RequestFields& fields)
     : Completion(served, fields,
-                 {.id = "cmpl", .whole = "text_completion", .chunk = "text_completion"}) {
+                 {.id = "cmpl",
+                  .whole = "text_completion",
+                  .chunk = "text_completion",
+                  .prompt = "prompt"}) {
   fields.refuse_other_than("suffix", "");
   fields.refuse_other_than("best_of", 1);
   echoes_ = fields.flag("echo").value_or(false);

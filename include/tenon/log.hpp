@@ -7,8 +7,9 @@ namespace tenon {
 
 enum class LogLevel { trace, debug, info, warning, error };
 
-/// Receives the library's messages; called from any thread, one call at a time. What the library has
-/// to say while a sink uses it is dropped.
+/// Receives the library's messages; called from any thread, one call at a time. It may use the library:
+/// what that has to say on the same thread meanwhile is dropped. It must not wait for work on other
+/// threads, such as Session::submit()'s, which may have a message and wait for the sink.
 using LogSink = std::function<void(LogLevel level, std::string_view message)>;
 
 /// Installs a sink and returns the previous one. Without a sink (the default) the library logs

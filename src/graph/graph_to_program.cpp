@@ -62,9 +62,8 @@ class FunctionWriter {
 
   /// Carry, index, scope and captures; of the entry function, its inputs.
   void add_parameters(const GraphFunction& source, std::span<const Node* const> nodes);
-  /// A constant, an op, or an item of a repeat's results.
-  void add(const Node& node);
-  void add_repeat(const Node& node, std::string callee);
+  /// Everything but inputs; `callee`: of a repeat.
+  void add(const Node& node, std::string callee);
   Function finish(std::span<Node* const> results);
 
  private:
@@ -77,6 +76,7 @@ class FunctionWriter {
   }
   Instruction instruction(Instruction::Kind kind, const Node& node) const;
   void add(Instruction instruction, const Node& node);
+  void add_repeat(const Node& node, std::string callee);
 
   Function function_;
   Namer namer_;
@@ -114,23 +114,31 @@ void FunctionWriter::add(Instruction instruction, const Node& node) {
   function_.body.push_back(std::move(instruction));
 }
 
-void FunctionWriter::add(const Node& node) {
-  if (node.kind == Node::Kind::constant) {
-    Instruction read = instruction(Instruction::Kind::constant, node);
-    read.text = node.name;
-    if (node.scoped) read.operands.push_back(scope_.value());
-    read.result = tensor(last_words(node.name), false, node);
-    add(std::move(read), node);
-  } else if (node.kind == Node::Kind::op) {
-    Instruction op = instruction(Instruction::Kind::op, node);
-    op.op = OpInstance(*node.op, node.attributes);
-    op.result = tensor(std::string(node.op->name), true, node);
-    add(std::move(op), node);
-  } else {
-    Instruction item = instruction(Instruction::Kind::item, node);
-    item.index = node.count;
-    item.result = tensor("item", true, node);
-    add(std::move(item), node);
+void FunctionWriter::add(const Node& node, std::string callee) {
+  switch (node.kind) {
+    case Node::Kind::input:
+      return;  // a parameter
+    case Node::Kind::constant: {
+      Instruction read = instruction(Instruction::Kind::constant, node);
+      read.text = node.name;
+      if (node.scoped) read.operands.push_back(scope_.value());
+      read.result = tensor(last_words(node.name), false, node);
+      return add(std::move(read), node);
+    }
+    case Node::Kind::op: {
+      Instruction op = instruction(Instruction::Kind::op, node);
+      op.op = OpInstance(*node.op, node.attributes);
+      op.result = tensor(std::string(node.op->name), true, node);
+      return add(std::move(op), node);
+    }
+    case Node::Kind::item: {
+      Instruction item = instruction(Instruction::Kind::item, node);
+      item.index = node.count;
+      item.result = tensor("item", true, node);
+      return add(std::move(item), node);
+    }
+    case Node::Kind::repeat:
+      return add_repeat(node, std::move(callee));
   }
 }
 
@@ -214,12 +222,8 @@ std::string Translator::add(const GraphFunction& source, std::span<Node* const> 
   FunctionWriter writer(name);
   writer.add_parameters(source, nodes);
   for (const Node* node : nodes) {
-    if (node->kind == Node::Kind::input) continue;
-    if (node->kind == Node::Kind::repeat) {
-      writer.add_repeat(*node, callee_name(*node->callee));
-    } else {
-      writer.add(*node);
-    }
+    const bool is_repeat = node->kind == Node::Kind::repeat;
+    writer.add(*node, is_repeat ? callee_name(*node->callee) : std::string());
   }
   program_.functions.push_back(writer.finish(results));
   return std::string(name);

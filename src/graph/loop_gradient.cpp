@@ -75,7 +75,8 @@ class Differentiator {
   std::pair<Node*, Node*> forward_loop();
   Node* count_of(Node* forward);
   Tensor number_of(const Tensor& slot) const;
-  std::vector<LoopStack> used_stacks(const GraphFunction& backward, IterationValues& values) const;
+  std::vector<LoopStack> number_stacks(const GraphFunction& backward,
+                                       IterationValues& values) const;
   LoopGradients gradients_of(const std::vector<Tensor>& carried_out) const;
   std::vector<Tensor> starts(Node* iterations);
   std::vector<Tensor> iteration(RepeatRecorder& recorder, const RepeatRecorder::Frame& frame,
@@ -116,7 +117,7 @@ LoopGradients Differentiator::run() {
   IterationValues values(graph_, call_, inputs_, forward, before, number_of(slot), slot);
   const std::vector<Tensor> results = iteration(recorder, frame, values);
   drop_unused(*backward, results);
-  const std::vector<LoopStack> stacks = used_stacks(*backward, values);
+  const std::vector<LoopStack> stacks = number_stacks(*backward, values);
   recorder.end(results, repeat.count, counts_ ? 0 : -1);
   make_forward(forward, before, iterations, stacks);
   return gradients_of(recorder.finish());
@@ -162,10 +163,10 @@ Tensor Differentiator::number_of(const Tensor& slot) const {
   return repeat.first == 0 ? slot : add(slot, index_constant(slot, repeat.first, line), line);
 }
 
-/// The stacks of the forward loop's values that the backward loop reads, as results of the forward
-/// loop.
-std::vector<LoopStack> Differentiator::used_stacks(const GraphFunction& backward,
-                                                   IterationValues& values) const {
+/// Numbers the stacks of the forward loop's values that the backward loop reads as further results of
+/// the forward loop, and returns them.
+std::vector<LoopStack> Differentiator::number_stacks(const GraphFunction& backward,
+                                                     IterationValues& values) const {
   const Node& repeat = call_.repeat;
   std::vector<LoopStack> stacks;
   std::int64_t next_item = static_cast<std::int64_t>(inputs_.carried.size()) + (counts_ ? 1 : 0);

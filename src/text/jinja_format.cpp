@@ -131,8 +131,12 @@ std::string real_text(const Place& place, const Value& value) {
   const double number = value.number();
   const std::string pattern =
       fmt::format("{{:{}.{{}}{}}}", place.is_alternate ? "#" : "", place.kind);
-  const std::string digits = fmt::format(fmt::runtime(pattern), std::fabs(number),
-                                         place.precision < 0 ? usual_precision : place.precision);
+  std::string digits = fmt::format(fmt::runtime(pattern), std::fabs(number),
+                                   place.precision < 0 ? usual_precision : place.precision);
+  // fmt has a digit behind the point of a number of one digit, and Python none.
+  const bool has_one_digit = (place.kind == 'g' || place.kind == 'G') && place.is_alternate &&
+                             place.precision >= 0 && place.precision <= 1;
+  if (has_one_digit && digits.ends_with(".0")) digits.pop_back();
   return aligned(place, sign_of(place, std::signbit(number) && !std::isnan(number)), digits);
 }
 

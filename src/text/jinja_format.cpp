@@ -46,8 +46,7 @@ Place taken_place(std::string_view& rest) {
     rest.remove_prefix(1);
     return true;
   };
-  for (bool is_flag = true; is_flag;) {
-    is_flag = true;
+  while (true) {
     if (takes('-')) {
       place.is_left = true;
     } else if (takes('+')) {
@@ -59,7 +58,7 @@ Place taken_place(std::string_view& rest) {
     } else if (takes('0')) {
       place.has_zeros = true;
     } else {
-      is_flag = false;
+      break;
     }
   }
   place.width = taken_number(rest);

@@ -23,12 +23,12 @@ def _refuse_lost_changes(graph):
     sharing = []  # of ops so far: the node, and the values that it may share memory with
     for node in graph.nodes:
         if str(node.target) in OF_SEVERAL:
-            operands = [one for one in node.all_input_nodes]
+            operands = node.all_input_nodes
             if "einsum" not in str(node.target) or len(operands) == 1:  # of several operands it is a product
                 sharing.append((node, {_base(one) for one in (node, *operands)}))
-        for changed in _changed(node):
+        for changed in map(_base, _changed(node)):
             for other, values in sharing:
-                if _base(changed) in values:
+                if changed in values:
                     raise unsupported(f"{other.target} '{other.name}'",
                                       "it or its operand is changed in place, beside vmap or a value that cannot be saved, "
                                       "and PyTorch loses such changes: clone() it first")

@@ -192,7 +192,7 @@ TEST_CASE("sampler: numbers out of range are refused") {
   expect_error(Errc::bad_argument, [] { Sampler({.mirostat = 3}); });
   expect_error(Errc::bad_argument, [] { Sampler({.mirostat_tau = -1}); });
   const auto message = expect_error(Errc::bad_argument, [] { Sampler({.xtc_probability = 2}); });
-  CHECK(message.find("xtc_probability is 2") != std::string::npos);
+  CHECK(contains(message, "SamplerOptions.xtc_probability: is 2"));
 }
 
 TEST_CASE("sampler: biases that leave no token are refused, not ignored") {

@@ -457,9 +457,15 @@ class BoundExe {
     }
   }
 
+  /// An argument that call() moves, or a copy.
+  template <std::size_t I, class Arg, class Value = std::tuple_element_t<I, Buffers>>
+  using Taken = std::conditional_t<std::is_same_v<Arg, Value>, Value&&, Value>;
+
   template <std::size_t... I, class... Args>
   Result call(std::index_sequence<I...>, Args&&... args) {
-    Buffers buffers(std::forward<Args>(args)...);
+    // Copies are made first: where one throws, nothing has been moved.
+    std::tuple<Taken<I, Args>...> copied(std::forward<Args>(args)...);
+    Buffers buffers(std::move(copied));
     std::vector<Buffer> inputs;
     std::vector<Buffer*> leaves;
     try {

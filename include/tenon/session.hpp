@@ -251,7 +251,8 @@ class Session {
   std::vector<Buffer> forward(std::vector<Buffer>&& inputs, const Interrupt& interrupt);
   /// As above, into the caller's buffers in any region, whose shapes must match (Errc::bad_input).
   /// An output may share memory with an input: it is written after the last read of the input.
-  /// Errc::alias for outputs that overlap each other.
+  /// Errc::alias for outputs that overlap each other. When it throws, their elements, and those of
+  /// inputs that they share memory with, have unspecified values.
   void forward(std::vector<Buffer>&& inputs, std::span<Buffer> outputs);
   void forward(const std::vector<Buffer>& inputs, std::span<Buffer> outputs);
 
@@ -326,7 +327,8 @@ class Session {
 
   /// A session with its own activations and options, and the same plans and weights.
   Session fork() const;
-  /// The same, but in the activation memory of `other`: only one of the two may run at a time.
+  /// The same, but in the activation memory of `other`: only one of the two may run at a time, and
+  /// a run of one ends what step_to() has begun in the other (Errc::call_order there).
   Session fork(const Session& other) const;
   /// A session that runs only ops [first, last) (`extract`), with the same backends and weights.
   Session view(std::size_t first, std::size_t last) const;
@@ -347,6 +349,7 @@ class Session {
   std::shared_ptr<const sessions::BoundPlan> plan_of(std::span<const Buffer> inputs,
                                                      bool keeps_all);
   Buffer run_to(std::string_view value, std::vector<Buffer> inputs);
+  static std::size_t stage_of(const Run& run, std::string_view value);
 
   detail::Held<Shared, "Session"> shared_;
   detail::Held<Bound, "Session"> bound_;

@@ -2,9 +2,11 @@
 #include <tenon/exe.hpp>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstring>
 #include <map>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -216,9 +218,10 @@ std::map<std::string, Buffer> named_weights(std::span<const NamedField> fields,
 
 Buffer with_tags(Buffer buffer, const Shape& shape) {
   if (!shape.has_tags() || shape.rank() != buffer.shape().rank()) return buffer;
-  std::vector<Name> tags;
-  for (int axis = 0; axis < shape.rank(); ++axis) tags.push_back(shape.tag(axis));
-  return buffer.with_shape(buffer.shape().with_tags(tags));
+  const auto rank = static_cast<std::size_t>(shape.rank());
+  std::array<Name, max_rank> tags;  // needs no memory: results are at stake
+  for (std::size_t axis = 0; axis < rank; ++axis) tags[axis] = shape.tag(static_cast<int>(axis));
+  return buffer.with_shape(buffer.shape().with_tags(std::span(tags).first(rank)));
 }
 
 }  // namespace tenon::detail

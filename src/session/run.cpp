@@ -6,6 +6,7 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,6 +21,10 @@ bool overlap(const Buffer& a, const Buffer& b) {
   const auto bytes_a = a.shape().bytes(), bytes_b = b.shape().bytes();
   if (bytes_a == 0 || bytes_b == 0 || &a.region() != &b.region()) return false;
   return a.data() < b.data() + bytes_b && b.data() < a.data() + bytes_a;
+}
+
+bool lies_in(std::span<const Buffer> buffers, const Buffer& one) {
+  return std::ranges::any_of(buffers, [&](const Buffer& buffer) { return overlap(buffer, one); });
 }
 
 /// `updated`: the run changes the copy.
@@ -64,13 +69,16 @@ void Session::Run::give_back(std::vector<Buffer>& inputs) noexcept {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     inputs[i] = std::move(replaced_[i].has_data() ? replaced_[i] : inputs_[i]);
   }
-  inputs_.clear();
 }
 
 void Session::Run::fail(std::vector<Buffer>& inputs, const std::exception_ptr& error) {
   give_back(inputs);
   for (std::size_t i = 0; i < inputs.size() && has_begun_; ++i) {
-    if (plan_.lowered.inputs[i].reused) inputs[i].poison(error);
+    // The caller's is as it was where the run worked on a copy, which it still has, unless results
+    // were copied to it.
+    const bool has_copy = inputs_[i].has_data();
+    const bool is_as_it_was = has_copy && !(has_ended_ && lies_in(results_, inputs[i]));
+    if (plan_.lowered.inputs[i].reused && !is_as_it_was) inputs[i].poison(error);
   }
 }
 
@@ -112,24 +120,19 @@ void Session::Run::start_input_copies() {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const std::size_t reader = plan_.input_readers[i];
     if (reader == 0 || input_homes_[i] != 0 || plan_.lowered.inputs[i].updated) continue;
+    inputs_[i] = callers(i).start_copy(*plan_.memories[reader], state_.options.trace);
     replaced_[i] = {};
-    inputs_[i] = inputs_[i].start_copy(*plan_.memories[reader], state_.options.trace);
     input_homes_[i] = reader;
   }
 }
 
 void Session::Run::begin() {
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
-    const Buffer& given = replaced_[i].has_data() ? replaced_[i] : inputs_[i];
-    await(given);
-    if (replaced_[i].has_data()) copy_all(given, inputs_[i], plan_.lowered.inputs[i].updated);
+    await(callers(i));
+    if (replaced_[i].has_data()) copy_all(callers(i), inputs_[i], plan_.lowered.inputs[i].updated);
   }
   lay_out();
   has_begun_ = true;
-}
-
-bool Session::Run::lies_on_an_input(const Buffer& output) const {
-  return std::ranges::any_of(inputs_, [&](const Buffer& input) { return overlap(input, output); });
 }
 
 /// Throws for outputs that do not fit the program.
@@ -166,7 +169,7 @@ void Session::Run::take_outputs(std::span<Buffer> given) {
     if (slots[i].from_input) return &inputs_[*slots[i].from_input];
     // A run that fails must not have changed which object the caller's memory holds.
     const bool fits = !given.empty() && memory_of(given[i]) < plan_.memories.size() &&
-                      !lies_on_an_input(given[i]) && !is_object(slots[i].shape.dtype());
+                      !lies_in(inputs_, given[i]) && !is_object(slots[i].shape.dtype());
     return fits ? &given[i] : nullptr;
   };
   std::vector<Shape> missing;
@@ -211,6 +214,7 @@ Buffer Session::Run::result_of(std::size_t output) const {
 
 void Session::Run::lay_out() {
   Activations& activations = *state_.activations;
+  number_ = activations.begin_run();
   const bool all_on_host =
       std::ranges::all_of(input_homes_, [](std::size_t home) { return home == 0; }) &&
       std::ranges::all_of(output_homes_, [](std::size_t home) { return home == 0; });
@@ -365,6 +369,7 @@ void Session::Run::finish() {
     }
   }
   objects::own(inputs_, outputs_);
+  has_ended_ = true;
   for (std::size_t i = 0; i < outputs_.size(); ++i) {
     const Buffer &from = outputs_[i], &to = results_[i];
     if (from.chunk() == to.chunk() && from.offset_bytes() == to.offset_bytes()) continue;

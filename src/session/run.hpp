@@ -20,7 +20,7 @@ class Session::Run {
   Run(std::shared_ptr<const sessions::BoundPlan> bound, const Shared& shared, State& state,
       std::vector<Buffer>& inputs, std::span<Buffer> given, Interrupt interrupt);
   /// Puts the handles of a failed run's inputs back where they were taken from, and poisons those
-  /// whose memory was reused.
+  /// whose own memory, not a copy's, was reused.
   void fail(std::vector<Buffer>& inputs, const std::exception_ptr& error);
 
   /// What the caller gets, filled when finish() returns.
@@ -45,6 +45,9 @@ class Session::Run {
   void start_input_copies();
   /// Copies outputs to where the results are.
   void finish();
+
+  /// Whether no other run has begun in its activation memory since it did.
+  bool has_its_memory() const noexcept { return state_.activations->is_last(number_); }
 
   // Step by step, on plans where every step is a stage.
   std::size_t position() const noexcept { return position_; }
@@ -75,13 +78,16 @@ class Session::Run {
 
   void take_inputs(std::vector<Buffer>& inputs);
   void give_back(std::vector<Buffer>& inputs) noexcept;
+  /// The caller's buffer of an input.
+  const Buffer& callers(std::size_t input) const {
+    return replaced_[input].has_data() ? replaced_[input] : inputs_[input];
+  }
   Buffer own_memory(const Buffer& input, bool is_updated) const;
   void check_given(std::span<const Buffer> given) const;
   void take_outputs(std::span<Buffer> given);
   Buffer result_of(std::size_t output) const;
   void lay_out();
   std::size_t memory_of(const Buffer& buffer) const;
-  bool lies_on_an_input(const Buffer& output) const;
 
   void run_stages(std::span<const sessions::BoundStage> stages, int depth);
   /// Whether a loop begins another iteration.
@@ -122,7 +128,9 @@ class Session::Run {
   sessions::Residency residency_;
   std::size_t position_ = 0;
   bool has_begun_ = false;
-  Interrupt interrupt_;  // of the session, when the call was made
+  bool has_ended_ = false;    // results are copied to where they go
+  std::uint64_t number_ = 0;  // of those in its activation memory
+  Interrupt interrupt_;       // of the session, when the call was made
 };
 
 }  // namespace tenon

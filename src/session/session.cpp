@@ -524,6 +524,24 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
   return results;
 }
 
+/// Where a run that goes step by step comes to a value.
+std::size_t Session::stage_of(const Run& run, std::string_view value) {
+  std::size_t stage = 0;
+  const auto makes = [&](const Step& step) {
+    return step.kind != Step::Kind::loop && step.value == value;
+  };
+  while (stage < run.stage_count() && !makes(run.step(stage))) ++stage;
+  if (stage == run.stage_count()) {
+    throw Error(Errc::bad_reference, "Session::step_to", no_step(value));
+  }
+  if (stage < run.position()) {
+    throw Error(Errc::call_order, "Session::step_to",
+                fmt::format("'{}' has been passed: the next step is '{}'", value,
+                            run.step(run.position()).value));
+  }
+  return stage;
+}
+
 Buffer Session::step_to(std::string_view value, std::vector<Buffer> inputs) {
   return with_memory_errors("Session::step_to", [&] { return run_to(value, std::move(inputs)); });
 }
@@ -532,27 +550,23 @@ Buffer Session::run_to(std::string_view value, std::vector<Buffer> inputs) {
   const Activations::Lock lock(*state_->activations, state_->interrupt);
   state_->applied = true;
   auto& run = state_->stepping;
+  if (run != nullptr && !run->has_its_memory()) {
+    run.reset();
+    throw Error(Errc::call_order, "Session::step_to",
+                "a session that shares its activations has run meanwhile: begin again");
+  }
+  std::unique_ptr<Run> fresh;
   if (run == nullptr) {
     const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
     auto bound = bound_->bind(*shared_, shared_->plan_for(signature, false, bound_->weights.get()));
+    fresh = std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>(),
+                                  state_->interrupt);
+  }
+  const std::size_t target = stage_of(fresh ? *fresh : *run, value);
+  if (fresh) {
     state_->times.clear();
-    auto fresh = std::make_unique<Run>(std::move(bound), *shared_, *state_, inputs,
-                                       std::span<Buffer>(), state_->interrupt);
     fresh->begin();
     run = std::move(fresh);
-  }
-  std::size_t target = 0;
-  const auto makes = [&](const Step& step) {
-    return step.kind != Step::Kind::loop && step.value == value;
-  };
-  while (target < run->stage_count() && !makes(run->step(target))) ++target;
-  if (target == run->stage_count()) {
-    throw Error(Errc::bad_reference, "Session::step_to", no_step(value));
-  }
-  if (target < run->position()) {
-    throw Error(Errc::call_order, "Session::step_to",
-                fmt::format("'{}' has been passed: the next step is '{}'", value,
-                            run->step(run->position()).value));
   }
   try {
     while (run->position() <= target) run->run_next();

@@ -130,6 +130,11 @@ class Activations {
   /// what the last run's gave back.
   std::vector<Buffer> results(MemRegion& region, std::span<const Shape> shapes);
 
+  /// The number of a run that begins in this memory.
+  std::uint64_t begin_run() noexcept { return ++runs_; }
+  /// Whether no other run has begun since.
+  bool is_last(std::uint64_t run) const noexcept { return run == runs_; }
+
   /// Submitted runs.
   WorkQueue& queue() noexcept { return queue_; }
   /// Held while runs take or give back handles of their inputs and results.
@@ -141,6 +146,7 @@ class Activations {
 
   ForkAwareMutex running_{"Session::forward"};
   Chunks slabs_, scratch_, mirrors_;
+  std::uint64_t runs_ = 0;
   KeptMemory kept_;
   ForkAwareMutex handles_{"Session"};
   WorkQueue queue_{"Session::submit"};  // last: its runs end before the memory goes

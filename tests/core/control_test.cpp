@@ -382,6 +382,7 @@ TEST_CASE("control: a run that fails leaves no mixture of an update and another 
         return made;
       };
       std::vector<Buffer> good = inputs(), failing = inputs();
+      const std::vector<Buffer> kept = inputs();
       const MemPtr place = good[0].data();
       const std::vector<Buffer> results = session.forward(std::move(good));
       CHECK(elements(results[0].to_host()) == wanted[is_mixed ? 0 : 1]);
@@ -392,6 +393,11 @@ TEST_CASE("control: a run that fails leaves no mixture of an update and another 
       session.set_interrupt({.cancel = stop.get_token()});
       expect_error(Errc::cancelled, [&] { session.forward(std::move(failing)); });
       expect_error(Errc::cancelled, [&] { failing[0].wait(); });
+      // A run of handles that are not the last ones has a copy.
+      const std::vector<double> before = elements(kept[0].to_host());
+      expect_error(Errc::cancelled, [&] { session.forward(kept); });
+      kept[0].wait();
+      CHECK(elements(kept[0].to_host()) == before);
     }
   }
 }

@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -77,6 +78,25 @@ struct Dense {
     requires std::same_as<T, Tensor>
   {
     return relu(linear(x, weight));
+  }
+};
+
+template <class T = Tensor>
+struct Parts {
+  std::vector<T> all;
+  TENON_FIELDS(all)
+};
+
+/// Adds parts to a state. Its results have axis tags.
+template <class T = Tensor>
+struct Adder {
+  TENON_FIELDS()
+  std::tuple<Tensor, Tensor> forward(const Parts<>& parts, const Tensor& state) const
+    requires std::same_as<T, Tensor>
+  {
+    Tensor sum = state;
+    for (const Tensor& part : parts.all) sum = sum + part;
+    return {sum.with_tags({"row", "column"}), (state + 1).with_tags({"row", "column"})};
   }
 };
 
@@ -146,6 +166,37 @@ TEST_CASE("A03: memory runs out while a model is compiled, bound and called") {
     static_cast<void>(run.report());
   };
   fail_allocations(samples, live, [&] { live(); });
+}
+
+TEST_CASE("A03: a model's call that runs out of memory gives back what was moved in") {
+  const Shape shape({2, 4}, f32);
+  CompileOptions options;
+  options.backends = testing::backends("cpu");
+  const auto exe = compile<&Adder<>::forward>(Adder<>{}, {Parts<Shape>{{shape, shape}}, shape},
+                                              std::move(options));
+  auto run = exe.bind({});
+  Random random(4);
+  const Parts<Buffer> parts{{device(random.uniform(shape)), device(random.uniform(shape))}};
+  const HostBuffer first = random.uniform(shape);
+  bool is_lost = false;
+  const auto call = [&] {
+    Buffer state = with_memory_errors("the test", [&] { return device(first); });
+    Buffer sum;
+    try {
+      sum = std::get<0>(run(parts, std::move(state)));
+    } catch (...) {
+      is_lost = is_lost || !state.has_data();
+      throw;
+    }
+    return with_memory_errors("the test", [&] { return values(sum); });
+  };
+  const std::vector<float> want = call();
+  fail_allocations(
+      samples, [&] { static_cast<void>(call()); },
+      [&] {
+        CHECK_FALSE(is_lost);
+        CHECK(call() == want);
+      });
 }
 
 TEST_CASE("A03: memory runs out while threads are started") {

@@ -238,6 +238,17 @@ TEST_CASE("submit: copies to and from a device are made meanwhile") {
   CHECK(text.str().find("copies to devices") != std::string::npos);
 }
 
+TEST_CASE("submit: inputs on a device that the session does not use") {
+  const auto fake = std::make_shared<FakeDevice>();
+  const auto other = std::make_shared<FakeDevice>();
+  const auto remote = std::make_shared<RemoteBackend>(fake);
+  Session run(doubled(), {.backends = {remote, backends("reference")[0]}});
+  const Buffer x = floats({4}, {1, 2, 3, 4}).to_device(other);
+  const std::vector<float> want{2, 4, 6, 8};
+  CHECK(values(run.forward({x})[0]) == want);
+  CHECK(values(run.submit({x})[0]) == want);
+}
+
 TEST_CASE("start_copy: a copy has the error of what it copies, and waits for nobody else's") {
   const auto fake = std::make_shared<FakeDevice>();
   EventSource slow, failing;

@@ -167,6 +167,8 @@ TEST_CASE("Session: step by step to any op") {
   for (const bool remote : {false, true}) {
     const TwoMemories two({"a", "d"});
     Session run(program, {.backends = remote ? two.backends() : backends("reference")});
+    // A name that no step has begins nothing.
+    expect_error(Errc::bad_reference, [&] { run.step_to("nothing", {input_of_chain()}); });
     const Buffer a = run.step_to("a", {x});
     CHECK(values(a) == values(all[1]));
     const Buffer c = run.step_to("c");
@@ -180,6 +182,13 @@ TEST_CASE("Session: step by step to any op") {
     run.step_to("a", {x});
     CHECK(all_values(run.forward({x})) == all_values(all));
     CHECK(values(run.step_to("a", {x})) == values(all[1]));  // forward() ended the stepping
+
+    Session other = run.fork(run);
+    CHECK(all_values(other.forward({x})) == all_values(all));  // in the same memory
+    expect_error(Errc::call_order, [&] { run.step_to("c"); });
+    CHECK(values(other.step_to("a", {x})) == values(all[1]));
+    CHECK(values(run.step_to("e", {x})) == values(all[0]));
+    expect_error(Errc::call_order, [&] { other.step_to("c"); });
   }
 }
 

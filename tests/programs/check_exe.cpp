@@ -53,43 +53,6 @@ std::multiset<std::string> lines_of(const Program& program) {
   return lines;
 }
 
-/// The code of the error that `buffer` is poisoned with.
-std::optional<Errc> poison_of(const Buffer& buffer) {
-  try {
-    buffer.wait();
-    return std::nullopt;
-  } catch (const Error& error) {
-    return error.code();
-  }
-}
-
-/// What a call that threw must have done: nothing that its caller sees but in the states, and in
-/// inputs that were given up, which are poisoned with its error where their memory was reused.
-class Untouched {
- public:
-  explicit Untouched(const std::vector<Buffer>& given) {
-    for (const Buffer& buffer : given) {
-      begins_.push_back(buffer.has_data() ? buffer.data() : MemPtr());
-      values_.push_back(buffer.has_data() ? on_host({buffer})[0] : HostBuffer());
-    }
-  }
-  void check(const std::string& way, const std::vector<Buffer>& given,
-             const std::set<std::size_t>& states, std::optional<Errc> error = {}) const {
-    if (given.size() != begins_.size()) throw Failure{way + ": arguments were lost"};
-    for (std::size_t i = 0; i < given.size(); ++i) {
-      const MemPtr begin = given[i].has_data() ? given[i].data() : MemPtr();
-      if (!(begin == begins_[i])) throw Failure{fmt::format("{}: input {} is lost", way, i)};
-      if (begin.is_null() || states.contains(i)) continue;
-      if (error && poison_of(given[i]) == error) continue;
-      compare_bits(fmt::format("{}: input {}", way, i), on_host({given[i]}), {values_[i]});
-    }
-  }
-
- private:
-  std::vector<MemPtr> begins_;
-  Results values_;
-};
-
 /// Moves `given` in. Returns the error's code; none when the call goes well.
 std::optional<Errc> code_of_call(const std::string& way, BoundRandomExe& run,
                                  std::vector<Buffer>& given, const std::set<std::size_t>& states) {

@@ -137,25 +137,38 @@ class Checker {
     }
   }
 
-  /// A run that is late ends at any moment, and the next one is whole.
-  void check_deadlines(Session& session, const Results& results) {
-    const auto in_time = std::chrono::hours(1);
-    const std::chrono::microseconds late(std::uniform_int_distribution<int>(0, 200)(engine_));
-    session.set_interrupt({.deadline = std::chrono::steady_clock::now() + late});
-    try {
-      compare_bits("with a deadline", forward(session), results);
-    } catch (const Error& error) {
-      if (error.code() != Errc::timeout) throw;
+  /// Runs that are late end at any moment, with the error that it is for their caller; what they
+  /// were given is untouched, and the next run is whole.
+  void check_deadlines(Session& session, MemRegion& region, const Results& results) {
+    const auto now = [] { return std::chrono::steady_clock::now(); };
+    const auto forward = [&](std::vector<Buffer> given) {
+      ++counts_.runs;
+      const std::vector<Buffer> keeps = chance(0.5) ? given : std::vector<Buffer>();
+      const Untouched before(given);
+      try {
+        compare_bits("with a deadline", on_host(session.forward(std::move(given))), results);
+      } catch (const Error& error) {
+        if (error.code() != Errc::timeout) throw;
+        const bool is_ours = !keeps.empty();
+        before.check("a late run", given, is_ours ? std::set<std::size_t>() : model_.states,
+                     is_ours ? std::nullopt : std::optional(Errc::timeout));
+      }
+    };
+    for (int round = 0; round < 4; ++round) {
+      const std::chrono::microseconds late(std::uniform_int_distribution<int>(0, 200)(engine_));
+      std::vector<Buffer> given = to_give_up(model_.inputs, region);
+      session.set_interrupt({.deadline = now() + late});
+      forward(std::move(given));
     }
-    session.set_interrupt({.deadline = std::chrono::steady_clock::now() + in_time});
-    compare_bits("after a deadline", forward(session), results);
+    session.set_interrupt({.deadline = now() + std::chrono::hours(1)});
+    forward(to_give_up(model_.inputs, region));
     session.set_interrupt({});
   }
 
   /// Other ways to the same bits: text, snapshot, forks, and no merging up to rounding.
   void check_ways(const Program& optimized, Session& best, const Results& results, int threads) {
     const std::vector<BackendPtr> backends = cpu_backends(threads, false);
-    if (chance(0.3)) check_deadlines(best, results);
+    if (chance(0.3)) check_deadlines(best, cpu_device()->default_mem_region(), results);
     if (chance(0.3)) {
       Program parsed = parse(print(optimized));
       parsed.folded = optimized.folded;
@@ -189,10 +202,12 @@ class Checker {
     if (chance(0.2)) check_device_memory(optimized);
   }
 
-  /// Some ops on a device whose memory the CPU cannot address, results there, inputs there or here.
+  /// Some ops on a device whose memory the CPU cannot address, results there, inputs there, here or
+  /// on a device that the session does not use.
   void check_device_memory(const Program& program) {
     const double share = std::uniform_real_distribution<double>(0.3, 1.2)(engine_);
     const auto device = std::make_shared<FakeDevice>(nullptr, "fake:", std::uint64_t{64} << 20);
+    const auto other = std::make_shared<FakeDevice>(nullptr, "fake:", std::uint64_t{64} << 20);
     const auto remote = std::make_shared<RemoteBackend>(
         device, [share](const Step& step) -> std::optional<std::string> {
           const double place = static_cast<double>(std::hash<std::string>()(step.value) % 1000);
@@ -206,7 +221,11 @@ class Checker {
     for (int round = 0; round < 3; ++round) {
       std::vector<Buffer> given = to_give_up(model_.inputs, device->dram());
       for (std::size_t i = 0; i < given.size(); ++i) {
-        if (chance(0.3)) given[i] = on_cpu(Results{model_.inputs[i]})[0];
+        const Results value{model_.inputs[i]};
+        if (chance(0.3))
+          given[i] = on_cpu(value)[0];
+        else if (chance(0.2))
+          given[i] = to_give_up(value, other->dram())[0];
       }
       const std::vector<Buffer> keeps = chance(0.3) ? given : std::vector<Buffer>();
       const std::vector<Buffer> got =
@@ -214,6 +233,8 @@ class Checker {
       compare_bits("on a device", on_host(got), wanted);
       ++counts_.runs;
     }
+    MemRegion& home = cpu_device()->default_mem_region();
+    if (chance(0.5)) check_deadlines(session, chance(0.5) ? device->dram() : home, wanted);
   }
 
   static bool has_condition(const Program& program) {

@@ -145,6 +145,34 @@ std::vector<Buffer> to_give_up(const Results& values, MemRegion& region) {
   return given;
 }
 
+std::optional<Errc> poison_of(const Buffer& buffer) {
+  try {
+    buffer.wait();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error.code();
+  }
+}
+
+Untouched::Untouched(const std::vector<Buffer>& given) {
+  for (const Buffer& buffer : given) {
+    begins_.push_back(buffer.has_data() ? buffer.data() : MemPtr());
+    values_.push_back(buffer.has_data() ? on_host({buffer})[0] : HostBuffer());
+  }
+}
+
+void Untouched::check(const std::string& way, const std::vector<Buffer>& given,
+                      const std::set<std::size_t>& states, std::optional<Errc> error) const {
+  if (given.size() != begins_.size()) throw Failure{way + ": arguments were lost"};
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    const MemPtr begin = given[i].has_data() ? given[i].data() : MemPtr();
+    if (!(begin == begins_[i])) throw Failure{fmt::format("{}: input {} is lost", way, i)};
+    if (begin.is_null() || states.contains(i)) continue;
+    if (error && poison_of(given[i]) == error) continue;
+    compare_bits(fmt::format("{}: input {}", way, i), on_host({given[i]}), {values_[i]});
+  }
+}
+
 Results on_host(const std::vector<Buffer>& outputs) {
   Results results;
   for (const Buffer& output : outputs) {

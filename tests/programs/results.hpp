@@ -3,6 +3,7 @@
 
 #include <tenon/backend.hpp>
 #include <tenon/buffer.hpp>
+#include <tenon/error.hpp>
 #include <tenon/host_buffer.hpp>
 #include <tenon/session.hpp>
 
@@ -11,6 +12,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +46,25 @@ std::vector<Buffer> on_cpu(const Results& values);
 std::vector<Buffer> to_give_up(const Results& values, MemRegion& region);
 Results on_host(const std::vector<Buffer>& outputs);
 std::vector<Shape> shapes_of(const Results& values);
+
+/// The code of the error that `buffer` is poisoned with.
+std::optional<Errc> poison_of(const Buffer& buffer);
+
+/// What a call that threw must have done: nothing that its caller sees but in the states, and in
+/// inputs that were given up, which are poisoned with its error where their memory was reused.
+class Untouched {
+ public:
+  explicit Untouched(const std::vector<Buffer>& given);
+
+  /// A Failure where `given` is not what it was. `states`: inputs that may be half updated;
+  /// `error`: what inputs may be poisoned with, nothing where the caller has other handles.
+  void check(const std::string& way, const std::vector<Buffer>& given,
+             const std::set<std::size_t>& states, std::optional<Errc> error = {}) const;
+
+ private:
+  std::vector<MemPtr> begins_;
+  Results values_;
+};
 
 /// The session of a snapshot file, which is removed before this returns.
 Session reloaded(const Session& session, const std::vector<BackendPtr>& backends,

@@ -23,7 +23,6 @@ Conversation Conversation::fork() const {
     auto made = Impl::make(impl_->model);
     made->tokens = impl_->tokens;
     made->images = impl_->images;
-    made->settle_shift();
     copy_parts(impl_->used(), made->used());
     return Conversation(std::move(made));
   });

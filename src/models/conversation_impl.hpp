@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <new>
 #include <optional>
 #include <span>
 #include <string>
@@ -107,7 +108,8 @@ struct Conversation::Impl {
   bool profile = false;
   std::shared_ptr<Trace> trace{};
   std::vector<StepTime> times{};
-  bool has_lost_states = false;  // the next read begins with new ones
+  bool has_lost_states = false;     // the next read begins with new ones
+  std::int32_t shift_of_cache = 0;  // what cache.shift holds
   std::unique_ptr<std::atomic_flag> is_used = std::make_unique<std::atomic_flag>();
 
   /// Held while somebody uses it.
@@ -221,12 +223,15 @@ struct Conversation::Impl {
 
   // Attention reads a long context from large pages a quarter faster. From the beginning they would
   // cost short conversations the memory of a full context: every layer has its own range.
-  void settle_cache() {
+  void settle_cache() noexcept {
     if (cache_in_large_pages || 4 * position() < capacity() || !model->memory().is_host()) return;
     cache_in_large_pages = true;
-    visit_fields(cache.attention, [](const std::string&, const Buffer& part) {
-      move_to_large_pages(part.host_view().data, static_cast<std::size_t>(part.shape().bytes()));
-    });
+    try {
+      visit_fields(cache.attention, [](const std::string&, const Buffer& part) {
+        move_to_large_pages(part.host_view().data, static_cast<std::size_t>(part.shape().bytes()));
+      });
+    } catch (const std::bad_alloc&) {  // it stays where it is
+    }
   }
   std::int64_t capacity() const { return model->options.context; }
   std::int64_t position() const { return static_cast<std::int64_t>(tokens.size()); }
@@ -243,13 +248,9 @@ struct Conversation::Impl {
     if (model->config.is_recurrent()) has_lost_states = true;  // back to the beginning
     tokens.resize(static_cast<std::size_t>(wanted));
     while (!images.empty() && images.back().end > wanted) images.pop_back();
-    settle_shift();
   }
   /// What is added to the number of a new token for its position.
   std::int32_t shift() const { return images.empty() ? 0 : images.back().shift; }
-  void settle_shift() {
-    if (cache.shift) cache.shift = number_buffer(shift());
-  }
   /// Copies what it holds to a cache of as many positions or more.
   void copy_to(const DecoderCache<Buffer>& other) {
     const Use use(*this);
@@ -300,12 +301,17 @@ struct Conversation::Impl {
     if (needed > tokens.capacity()) tokens.reserve(std::max(needed, 2 * tokens.capacity()));
   }
 
-  /// Before a step: new states where they were lost.
+  /// Before a step: new states where they were lost, and the shift of its positions.
   void begin() {
-    if (!has_lost_states) return;
-    cache = model->empty_cache();
-    settle_shift();
-    has_lost_states = false;
+    if (has_lost_states) {
+      cache = model->empty_cache();
+      shift_of_cache = 0;
+      has_lost_states = false;
+    }
+    if (cache.shift && shift_of_cache != shift()) {
+      cache.shift = number_buffer(shift());
+      shift_of_cache = shift();
+    }
   }
   void lose_states() {
     has_lost_states = true;
@@ -313,8 +319,8 @@ struct Conversation::Impl {
     images.clear();
   }
 
-  /// What reading the tokens `read` gives. When it throws, the cache is what it was; states of a run of one
-  /// token are lost.
+  /// What reading the tokens `read` gives. When it throws, the cache is what it was; states that only
+  /// move on are lost where they have moved.
   template <class Bound, class... More>
   auto step(Bound& exe, std::span<const std::int32_t> read, const More&... more) {
     const bool is_drawn = read.size() == 1 && read.front() == drawn.id;
@@ -333,20 +339,20 @@ struct Conversation::Impl {
       states = cache;
       states.attention.clear();  // of which a run writes behind the positions that it has
     }
-    auto state = [&] {
-      try {
-        return exe(input, number_buffer(position()), std::move(cache), more...);
-      } catch (...) {
-        if (moves_states(read.size())) lose_states();
-        throw;
-      }
-    }();
-    keep_times(exe);
-    cache = std::move(state.cache);
-    model->file.check_pages();
-    tokens.insert(tokens.end(), read.begin(), read.end());
-    settle_cache();
-    return state;
+    bool has_moved = moves_states(read.size());
+    try {
+      auto state = exe(input, number_buffer(position()), std::move(cache), more...);
+      has_moved = model->config.is_recurrent();
+      cache = std::move(state.cache);
+      keep_times(exe);
+      model->file.check_pages();
+      tokens.insert(tokens.end(), read.begin(), read.end());
+      settle_cache();
+      return state;
+    } catch (...) {
+      if (has_moved) lose_states();
+      throw;
+    }
   }
 
   /// The same in chunks: what reading the last of them gives.
@@ -465,7 +471,6 @@ struct Conversation::Impl {
           std::max(std::min(done, grid.columns), (done + grid.columns - 1) / grid.columns);
       images.push_back({static_cast<std::int32_t>(first), static_cast<std::int32_t>(position()),
                         static_cast<std::int32_t>(start + extent - position())});
-      settle_shift();
       return state;
     };
     images.reserve(images.size() + 1);

@@ -28,15 +28,15 @@ std::uint64_t bytes_of(const DecoderCache<Shape>& shapes) {
 }  // namespace
 
 PromptPieces PromptPieces::of(const DecoderConfig& config, std::int64_t chunk) {
-  constexpr std::size_t many_rows =
-      32;  // for which every product and attention has its kernels of many rows
-  constexpr std::size_t tile_rows =
-      128;  // of attention at most, and a multiple of the smaller ones
+  // Every product and attention has its kernels of many rows for so many.
+  constexpr std::size_t many_rows = 32;
+  // Attention has tiles of so many rows at most, a multiple of the smaller ones.
+  constexpr std::size_t tile_rows = 128;
   const bool has_windows = config.window > 0 || config.attention_chunk > 0;
   PromptPieces pieces{.chunk = static_cast<std::size_t>(chunk), .step = 1, .least = many_rows};
   if (has_windows) pieces.step = tile_rows;
-  if (config.max_alibi_bias != 0)
-    pieces.step = 0;  // its biases are counted from a piece's last token
+  // ALiBi's biases are counted from a piece's last token.
+  if (config.max_alibi_bias != 0) pieces.step = 0;
   return pieces;
 }
 

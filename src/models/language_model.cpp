@@ -176,7 +176,6 @@ Conversation LanguageModel::restore(const std::filesystem::path& path) const {
     auto made = Conversation::Impl::make(impl_.shared());
     made->tokens = file.tokens();
     made->images = file.images();
-    made->settle_shift();
     file.read(made->used());
     return Conversation(std::move(made));
   });

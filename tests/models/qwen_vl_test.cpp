@@ -1,6 +1,7 @@
 // The Qwen-VL families: tiny encoders and language models against Hugging Face's transformers in f64, and conversations
 // whose images have positions of two axes.
 #include "logits.hpp"
+#include "support/failing_memory.hpp"
 #include "vision_files.hpp"
 
 #include <map>
@@ -167,6 +168,33 @@ TEST_CASE("qwen-vl: where an image's rows stand matters, and what stands behind 
   }
   CHECK(greatest_difference(read[0], read[1]) > 1e-4);
   CHECK(greatest_difference(read[1], read[2]) > 1e-4);
+}
+
+TEST_CASE("qwen-vl: behind an image for which memory ran out, positions are right") {
+  const LanguageModel model = qwen_model("qwen2vl", 4);
+  const ImageGrid grid{2, 3};
+  const std::vector<float> rows = image_rows(model, grid);
+  Conversation conversation = model.conversation();
+  after(conversation, ids(3));
+  // What two tokens give behind the three, and behind an image.
+  const auto behind = [&](bool image) {
+    conversation.rewind(3);
+    if (image) conversation.read_image(rows, grid);
+    return after(conversation, ids(2));
+  };
+  const Logits without = behind(false), with = behind(true);
+  CHECK(greatest_difference(with, without) > 1e-4);
+  testing::fail_allocations(
+      200,
+      [&] {
+        conversation.rewind(3);
+        conversation.read_image(rows, grid);
+        conversation.rewind(3);
+      },
+      [&] {
+        CHECK(greatest_difference(behind(false), without) == 0);
+        CHECK(greatest_difference(behind(true), with) == 0);
+      });
 }
 
 TEST_CASE("qwen-vl: conversations with images go back, are copied and saved") {

@@ -55,7 +55,7 @@ def _tensors(n, values):
         tensor = n.b.tensor(one)
         if tensor.op in ("constant", "input", "full"):  # a result of a function is computed in it
             with n.b.graph:
-                tensor = ops.stop_gradient(tensor)
+                tensor = ops.permute(tensor, tuple(range(len(one.shape))))  # a view, through which gradients go
         yield tensor
 
 

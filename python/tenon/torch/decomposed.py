@@ -40,8 +40,9 @@ def _changed(node):
     if schema is None or not schema.is_mutable:
         return []
     given = [*node.args, *(node.kwargs.get(one.name) for one in schema.arguments[len(node.args):])]
-    return [value for value, one in zip(given, schema.arguments)
-            if one.alias_info is not None and one.alias_info.is_write and hasattr(value, "op")]
+    written = [value for value, one in zip(given, schema.arguments) if one.alias_info is not None and one.alias_info.is_write]
+    each = [one for value in written for one in (value if isinstance(value, (list, tuple)) else [value])]
+    return [one for one in each if hasattr(one, "op")]
 
 
 def _base(node):

@@ -329,7 +329,8 @@ def _places_that_are_not_zero(n, x):
 
 @op("nonzero.default")
 def nonzero(n, self):
-    return n.known_like(np.stack(_places_that_are_not_zero(n, self), 1), self)
+    places = np.stack(_places_that_are_not_zero(n, self), 1)
+    return n.known_like(places[:, :self.rank], self)  # of a value without axes: [count, 0]
 
 
 @op("nonzero_numpy.default")

@@ -438,7 +438,12 @@ def clone(n, self, memory_format=None):
 
 
 @op("contiguous.default")
-@op("alias.default", "detach.default", "lift_fresh.default", "positive.default", view=True)
+@op("detach.default", view=True)
+def detach(n, self):
+    return self if self.tensor is None else n.b.stop_gradient(self)
+
+
+@op("alias.default", "lift_fresh.default", "positive.default", view=True)
 def same(n, self, memory_format=None):
     return self
 

@@ -598,10 +598,40 @@ class Live(unittest.TestCase):
                 changed.add_(1)
                 return super().forward(x)
 
-        self.assertFalse(np.array_equal(Lost()(x.clone()).numpy(), Causal()(x).numpy()))
-        exported = torch.export.export(Lost(), (x,))
-        with self.assertRaisesRegex(tenon.UnsupportedError, "atleast_2d.*loses"):
-            tenon.torch.load(exported)
+        class LostOfSeveral(Causal):
+            def forward(self, x):
+                torch._foreach_add_(torch.atleast_2d(x[0, 0], x[0, 1]), 1)
+                return super().forward(x)
+
+        for lost in (Lost(), LostOfSeveral()):
+            self.assertFalse(np.array_equal(lost(x.clone()).numpy(), Causal()(x).numpy()))
+            exported = torch.export.export(lost, (x,))
+            with self.assertRaisesRegex(tenon.UnsupportedError, "atleast_2d.*loses"):
+                tenon.torch.load(exported)
+
+    def test_nonzero_of_values_without_axes(self):
+        import torch
+
+        class Places(torch.nn.Module):
+            def forward(self, x):
+                return [torch.nonzero(torch.tensor(one)) + x.sum().long() for one in (0.0, 3.0)]
+
+        x = torch.ones(2)
+        made = tenon.torch.Model(torch.export.export(Places(), (x,)))(x.numpy())
+        self.assertEqual([one.shape for one in made], [tuple(one.shape) for one in Places()(x)])
+
+    def test_gradients_end_where_a_program_detaches(self):
+        import torch
+
+        class Detached(torch.nn.Module):
+            def forward(self, x):
+                return (x * x.detach()).sum()
+
+        x = torch.arange(4.0, requires_grad=True)
+        Detached()(x).backward()
+        program = tenon.torch.load(torch.export.export(Detached(), (x,)))
+        made = tenon.Session(program.gradient(["x"])).forward(x.detach().numpy())[1]
+        np.testing.assert_array_equal(made.numpy(), x.grad.numpy())
 
     def test_slices_from_the_end_by_the_size_of_another_axis(self):
         import torch

@@ -22,8 +22,9 @@ struct Rewrite {
 std::span<const Rewrite> all_rewrites() noexcept;
 
 // Clean-ups. They do not change a bit of any result.
-int remove_dead_code(Function& function);             ///< values that no result needs
-int share_common_subexpressions(Function& function);  ///< equal instructions on equal operands
+int remove_dead_code(Function& function);  ///< values that no result needs
+/// Equal instructions on equal operands, of a function of this program.
+int share_common_subexpressions(const Program& program, Function& function);
 /// Constant folding: computes instructions whose inputs are all known (`full`, `iota`, and those
 /// that depend on nothing else). Results of up to `max_bytes` become folded constants.
 int fold_constants(Program& program, Function& function, std::int64_t max_bytes = 1 << 16);

@@ -50,7 +50,7 @@ class Dequantizer {
     note_ranges();
     drop_roundings();
     remove_dead_code(main());
-    share_common_subexpressions(main());
+    share_common_subexpressions(program_, main());
     spread_ranges();
     for (const std::string& name : lent_) program_.folded.erase(name);
     verify(program_);
@@ -82,7 +82,7 @@ class Dequantizer {
 
   /// Products of codes as products of f32, whose weights have the scale of the sums.
   void widen_products() {
-    FunctionEditor editor(main());
+    FunctionEditor editor(main(), passes::is_called(program_, main()));
     for (const auto match : {&Dequantizer::biased_product, &Dequantizer::product}) {
       for (std::size_t i = 0; i < editor.size(); ++i) {
         if (const auto found = match(editor, editor.at(i))) i += widen(editor, i, *found);
@@ -251,7 +251,7 @@ class Dequantizer {
   const ValueRange* range_of(ValueId id) { return table_.find(main().values[id].name); }
 
   void note_ranges() {
-    const FunctionEditor editor(main());
+    const FunctionEditor editor(main(), passes::is_called(program_, main()));
     for (const Instruction& at : main().body) {
       if (at.kind != Kind::op) continue;
       if (at.op.as<QuantizeLinear>() != nullptr) {
@@ -266,7 +266,7 @@ class Dequantizer {
 
   /// dequantize_linear(quantize_linear(x)) as x, within the limits of the codes.
   void drop_roundings() {
-    FunctionEditor editor(main());
+    FunctionEditor editor(main(), passes::is_called(program_, main()));
     for (std::size_t i = 0; i < editor.size(); ++i) {
       if (editor.op_at<DequantizeLinear>(i) == nullptr) continue;
       const Instruction& back = editor.at(i);

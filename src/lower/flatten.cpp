@@ -241,8 +241,8 @@ std::optional<Array> Flattener::as_slice(const Instruction& instruction, const s
   const auto index = def.traits.selects ? counters_.of(inputs[1].storage) : std::nullopt;
   if (!index) return std::nullopt;
   const Array& stack = inputs[0];
-  const std::int64_t count = builder_.counts()[index->loop], end = index->first + count;
-  if (count != 0 && (index->first < 0 || end > stack.shape[0])) {
+  const std::int64_t count = builder_.counts()[index->loop];
+  if (count != 0 && (index->first < 0 || index->first > stack.shape[0] - count)) {
     // A branch is a loop with a condition, too: it may be there so that no other index is read.
     // Then the op looks at the index when it runs.
     if (std::ranges::any_of(builder_.loops(), &FlatBuilder::Loop::has_condition)) {
@@ -250,12 +250,12 @@ std::optional<Array> Flattener::as_slice(const Instruction& instruction, const s
     }
     throw Error(Errc::out_of_range,
                 place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
-                fmt::format("the loop counts from {} to {}, but {} has {} slices", index->first,
-                            end - 1, to_string(stack.shape), stack.shape[0]));
+                fmt::format("the loop counts {} times from {}, but {} has {} slices", count,
+                            index->first, to_string(stack.shape), stack.shape[0]));
   }
   Array array = stack;
   const std::int64_t stride = array.strides[0];
-  array.offset += stride * index->first;
+  if (count != 0) array.offset += stride * index->first;
   array.byte_step[index->loop] += stride;
   array.shape = shape;
   std::copy(stack.strides.begin() + 1, stack.strides.end(), array.strides.begin());

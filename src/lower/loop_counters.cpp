@@ -39,17 +39,20 @@ void LoopCounters::note(const FlatStep& step) {
   const bool is_sum = step.op.as<Add>() != nullptr;
   if (!is_sum && step.op.as<Sub>() == nullptr) return;
   const Array &left = step.inputs[0], &right = step.inputs[1];
+  // A sum that wraps around is no counter: the op computes it.
   const auto keep = [&](const std::optional<Counter>& counter, std::optional<std::int64_t> number) {
+    std::int64_t first = 0;
     if (!counter || !number) return;
-    computed_.insert_or_assign(step.output.storage,
-                               Counter{counter->loop, counter->first + *number});
+    const bool wraps = is_sum ? __builtin_add_overflow(counter->first, *number, &first)
+                              : __builtin_sub_overflow(counter->first, *number, &first);
+    if (!wraps) computed_.insert_or_assign(step.output.storage, Counter{counter->loop, first});
   };
   const auto number = number_of(right);
   if (is_sum) {
     keep(of(left.storage), number);
     keep(of(right.storage), number_of(left));
   } else if (number) {
-    keep(of(left.storage), -*number);
+    keep(of(left.storage), number);
   }
 }
 

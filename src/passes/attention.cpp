@@ -10,7 +10,8 @@
 #include <array>
 #include <cmath>
 
-// The pattern has no mask: where a mask hides every key, softmax gives NaN and attention zeros.
+// Where no score of a query is above -inf, softmax gives NaN and attention zeros. The pattern has no
+// mask that could make it so: only keys or queries that are infinite do.
 
 namespace tenon::passes {
 namespace {
@@ -33,7 +34,8 @@ std::optional<Scores> match_scores(const FunctionEditor& editor, ValueId id) {
     const std::vector<ValueId>& in = editor.definition(id)->operands;
     const std::size_t number = divided || editor.constant_value(in[1]) ? 1 : 0;
     const std::optional<double> factor = editor.constant_value(in[number]);
-    if (!factor) return std::nullopt;
+    // Not where the factor has more axes, or longer ones.
+    if (!factor || !same_type(editor.type(in[1 - number]), editor.type(id))) return std::nullopt;
     scale = divided ? 1 / *factor : *factor;
     id = in[1 - number];
   }
@@ -68,8 +70,7 @@ bool fit(const std::optional<Shape>& q, const std::optional<Shape>& k,
 
 }  // namespace
 
-int rewrite_attention(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_attention(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     if (editor.op_at<Matmul>(i) == nullptr) continue;

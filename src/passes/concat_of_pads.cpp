@@ -70,8 +70,7 @@ bool fill_axis(const std::vector<Part>& parts) {
 
 }  // namespace
 
-int rewrite_concat_of_pads(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_concat_of_pads(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     std::vector<Part> parts;

@@ -5,8 +5,7 @@
 
 namespace tenon::passes {
 
-int rewrite_double_negation(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_double_negation(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     const ValueId result = editor.at(i).result;

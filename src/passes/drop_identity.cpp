@@ -3,6 +3,7 @@
 
 #include <tenon/ops/binary.hpp>
 #include <tenon/ops/cast.hpp>
+#include <tenon/ops/stop_gradient.hpp>
 
 #include <cmath>
 #include <optional>
@@ -17,6 +18,7 @@ namespace {
 bool shows_all(const FunctionEditor& editor, const Instruction& instruction) {
   const OpDef& def = *instruction.op.def();
   const std::optional<Shape>& in = editor.type(instruction.operands[0]);
+  if (instruction.op.as<StopGradient>() != nullptr) return false;  // gradients end there
   if (def.view == nullptr || instruction.operands.size() != 1 || !in || !in->is_static() ||
       !same_type(in, editor.type(instruction.result)))
     return false;
@@ -53,8 +55,7 @@ std::optional<ValueId> equal_operand(const FunctionEditor& editor, const Instruc
 
 }  // namespace
 
-int rewrite_drop_identity(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_drop_identity(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     const Instruction& instruction = editor.at(i);

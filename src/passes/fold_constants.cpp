@@ -55,7 +55,8 @@ int fold_constants(Program& program, Function& function, std::int64_t max_bytes)
   int folded = 0;
   std::vector<HostBuffer> known(function.values.size());
   // A constant cannot be updated in place: values that are stay computed.
-  const std::vector<bool> updated = passes::updated_values(function);
+  const std::vector<bool> updated =
+      passes::updated_values(function, passes::is_called(program, function));
   for (Instruction& instruction : function.body) {
     HostBuffer& value = known[instruction.result];
     if (instruction.kind == Kind::constant && instruction.operands.empty()) {

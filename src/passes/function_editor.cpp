@@ -12,8 +12,10 @@ namespace tenon::passes {
 
 using Kind = Instruction::Kind;
 
-FunctionEditor::FunctionEditor(Function& function)
-    : function_(function), uses_(function.values.size()), updated_(updated_values(function)) {
+FunctionEditor::FunctionEditor(Function& function, bool is_called)
+    : function_(function),
+      uses_(function.values.size()),
+      updated_(updated_values(function, is_called)) {
   for (const Instruction& instruction : function.body) {
     for (const ValueId id : instruction.operands) ++uses_[id];
   }
@@ -101,7 +103,25 @@ bool gives(const FunctionEditor& editor, const OpInstance& op, const std::vector
   }
 }
 
-std::vector<bool> updated_values(const Function& function) {
+std::unordered_set<std::string> called_functions(const Program& program) {
+  std::unordered_set<std::string> called;
+  for (const Function& function : program.functions) {
+    for (const Instruction& instruction : function.body) {
+      if (instruction.kind == Kind::call) called.insert(instruction.function);
+    }
+  }
+  return called;
+}
+
+bool is_called(const Program& program, const Function& function) {
+  return std::ranges::any_of(program.functions, [&](const Function& caller) {
+    return std::ranges::any_of(caller.body, [&](const Instruction& instruction) {
+      return instruction.kind == Kind::call && instruction.function == function.name;
+    });
+  });
+}
+
+std::vector<bool> updated_values(const Function& function, bool is_called) {
   // Values of one storage form a tree; its root says whether anything updates it.
   std::vector<ValueId> parent(function.values.size());
   std::iota(parent.begin(), parent.end(), ValueId{0});
@@ -151,6 +171,8 @@ std::vector<bool> updated_values(const Function& function) {
         break;
     }
   }
+  // A caller gets the results' own storage, and may update it.
+  for (const ValueId id : function.results) updated[root(id)] = updated[root(id)] || is_called;
   std::vector<bool> result(function.values.size());
   for (ValueId id = 0; id < result.size(); ++id) result[id] = updated[root(id)];
   return result;

@@ -20,7 +20,8 @@ namespace tenon::passes {
 /// `movable`.
 class FunctionEditor {
  public:
-  explicit FunctionEditor(Function& function);
+  /// `is_called`: by another function of the program, see updated_values().
+  FunctionEditor(Function& function, bool is_called);
 
   Function& function() const noexcept { return function_; }
   std::size_t size() const noexcept { return function_.body.size(); }
@@ -79,9 +80,18 @@ bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noe
 bool gives(const FunctionEditor& editor, const OpInstance& op, const std::vector<ValueId>& operands,
            const std::optional<Shape>& type);
 
+/// The functions that a `call` names, unlike those that are only bodies of loops.
+std::unordered_set<std::string> called_functions(const Program& program);
+/// Whether the function is one of them.
+bool is_called(const Program& program, const Function& function);
+
 /// Values whose storage an update, a call or a loop may overwrite: one entry per value. Calls and
-/// loops are assumed to update all their operands.
-std::vector<bool> updated_values(const Function& function);
+/// loops are assumed to update all their operands, and callers the results of what they call, whose
+/// storage they share.
+std::vector<bool> updated_values(const Function& function, bool is_called);
+
+/// The work of share_common_subexpressions().
+int share_equal_instructions(Function& function, bool is_called);
 
 /// Drops the instructions that `keep` does not name, with their values, and renumbers the rest.
 void keep_instructions(Function& function, const std::vector<bool>& keep);

@@ -22,8 +22,7 @@ std::string_view activation_of(const Instruction* instruction) {
 
 }  // namespace
 
-int rewrite_gated_activation(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_gated_activation(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     if (editor.op_at<Mul>(i) == nullptr) continue;

@@ -150,8 +150,7 @@ std::size_t rewrite(FunctionEditor& editor, std::size_t i, const Product& produc
 
 }  // namespace
 
-int rewrite_integer_product(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_integer_product(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     std::optional<Product> product = convolution(editor, editor.at(i));

@@ -6,8 +6,7 @@
 
 namespace tenon::passes {
 
-int rewrite_layer_norm(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_layer_norm(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     const RmsNorm* norm = editor.op_at<RmsNorm>(i);

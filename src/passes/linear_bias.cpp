@@ -18,8 +18,7 @@ bool is_bias(const FunctionEditor& editor, ValueId bias, ValueId result) {
 
 }  // namespace
 
-int rewrite_linear_bias(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_linear_bias(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     if (editor.op_at<Add>(i) == nullptr) continue;

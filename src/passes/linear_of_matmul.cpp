@@ -7,8 +7,7 @@
 
 namespace tenon::passes {
 
-int rewrite_linear_of_matmul(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_linear_of_matmul(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     if (editor.op_at<Matmul>(i) == nullptr) continue;

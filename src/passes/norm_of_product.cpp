@@ -133,8 +133,7 @@ std::size_t rewrite(FunctionEditor& editor, std::size_t i, const Product& produc
 
 }  // namespace
 
-int rewrite_norm_of_product(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_norm_of_product(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     if (editor.op_at<BatchNorm>(i) == nullptr) continue;

@@ -6,8 +6,7 @@
 
 namespace tenon::passes {
 
-int rewrite_norm_weight(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_norm_weight(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     if (editor.op_at<Mul>(i) == nullptr) continue;

@@ -10,9 +10,28 @@
 namespace tenon {
 namespace {
 
+using passes::FunctionEditor;
+
+template <int (*rewrite)(Program&, FunctionEditor&)>
+int apply(Program& program, Function& function) {
+  FunctionEditor editor(function, passes::is_called(program, function));
+  return rewrite(program, editor);
+}
+
 constexpr Rewrite rewrites[] = {
 #define TENON_REWRITE(file, pattern, replacement) \
-  {#file, pattern, replacement, passes::rewrite_##file},
+  {#file, pattern, replacement, apply<passes::rewrite_##file>},
+#include "passes/rewrites.def"
+#undef TENON_REWRITE
+};
+
+/// The same for a function of which is known whether it is called.
+struct KnownRewrite {
+  std::string_view name;
+  int (*apply)(Program& program, FunctionEditor& editor);
+};
+constexpr KnownRewrite known_rewrites[] = {
+#define TENON_REWRITE(file, pattern, replacement) {#file, passes::rewrite_##file},
 #include "passes/rewrites.def"
 #undef TENON_REWRITE
 };
@@ -27,6 +46,7 @@ class Optimizer {
 
   OptimizeReport run() {
     verify(program_);
+    called_ = passes::called_functions(program_);
     settle();
     for (Function& function : program_.functions)
       count("fold_constants", fold_constants(program_, function));
@@ -47,9 +67,12 @@ class Optimizer {
 
   bool round_of(Function& function) {
     int changes = count("remove_dead_code", remove_dead_code(function));
-    changes += count("share_common_subexpressions", share_common_subexpressions(function));
-    for (const Rewrite& rewrite : rewrites) {
-      const int applied = count(rewrite.name, rewrite.apply(program_, function));
+    const bool is_called = called_.contains(function.name);
+    changes +=
+        count("share_common_subexpressions", passes::share_equal_instructions(function, is_called));
+    for (const KnownRewrite& rewrite : known_rewrites) {
+      FunctionEditor editor(function, is_called);
+      const int applied = count(rewrite.name, rewrite.apply(program_, editor));
       // Dead instructions of a match would count as users of other values.
       if (applied > 0) count("remove_dead_code", remove_dead_code(function));
       changes += applied;
@@ -96,6 +119,7 @@ class Optimizer {
   }
 
   Program& program_;
+  std::unordered_set<std::string> called_;
   OptimizeReport report_;
 };
 

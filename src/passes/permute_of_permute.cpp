@@ -5,8 +5,7 @@
 
 namespace tenon::passes {
 
-int rewrite_permute_of_permute(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_permute_of_permute(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     const Permute* outer = editor.op_at<Permute>(i);

@@ -29,8 +29,7 @@ std::optional<OpInstance> function_of(const FunctionEditor& editor, ValueId x, d
 
 }  // namespace
 
-int rewrite_power(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_power(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     if (editor.op_at<Pow>(i) == nullptr || editor.uses(editor.at(i).result) == 0) continue;

@@ -20,8 +20,7 @@ bool only_reshapes(const Instruction* instruction) {
 
 }  // namespace
 
-int rewrite_reshape_of_reshape(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_reshape_of_reshape(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     const Instruction& instruction = editor.at(i);

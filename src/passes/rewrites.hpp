@@ -1,11 +1,11 @@
 #pragma once
 
-#include <tenon/optimize.hpp>
+#include "passes/function_editor.hpp"
 
 namespace tenon::passes {
 
 #define TENON_REWRITE(file, pattern, replacement) \
-  int rewrite_##file(Program& program, Function& function);
+  int rewrite_##file(Program& program, FunctionEditor& editor);
 #include "passes/rewrites.def"
 #undef TENON_REWRITE
 

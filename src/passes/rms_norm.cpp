@@ -45,8 +45,7 @@ std::optional<double> normalises(const FunctionEditor& editor, std::size_t i, Va
 
 }  // namespace
 
-int rewrite_rms_norm(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_rms_norm(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     if (editor.op_at<Mul>(i) == nullptr && editor.op_at<Div>(i) == nullptr) continue;

@@ -38,8 +38,7 @@ bool may_combine(double a, double b) {
 
 }  // namespace
 
-int rewrite_scale_of_scale(Program&, Function& function) {
-  FunctionEditor editor(function);
+int rewrite_scale_of_scale(Program&, FunctionEditor& editor) {
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
     const std::optional<Scale> outer = scale_of(editor, &editor.at(i));

@@ -44,8 +44,12 @@ bool computes_the_same(const Instruction& a, const Instruction& b) {
 
 }  // namespace
 
-int share_common_subexpressions(Function& function) {
-  const std::vector<bool> updated = passes::updated_values(function);
+int share_common_subexpressions(const Program& program, Function& function) {
+  return passes::share_equal_instructions(function, passes::is_called(program, function));
+}
+
+int passes::share_equal_instructions(Function& function, bool is_called) {
+  const std::vector<bool> updated = updated_values(function, is_called);
   std::unordered_multimap<std::size_t, ValueId> seen;
   std::vector<ValueId> same(function.values.size());
   for (ValueId id = 0; id < same.size(); ++id) same[id] = id;

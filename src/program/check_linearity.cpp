@@ -3,6 +3,7 @@
 #include <tenon/error.hpp>
 #include <tenon/object.hpp>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -41,9 +42,16 @@ struct Summary {
     int parameter = -1;  ///< whose storage it shares; -1: none
     bool whole = true;
     bool constant = false;
+    int root = -1;  ///< of the function: results of one root share their storage
   };
   std::vector<Result> results;
 };
+
+/// Whether no other result of the call shares this one's storage: a part of storage that nobody has
+/// otherwise counts as a whole.
+bool is_only(const Summary::Result& result, const Summary& callee) {
+  return std::ranges::count(callee.results, result.root, &Summary::Result::root) == 1;
+}
 
 class LinearityChecker {
  public:
@@ -148,7 +156,7 @@ Summary LinearityChecker::run() {
                fmt::format("'{}' is returned twice: it is one object", name(id)));
     }
     summary.results.push_back(
-        {storage.parameter, holder.whole, storage.origin == Root::Origin::constant});
+        {storage.parameter, holder.whole, storage.origin == Root::Origin::constant, holder.root});
   }
   return summary;
 }
@@ -241,10 +249,14 @@ void LinearityChecker::step_call(const Instruction& instruction, int i) {
     }
   }
   Tuple results;
+  std::unordered_map<int, Holder> made;  // by the callee's root
   for (const Summary::Result& result : callee.results) {
     if (result.parameter < 0) {
-      results.push_back(
-          fresh(instruction.result, result.constant ? Root::Origin::constant : Root::Origin::made));
+      const auto origin = result.constant ? Root::Origin::constant : Root::Origin::made;
+      const auto [known, is_first] = made.try_emplace(result.root);
+      if (is_first) known->second = fresh(instruction.result, origin);
+      results.push_back(known->second);
+      if (!is_only(result, callee)) results.back().whole = result.whole;
       continue;
     }
     const Holder& argument = holders_[operands[static_cast<std::size_t>(result.parameter)]];

@@ -336,7 +336,7 @@ def forward(x: f32[8], state: f32[4, 8]):
 }
 
 TEST_CASE("Lowering: a slice at a loop's index plus or minus a number is a view") {
-  const auto plan_of = [](const std::string& at, double number, int first) {
+  const auto plan_of = [](const std::string& at, double number, std::int64_t first) {
     return lowered(
         fmt::format(R"(def body(x: f32[8], index: i64, s: Scope, rows: f32[4, 8], number: i64):
     at = {}
@@ -381,6 +381,8 @@ def forward(x: f32[8], rows: f32[4, 8]):
     INFO(each.at << ", " << each.number << " from " << each.first);
     expect_error(Errc::out_of_range, [&] { plan_of(each.at, each.number, each.first); });
   }
+  // A sum that wraps around is no place of a view: the op refuses it when it runs.
+  CHECK(read_from(plan_of("add(index, number)", 1e15, 9223372036854775000)) == -1);
   // A number minus the index counts down: that is no view, but read when it runs.
   CHECK_NOTHROW(plan_of("sub(number, index)", 3, 0));
 }

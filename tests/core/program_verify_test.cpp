@@ -235,6 +235,24 @@ TEST_CASE("verify: updates in called functions") {
       "Alias: 'v' is a view of 'kv0'; only a whole value can be updated");
 }
 
+TEST_CASE("verify: results of a call that share their storage") {
+  const auto with_result = [](const std::string& second, const std::string& body) {
+    return "\ndef f(x: f32[4]):\n    a = square(x)\n    b = " + second +
+           "\n    return a, b\n\ndef forward(x: f32[4], v: f32):\n    t = f(x)\n    p = item(t, "
+           "0)\n"
+           "    q = item(t, 1)\n    i = full(dtype=\"i32\")\n" +
+           body;
+  };
+  const std::string view = "slice(a, axis=0, begin=0, end=2)";
+  CHECK(error_in(with_result(view, "    u = update_slice(p, i, v)\n    return u, q\n")) ==
+        "Alias: 'q' was consumed at line 12 by update_slice; use 'u'");
+  CHECK(error_in(with_result(view, "    u = update_slice(q, i, v)\n    return u\n")) ==
+        "Alias: 'q' is a view of 'p'; only a whole value can be updated");
+  CHECK_NOTHROW(verified(with_result(view, "    u = update_slice(p, i, v)\n    return u\n")));
+  CHECK_NOTHROW(
+      verified(with_result("square(x)", "    u = update_slice(p, i, v)\n    return u, q\n")));
+}
+
 TEST_CASE("verify: updates in loops") {
   const std::string block =
       "\ndef block(kv0: f32[2, 1, 1, 4, 2], i: i64, s: Scope, x: f32[1, 1, 1, 2], pos: i32):\n"

@@ -1,3 +1,4 @@
+#include "support/expect_error.hpp"
 #include "support/literals.hpp"
 #include "support/program_text.hpp"
 
@@ -45,7 +46,7 @@ def forward(x: f32[4], z: f32[4]):
     j = full(value=-0.0)
     return c, d, e, f, g, h, i, j
 )");
-  CHECK(share_common_subexpressions(program.functions[0]) == 3);
+  CHECK(share_common_subexpressions(program, program.functions[0]) == 3);
   CHECK(functions_of(program) == R"(
 def forward(x: f32[4], z: f32[4]):
     a = exp(x)
@@ -69,11 +70,38 @@ def forward(i: i64, x: f32[1, 1, 1, 2], pos: i32):
     return a1, b0
 )";
   Program program = program_of(text);
-  CHECK(share_common_subexpressions(program.functions[0]) == 0);
+  CHECK(share_common_subexpressions(program, program.functions[0]) == 0);
   // Nor does folding make them constants, which nothing may write to.
   optimize(program);
   CHECK_NOTHROW(verify(program));
   CHECK(functions_of(program).find("a0: f32[1, 1, 1, 4, 2] = full(") != std::string::npos);
+}
+
+TEST_CASE("optimize: what a called function returns stays storage of its own") {
+  // The caller updates `a`: were it `b`, the argument or a constant, too, that would change.
+  for (const std::string made :
+       {"    a = square(x)\n    b = square(x)\n",
+        "    one = full(value=1.0)\n    a = mul(x, one)\n    b = exp(x)\n",
+        "    z = iota(size=4, dtype=\"f32\")\n    a = square(z)\n    b = exp(x)\n"}) {
+    CAPTURE(made);
+    Program program = program_of("\ndef f(x: f32[4]):\n" + made + R"(    return a, b
+
+def forward(x: f32[4], v: f32):
+    t = f(x)
+    p = item(t, 0)
+    q = item(t, 1)
+    i = full(dtype="i32")
+    u = update_slice(p, i, v)
+    y = add(x, q)
+    return u, y
+)");
+    CHECK(share_common_subexpressions(program, program.functions[0]) == 0);
+    optimize(program);
+    CHECK_NOTHROW(verify(program));
+    const std::string after = functions_of(program);
+    CHECK(contains(after, "return a, b"));
+    CHECK_FALSE(after.find("a: f32[4] = const(") != std::string::npos);
+  }
 }
 
 TEST_CASE("fold_constants: values that follow from numbers") {

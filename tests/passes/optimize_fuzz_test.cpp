@@ -412,7 +412,7 @@ TEST_CASE("clean-ups keep every bit of random programs") {
       int applied = 0;
       for (Function& function : after.functions) {
         applied += pass == "dead"     ? remove_dead_code(function)
-                   : pass == "common" ? share_common_subexpressions(function)
+                   : pass == "common" ? share_common_subexpressions(after, function)
                                       : fold_constants(after, function);
       }
       INFO("seed " << seed << ", " << pass << "\n" << print(before) << "\n" << print(after));

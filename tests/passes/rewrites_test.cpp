@@ -85,6 +85,15 @@ def forward(x: f32[4]):
 )");
 }
 
+TEST_CASE("drop_identity: stop_gradient stays, which gradients see") {
+  expect_unchanged("drop_identity", R"(
+def forward(x: f32[2, 4]):
+    a = stop_gradient(x)
+    y = mul(x, a)
+    return y
+)");
+}
+
 TEST_CASE("drop_identity: views that show all of their input") {
   expect("drop_identity", R"(
 def forward(x: f32[2, 4]):
@@ -528,6 +537,17 @@ def forward(q: f32[1, 2, 3, 8], k: f32[1, 2, 3, 8], v: f32[1, 2, 3, 8], k1: f32[
     p1 = softmax(s1, axis=3)
     y1 = matmul(p1, k1)
     return y, y1
+)");
+  // A scale that makes more of the scores.
+  expect_unchanged("attention", R"(
+def forward(q: f32[1, 2, 3, 8], k: f32[1, 2, 3, 8], v: f32[1, 2, 3, 8]):
+    half = full(value=0.5, dims=[3, 1, 1, 1])
+    t = permute(k, order=[0, 1, 3, 2])
+    s = matmul(q, t)
+    d = mul(s, half)
+    p = softmax(d, axis=3)
+    y = matmul(p, v)
+    return y
 )");
 }
 

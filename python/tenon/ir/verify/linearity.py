@@ -32,7 +32,7 @@ class LinearityChecker:
         return Holder(root)
 
     def run(self):
-        """What a call consumes, by parameter; and for each result (parameter or None, whole, constant)."""
+        """What a call consumes, by parameter; and for each result (parameter or None, whole, root)."""
         function = self.function
         for k, value in enumerate(function.parameters):
             if value.kind == TENSOR:
@@ -48,7 +48,7 @@ class LinearityChecker:
             self.read(name, holder, None, k)
             if holder.root.is_object and any(self.shares(name, other) for other in function.results[:k]):
                 self.complain(f"'{name}' is returned twice: it is one object", None, k)
-            results.append((holder.root.parameter, holder.whole, holder.root.origin == "constant"))
+            results.append((holder.root.parameter, holder.whole, holder.root))
         return consumes, results
 
     def complain(self, message, made, operand):
@@ -133,10 +133,14 @@ class LinearityChecker:
                                   made, j)
             if self.consume(names[k], self.holders[names[k]], made, k):
                 self.holders[names[k]].root.latest = result
-        holders = []
-        for parameter, whole, constant in results:
+        holders, made_there = [], {}  # by the callee's root: results of one share its storage
+        for parameter, whole, root in results:
             if parameter is None:
-                holders.append(self.fresh(result, "constant" if constant else "made"))
+                if root not in made_there:
+                    made_there[root] = self.fresh(result, "constant" if root.origin == "constant" else "made")
+                # A part of storage that nobody has otherwise counts as a whole.
+                is_only = sum(other is root for _, _, other in results) == 1
+                holders.append(Holder(made_there[root].root, 0, is_only or whole))
             else:
                 argument = self.holders[names[parameter]]
                 holders.append(Holder(argument.root, argument.root.version, argument.whole and whole))
@@ -169,7 +173,7 @@ class LinearityChecker:
                 kind = "from outside of a branch" if is_branch else "that every repetition reads"
                 self.complain(f"'{made.function}' updates a value {kind}; carry it", made,
                               operand if operand >= 2 else None)
-        for parameter, _, _ in results:
+        for parameter, *_ in results:
             if parameter is not None and parameter >= len(carry) + 2:
                 extra = made.operands[parameter - len(carry)]
                 if self.holders[extra].root.is_object:

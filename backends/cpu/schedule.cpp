@@ -124,13 +124,15 @@ class Scheduler final : public Compiler {
     const bool is_fixed = std::ranges::none_of(
         reads, [this](const Operand& operand) { return changes_in_loops(operand); });
     for (const Table& table : tables_) {
-      const bool same = table.meaning == meaning && std::ranges::equal(table.reads, reads);
+      // Tables of elements of another type have another size.
+      const bool same = table.meaning == meaning && table.bytes == bytes &&
+                        std::ranges::equal(table.reads, reads);
       if (same && (is_fixed || table.depth == loops_.size())) {
         reads_tables_.push_back(table.access);
         return table.offset;
       }
     }
-    Table table{meaning, {reads.begin(), reads.end()}, scratch(bytes), {}, loops_.size()};
+    Table table{meaning, {reads.begin(), reads.end()}, bytes, scratch(bytes), {}, loops_.size()};
     table.access = {Place::Kind::loop_index, 1, {table.offset, table.offset + bytes}};
     if (is_fixed && !loops_.empty()) {
       // Loops begin with a barrier, which stands between this task and its readers.
@@ -163,6 +165,7 @@ class Scheduler final : public Compiler {
   struct Table {
     OpInstance meaning;
     std::vector<Operand> reads;
+    std::int64_t bytes;
     std::int64_t offset;
     Access access;
     std::size_t depth;  // loops around the task that fills it

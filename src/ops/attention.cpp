@@ -177,7 +177,7 @@ Axis check_sizes(const AttentionInputs& in) {
     std::int64_t keys = known_size(k[1], v[1]);
     if (is_paged) {
       const std::int64_t of_row = (*table)[1];
-      keys = is_static(keys) && is_static(of_row) ? keys * of_row : unknown_dim;
+      keys = is_static(keys) && is_static(of_row) ? checked_multiply(keys, of_row) : unknown_dim;
     }
     check_mask(*mask, {batch.size, q[2], q[1], keys}, text);
   }

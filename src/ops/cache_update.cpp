@@ -42,7 +42,8 @@ Shape CacheUpdate::infer(std::span<const Shape> in) const {
   common_axis(name, cache, 2, x, 2, "the number of heads", operands);
   common_axis(name, cache, 4, x, 3, "the head's size", operands);
   const bool is_known = is_static(cache[3]) && (!has_table || is_static(in[4][1]));
-  const std::int64_t capacity = is_known && has_table ? cache[3] * in[4][1] : cache[3];
+  const std::int64_t capacity =
+      is_known && has_table ? checked_multiply(cache[3], in[4][1]) : cache[3];
   if (is_static(x[1]) && is_known && x[1] > capacity) {  // C4
     fail(Errc::shape_mismatch, name, fmt::format("more steps than the cache holds: {}", operands));
   }

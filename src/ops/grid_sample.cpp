@@ -49,9 +49,10 @@ struct GridPlace {
 
 GridPlace grid_place(double g, std::int64_t size, const GridWords& words) {
   const auto count = static_cast<double>(size);
-  if (std::isnan(g)) return {words.holds || words.reflects ? 0.0 : -2.0, 0};
   GridPlace place = words.align_corners ? GridPlace{(g + 1) / 2 * (count - 1), (count - 1) / 2}
                                         : GridPlace{((g + 1) * count - 1) / 2, count / 2};
+  // Also of an infinity along an axis of one element, whose corners are one.
+  if (std::isnan(place.at)) return {words.holds || words.reflects ? 0.0 : -2.0, 0};
   if (words.reflects) {
     const double low = words.align_corners ? 0 : -0.5;
     const double span = words.align_corners ? count - 1 : count;

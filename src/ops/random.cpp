@@ -225,8 +225,10 @@ Tensor fold_in(const Tensor& key, std::int64_t number, const std::source_locatio
 
 std::vector<Tensor> split_key(const Tensor& key, std::int64_t count,
                               const std::source_location& where) {
-  if (count < 0) {
-    fail_at(where, Errc::bad_argument, "split_key", fmt::format("cannot make {} keys", count));
+  constexpr std::int64_t most = 1 << 20;
+  if (count < 0 || count > most) {
+    fail_at(where, Errc::bad_argument, "split_key",
+            fmt::format("cannot make {} keys: 0 to {}", count, most));
   }
   const Tensor words =
       record(RandomBits{.dims = {2 * count}, .stream = split_stream}, {key}, where);

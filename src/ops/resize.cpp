@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 #include <vector>
 
 namespace tenon {
@@ -118,6 +119,7 @@ void require_elements(std::string_view op, const Shape& from, const Shape& to, i
 /// resize from one shape to the other connects, output by output.
 template <class Visit>
 void for_each_connection(const Resize& op, const Shape& from, const Shape& to, Visit&& visit) {
+  if (to.elements() == 0) return;
   const auto count = static_cast<int>(op.sizes.size());
   const int lead = to.rank() - count;
   std::vector<ResizeTaps> axes;
@@ -163,8 +165,14 @@ ResizeTaps resize_taps(const Resize& op, std::int64_t size, std::int64_t outputs
       op.coordinates.empty() ? "half_pixel" : op.coordinates.text();
   const std::string_view rounding = op.rounding.empty() ? "round_prefer_floor" : op.rounding.text();
   ResizeTaps result;
-  result.taps = mode == "nearest" ? 1 : mode == "linear" ? 2 : 4;
   result.outputs = outputs;
+  if (size == outputs) {  // every mode and every way of placing leaves it as it is
+    result.inputs.resize(static_cast<std::size_t>(size));
+    std::iota(result.inputs.begin(), result.inputs.end(), std::int64_t{0});
+    result.weights.assign(result.inputs.size(), 1);
+    return result;
+  }
+  result.taps = mode == "nearest" ? 1 : mode == "linear" ? 2 : 4;
   result.inputs.resize(static_cast<std::size_t>(result.taps * outputs));
   result.weights.resize(result.inputs.size());
   for (std::int64_t i = 0; i < outputs; ++i) {

@@ -34,7 +34,8 @@ Shape infer_roi(const Op& op, std::span<const Shape> in) {
     fail(Errc::shape_mismatch, name, fmt::format("operands do not fit: {}", operands));
   }
   const bool is_good = op.size.size() == 2 && op.size[0] >= 1 && op.size[1] >= 1 && op.scale > 0 &&
-                       std::isfinite(op.scale) && op.sampling_ratio >= 0;
+                       std::isfinite(op.scale) && op.sampling_ratio >= 0 &&
+                       op.sampling_ratio <= 1 << 20;
   if (!is_good) {  // C3
     fail(Errc::bad_attribute, name,
          fmt::format("size [{}], scale {}, sampling_ratio {}", fmt::join(op.size.span(), ", "),

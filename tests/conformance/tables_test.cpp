@@ -46,6 +46,18 @@ TEST_CASE("rotations with equal positions share one table") {
       "    return e\n");
 }
 
+TEST_CASE("rotations of other types have tables of their own") {
+  check(
+      "\ndef forward(x: f32[2, 5, 3, 8], p: i32[5]):\n"
+      "    a = rope(x, p)\n"
+      "    b = cast(x, dtype=\"f64\")\n"
+      "    c = rope(b, p)\n"
+      "    d = cast(c, dtype=\"f32\")\n"
+      "    e = rope(d, p)\n"
+      "    y = add(a, e)\n"
+      "    return y\n");
+}
+
 TEST_CASE("a table is filled before a loop whose positions do not change") {
   check(
       "\ndef turn(x: f32[2, 5, 3, 8], i: i64, s: Scope, p: i32[5]):\n"

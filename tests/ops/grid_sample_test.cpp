@@ -48,6 +48,13 @@ TEST_CASE("grid_sample_backward: to the pixels, and to the places") {
               {1, 0, 0, 0});
 }
 
+TEST_CASE("grid_sample: infinities along an axis of one element") {
+  const HostBuffer column = floats({1, 1, 2, 1}, {6, 7});
+  const HostBuffer grid = floats({1, 1, 2, 2}, {INFINITY, 1, -INFINITY, -1});
+  expect_equal(apply(words("", "border", true), {column, grid}), {7, 6});
+  expect_equal(apply(words("", "", true), {column, grid}), {0, 0});
+}
+
 TEST_CASE("grid_sample: types, sizes of zero, symbols") {
   for (const DType dtype : {f16, bf16, f32, f64}) {
     expect_equal(apply(words("", "", true), {strip().to(dtype), places({0}).to(dtype)}), {2});

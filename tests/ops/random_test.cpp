@@ -94,6 +94,7 @@ TEST_CASE("keys: split and folded ones differ, the same way each time") {
   CHECK(seen.size() == 9);
   CHECK(elements(graph.value(fold_in(key, run))) == elements(graph.value(fold_in(key, 5))));
   expect_error(Errc::bad_argument, [&] { (void)split_key(key, -1); });
+  expect_error(Errc::bad_argument, [&] { (void)split_key(key, std::int64_t{1} << 62); });
   Graph other;
   const Graph::Recording recording(other);
   expect_type(random_key(0x123456789ABCDEF0).shape(), "u32[2]");

@@ -212,6 +212,8 @@ TEST_CASE("ops: ops of images refuse") {
       {"roi_align(f32[2, 3, 4, 5], f32[6, 4], i64[6], size=[2])", attribute},
       {"roi_align(f32[2, 3, 4, 5], f32[6, 4], i64[6], size=[2, 2], scale=inf)", attribute},
       {"roi_align(f32[2, 3, 4, 5], f32[6, 4], i64[6], size=[2, 2], sampling_ratio=-1)", attribute},
+      {"roi_align(f32[2, 3, 4, 5], f32[6, 4], i64[6], size=[2, 2], sampling_ratio=2000000)",
+       attribute},
       {"roi_align_backward(f32[2, 3, 4, 5], f32[6, 4], i64[6], f32[6, 3, 2, 2], size=[2, 2])", {}},
       {"roi_align_backward(f32[2, 3, 4, 5], f32[6, 4], i64[6], f32[6, 3, 2, 3], size=[2, 2])",
        mismatch},

@@ -48,6 +48,13 @@ TEST_CASE("resize: cubic keeps the elements, rows and columns one by one") {
   expect_near(apply(Resize{.sizes = {1, 1, 2}}, {floats({2, 1, 2}, {1, 3, 5, 7})}), {3, 5});
 }
 
+TEST_CASE("resize: an axis that keeps its size is copied") {
+  const HostBuffer x = floats({4}, {1, INFINITY, 2, 3});
+  for (const char* const mode : {"nearest", "linear", "cubic"}) {
+    expect_equal(apply(Resize{.sizes = {4}, .mode = mode}, {x}), {1, INFINITY, 2, 3});
+  }
+}
+
 TEST_CASE("resize_backward: to the elements that were mixed") {
   ResizeBackward op{.sizes = {2}};
   expect_near(apply(op, {floats({4}, {1, 2, 3, 4})}), {1 + 1.5 + 0.75, 0.5 + 2.25 + 4});
@@ -65,6 +72,8 @@ TEST_CASE("resize: types, sizes of zero, tags and symbols") {
   }
   expect_type(apply(Resize{.sizes = {0}}, {four()}).shape(), "f32[0]");
   expect_type(apply(Resize{.sizes = {3}}, {floats({0, 2}, {})}).shape(), "f32[0, 3]");
+  expect_type(apply(Resize{.sizes = {std::int64_t{1} << 33}}, {floats({0, 2}, {})}).shape(),
+              "f32[0, 8589934592]");  // without tables of its places
   const Shape x({{"n", symbol("N")}, {"h", symbol("H")}, {"w", 4}}, f32);
   expect_type(infer(Resize{.sizes = {3, 8}}, {x}), "f32[n=N, h=3, w=8]");
 }

@@ -171,6 +171,12 @@ std::optional<std::string> refuses_conv_transpose2d(const Step& step) {
     constexpr std::array<std::string_view, 3> names{"x", "w", "bias"};
     if (auto why = needs_dense(step.inputs[i], names[i])) return why;
   }
+  // Each phase of the strides is a convolution.
+  const IntList& stride = step.op.as<ConvTranspose2d>()->stride;
+  const Shape& y = step.output.shape;
+  const double phases = static_cast<double>(std::min(stride[0], y[2])) *
+                        static_cast<double>(std::min(stride[1], y[3]));
+  if (!is_f64(step) && phases > 4096) return "strides with more than 4,096 phases";
   return std::nullopt;
 }
 

@@ -61,6 +61,7 @@ class GridTaps {
     if (g != g) return holds_ || reflects_ ? T(0) : -T(2);
     slope = (align_corners_ ? count - 1 : count) / 2;
     T at = align_corners_ ? (g + 1) * slope : ((g + 1) * count - 1) / 2;
+    if (at != at) return holds_ || reflects_ ? T(0) : -T(2);  // infinity along an axis of one
     if (reflects_) {
       const T low = align_corners_ ? T(0) : -T(0.5), span = 2 * slope;
       if (span == 0 || !std::isfinite(at)) {

@@ -156,7 +156,7 @@ class IntegerProductTask final : public Task {
     const Range items = context.share(plan_.grid.size() * groups);
     if (items.begin >= items.end) return;
     const Run run(*this, context);
-    for (std::int64_t i = items.begin; i < items.end; ++i) {
+    for (std::int64_t i = items.begin; i < items.end && !context.worker.is_interrupted(); ++i) {
       const std::int64_t item = i / groups;
       run.compute(plan_.grid.image(item), i % groups, plan_.grid.part(item));
     }

@@ -72,6 +72,7 @@ class SuppressionTask final : public Task {
     const std::int64_t most = std::min(room, op_.max_per_class);
     std::int64_t size = 0;
     for (std::int64_t i = 0; i < candidates && size < most; ++i) {
+      if (i % 64 == 0 && context.worker.is_interrupted()) break;
       const KeptBox box = corners(boxes + order[i].box * 4);
       if (is_hidden(box, kept, size)) continue;
       kept[size] = box;

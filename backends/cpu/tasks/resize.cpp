@@ -87,13 +87,6 @@ struct ResampledAxis {
   ResampledAxis() = default;
   ResampledAxis(const Resize& op, std::int64_t size, std::int64_t outputs_)
       : inputs(size), outputs(outputs_) {
-    if (size == outputs_ || size == 0) {  // every mode and every way of placing leaves it as it is
-      is_copy = true;
-      places.resize(static_cast<std::size_t>(outputs));
-      for (std::size_t i = 0; i < places.size(); ++i) places[i] = static_cast<std::int32_t>(i);
-      weights.assign(places.size(), T(1));
-      return;
-    }
     const ResizeTaps table = resize_taps(op, size, outputs_);
     taps = table.taps;
     places.assign(table.inputs.begin(), table.inputs.end());

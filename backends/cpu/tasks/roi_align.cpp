@@ -53,9 +53,9 @@ struct RoiGrid {
   }
   /// Calls visit(offset in a plane, weight) for the pixels of a cell.
   template <class Visit>
-  void pixels(std::int64_t i, std::int64_t j, std::int64_t height, std::int64_t width,
-              Visit&& visit) const noexcept {
-    for (std::int64_t r = 0; r < parts[0]; ++r) {
+  void pixels(const Worker& worker, std::int64_t i, std::int64_t j, std::int64_t height,
+              std::int64_t width, Visit&& visit) const noexcept {
+    for (std::int64_t r = 0; r < parts[0] && !worker.is_interrupted(); ++r) {
       const RoiPoint<T> down = point(0, i, r, height);
       for (std::int64_t s = 0; s < parts[1] && down.is_inside; ++s) {
         const RoiPoint<T> across = point(1, j, s, width);
@@ -102,7 +102,7 @@ class RoiAlignTask final : public Task {
       const T share = grid.share();
       for (std::int64_t j = 0; j < op_.size[1]; ++j) {
         for (std::int64_t c = 0; c < channels; ++c) y[c * cells + j] = 0;
-        grid.pixels(row, j, x[2], x[3], [&](std::int64_t offset, T weight) {
+        grid.pixels(context.worker, row, j, x[2], x[3], [&](std::int64_t offset, T weight) {
           for (std::int64_t c = 0; c < channels; ++c) {
             y[c * cells + j] += weight * from[c * plane + offset];
           }
@@ -141,7 +141,7 @@ class RoiAlignBackwardTask final : public Task {
       const T* upstream = context.pointer<const T>(in_[3]) + box * channels * cells;
       T* to = y + image * channels * plane;
       for (std::int64_t i = 0; i < cells; ++i) {
-        grid.pixels(i / op_.size[1], i % op_.size[1], x[2], x[3],
+        grid.pixels(context.worker, i / op_.size[1], i % op_.size[1], x[2], x[3],
                     [&](std::int64_t offset, T weight) {
                       for (std::int64_t c = range.begin; c < range.end; ++c) {
                         to[c * plane + offset] += weight * share * upstream[c * cells + i];

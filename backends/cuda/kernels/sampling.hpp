@@ -55,10 +55,11 @@ struct PlaceAndSlope {
 };
 TENON_DEVICE PlaceAndSlope grid_place(const GridArgs& args, double g, std::uint32_t size) {
   const double count = size;
-  if (g != g) return {args.holds || args.reflects ? 0.0 : -2.0, 0};
   PlaceAndSlope place = args.aligns_corners
                             ? PlaceAndSlope{(g + 1) / 2 * (count - 1), (count - 1) / 2}
                             : PlaceAndSlope{((g + 1) * count - 1) / 2, count / 2};
+  // Also of an infinity along an axis of one element, whose corners are one.
+  if (place.at != place.at) return {args.holds || args.reflects ? 0.0 : -2.0, 0};
   if (args.reflects) {
     const double low = args.aligns_corners ? 0 : -0.5;
     const double span = args.aligns_corners ? count - 1 : count;

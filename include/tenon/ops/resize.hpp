@@ -95,7 +95,8 @@ TENON_DECLARE_OP(ResizeBackward);
 
 /// What resize mixes each of `outputs` elements along an axis from: element i from
 /// inputs[k * outputs + i], times weights[k * outputs + i], for k < taps (1, 2 or 4). The inputs
-/// are within [0, size). For kernels, of ops whose checks have passed.
+/// are within [0, size); an axis that keeps its size is itself, with one tap. For kernels, of ops whose
+/// checks have passed.
 struct ResizeTaps {
   std::int64_t taps = 1;
   std::int64_t outputs = 0;

@@ -19,7 +19,7 @@ namespace tenon {
 ///           the image that each box is of
 /// Output    y: [R, C, size 0, size 1]; dtype of x, no tags
 /// Attributes size: two values of at least 1, rows and columns of cells; scale: from the boxes'
-///           unit to pixels, above 0; sampling_ratio: at least 0, where 0 takes as many parts along
+///           unit to pixels, above 0; sampling_ratio: 0 to 2^20, where 0 takes as many parts along
 ///           an axis as a cell has pixels, rounded up; aligned: pixels' centres lie at halves, so
 ///           boxes are shifted by half a pixel. Boxes smaller than a pixel count as one unless
 ///           aligned

@@ -253,7 +253,8 @@ def _(op, ins, a):
     rank(images, 1)
     require(x.dtype == boxes.dtype and agree(boxes.dims[0], images.dims[0]) and agree(boxes.dims[1], 4),
             "ShapeMismatch", "operands do not fit", *ins)
-    is_good = len(a.size) == 2 and min(a.size) >= 1 and a.scale > 0 and finite(a.scale) and a.sampling_ratio >= 0
+    is_good = len(a.size) == 2 and min(a.size) >= 1 and a.scale > 0 and finite(a.scale) and \
+        0 <= a.sampling_ratio <= 1 << 20
     require(is_good, "BadAttribute", f"size {a.size}, scale {a.scale}, sampling_ratio {a.sampling_ratio}")
     y = Type(x.dtype, [either(boxes.dims[0], images.dims[0]), x.dims[1], *a.size])
     if op == "roi_align":

@@ -13,6 +13,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,24 +23,37 @@
 namespace tenon {
 namespace {
 
+/// Why dlopen(path) failed. The loader's text begins with the path, which errors name anyway.
+std::string loader_error(const std::string& path) {
+  const char* const text = dlerror();
+  std::string_view why = text != nullptr ? text : "the loader gives no reason";
+  if (why.starts_with(path + ": ")) why.remove_prefix(path.size() + 2);
+  std::string message(why);
+  if (why.find("undefined symbol") != std::string_view::npos) {
+    message +=
+        ": a plugin is linked with every library whose functions it calls, such as tenon::tenon";
+  }
+  return message;
+}
+
 /// A library that the loader holds; closed with the last owner.
 class Library {
  public:
   explicit Library(const std::string& path) : handle_(dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
-    if (handle_ == nullptr) {
-      const char* why = dlerror();
-      throw Error(Errc::plugin_load, path, why != nullptr ? why : "the loader gives no reason");
-    }
+    if (!handle_) throw Error(Errc::plugin_load, path, loader_error(path));
   }
-  ~Library() { dlclose(handle_); }
-  Library(const Library&) = delete;
-  Library& operator=(const Library&) = delete;
 
-  void* handle() const noexcept { return handle_; }
-  void* symbol(const char* name) const noexcept { return dlsym(handle_, name); }
+  void* handle() const noexcept { return handle_.get(); }
+  void* symbol(const char* name) const noexcept { return dlsym(handle_.get(), name); }
+  PluginDevices& devices() const noexcept { return devices_; }
 
  private:
-  void* handle_;
+  struct Close {
+    void operator()(void* handle) const noexcept { dlclose(handle); }
+  };
+  std::unique_ptr<void, Close> handle_;
+  mutable PluginDevices
+      devices_;  // goes first: it refers to objects that the library's code destroys
 };
 
 struct Plugin {
@@ -125,7 +139,7 @@ BackendPtr create(const PluginDescriptor& descriptor, const std::shared_ptr<cons
   const std::string name = descriptor.name;
   BackendPtr backend = guarded(name, make);
   if (!backend) throw Error(Errc::plugin_init, name, "the plugin made no backend");
-  return keep_loaded(std::move(backend), library);
+  return keep_loaded(std::move(backend), library, library->devices());
 }
 
 /// Makes a backend and destroys it: detects a plugin that cannot start while loading.
@@ -243,6 +257,10 @@ void unload_plugin(std::string_view name) {
   if (plugin->library.use_count() > 1) {
     throw Error(Errc::busy, plugin->path,
                 fmt::format("backends of '{}', or weights they have packed, are alive", name));
+  }
+  if (plugin->library->devices().has_arrays()) {
+    throw Error(Errc::busy, plugin->path,
+                fmt::format("arrays in the memory of a device of '{}' are alive", name));
   }
   remove_backend(name);
   if (!plugin->scheme.empty()) remove_device_backend(plugin->scheme);

@@ -1,6 +1,8 @@
 #include "backend/plugin_backend.hpp"
 
+#include <algorithm>
 #include <exception>
+#include <mutex>
 
 #include <fmt/format.h>
 
@@ -53,6 +55,10 @@ class HeldPartition final : public Partition {
     return guarded(plugin_, [&] { return inner_.object->scratch_bytes(); });
   }
 
+  std::vector<std::string> notes() const override {
+    return guarded(plugin_, [&] { return inner_.object->notes(); });
+  }
+
   std::optional<ConstantUse> constant_use() const override {
     return as_read(guarded(plugin_, [&] { return inner_.object->constant_use(); }));
   }
@@ -77,12 +83,16 @@ class HeldPartition final : public Partition {
 
 class HeldBackend final : public Backend {
  public:
-  explicit HeldBackend(Held<BackendPtr> inner)
-      : inner_(std::move(inner)), name_(inner_.object->name()) {}
+  HeldBackend(Held<BackendPtr> inner, PluginDevices& devices)
+      : inner_(std::move(inner)), devices_(devices), name_(inner_.object->name()) {}
 
   std::string_view name() const noexcept override { return name_; }
   MemRegion& region() const override {
-    return guarded(name_, [&]() -> MemRegion& { return inner_.object->region(); });
+    return guarded(name_, [&]() -> MemRegion& {
+      MemRegion& region = inner_.object->region();
+      devices_.add(region);
+      return region;
+    });
   }
   std::optional<std::string> refuses(const Step& step) const override {
     return guarded(name_, [&] { return inner_.object->refuses(step); });
@@ -114,14 +124,55 @@ class HeldBackend final : public Backend {
   }
 
   Held<BackendPtr> inner_;
+  PluginDevices& devices_;
   std::string name_;
 };
 
+/// The device of a region; null where none that is shared has it.
+std::shared_ptr<const Device> device_of(const MemRegion& region) {
+  try {
+    return region.device().weak_from_this().lock();
+  } catch (const Error&) {  // no device has adopted it
+    return nullptr;
+  }
+}
+
+std::size_t chunks_of(const Device& device) {
+  std::size_t count = 0;
+  for (const auto& region : device.mem_regions()) count += region->all_chunks().size();
+  return count;
+}
+
 }  // namespace
 
-BackendPtr keep_loaded(BackendPtr backend, std::shared_ptr<const void> library) {
+void PluginDevices::add(const MemRegion& region) {
+  if (region.is_host()) return;  // sessions have arrays of CPU memory in the program's own device
+  const auto device = device_of(region);
+  if (device == nullptr) return;
+  const std::size_t chunks = chunks_of(*device);
+  const std::scoped_lock lock(mutex_);
+  std::erase_if(entries_, [](const Entry& entry) { return entry.device.expired(); });
+  if (std::ranges::none_of(entries_,
+                           [&](const Entry& entry) { return entry.device.lock() == device; }))
+    entries_.push_back({device, chunks});
+}
+
+bool PluginDevices::has_arrays() const {
+  std::vector<Entry> entries;
+  {
+    const std::scoped_lock lock(mutex_);
+    entries = entries_;
+  }
+  return std::ranges::any_of(entries, [](const Entry& entry) {
+    const auto device = entry.device.lock();
+    return device != nullptr && chunks_of(*device) > entry.own_chunks;
+  });
+}
+
+BackendPtr keep_loaded(BackendPtr backend, std::shared_ptr<const void> library,
+                       PluginDevices& devices) {
   return std::make_shared<const HeldBackend>(
-      Held<BackendPtr>{std::move(library), std::move(backend)});
+      Held<BackendPtr>{std::move(library), std::move(backend)}, devices);
 }
 
 }  // namespace tenon

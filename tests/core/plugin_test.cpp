@@ -90,6 +90,13 @@ TEST_CASE("Plugin: loaded, its backend runs programs, unloaded") {
     testing::expect_error(Errc::duplicate_name, [] { register_backend("working", nullptr); });
     const HostBuffer y = run_on(backend, weights);
     CHECK(std::ranges::equal(y.values<float>(), std::vector<float>{11, 44, 99}));
+    Graph graph;
+    const Tensor twice = graph.input("x", Shape({3}, f32)) + 1.0F;
+    Session session(graph.program({&twice, 1}), {.backends = {backend}});
+    const Shape in({3}, f32);
+    const auto parts = session.report({&in, 1}).parts;
+    REQUIRE(parts.size() == 1);
+    CHECK(parts[0].notes == std::vector{parts[0].values.front() + ": by its reference"});
   }
   unload_plugin("working");
   CHECK_FALSE(is_registered("working"));
@@ -173,6 +180,18 @@ TEST_CASE("Plugin: stays while a backend of it, or a weight that it packed, live
   CHECK(is_registered("working"));  // a refused unload changes nothing
   CHECK(make_backend("working") != nullptr);
   weights.reset();
+  unload_plugin("working");
+  CHECK_FALSE(is_registered("working"));
+}
+
+TEST_CASE("Plugin: stays while an array in the memory of its device lives") {
+  load_plugin(plugin("working"));
+  BackendPtr backend = make_backend("working", {.exact = true});
+  Buffer array = floats({3}, {1, 2, 3}).to_device(cpu_device()).to(backend->region());
+  backend.reset();
+  contains(expect_error(Errc::busy, [] { unload_plugin("working"); }), "arrays in the memory");
+  CHECK(array.to_host().values<float>()[2] == 3);
+  array = {};
   unload_plugin("working");
   CHECK_FALSE(is_registered("working"));
 }
@@ -263,6 +282,12 @@ TEST_CASE("Plugin: a needed library is missing") {
   contains(what, plugin("missing_library").substr(plugin("").find_last_of('/') + 1));
 }
 
+TEST_CASE("Plugin: a function that none of its libraries has") {
+  const std::string what = expect_refused(Errc::plugin_load, plugin("undefined"));
+  contains(what, "undefined symbol: no_library_has_this: a plugin is linked with every library");
+  CHECK(what.find("plugin_undefined.so") == what.rfind("plugin_undefined.so"));  // named once
+}
+
 TEST_CASE("Plugin: a name that is taken") {
   // By another plugin.
   load_plugin(TENON_NULL_PLUGIN);
@@ -283,6 +308,8 @@ TEST_CASE("Plugin: what it throws arrives as an error of this library") {
   {
     const BackendPtr backend = make_backend("faulty");
     expect_error(Errc::plugin_fault, [&] { backend->refuses(Step{}); });  // throws an int
+    CHECK(expect_error(Errc::out_of_memory, [&] { backend->properties(); }) ==
+          "OutOfMemory: faulty: not enough memory");
     try {
       backend->compile({}, {});
     } catch (const Error& error) {

@@ -3,8 +3,11 @@
 #include <tenon/error.hpp>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <new>
 #include <stdexcept>
+#include <string>
 
 namespace {
 
@@ -21,6 +24,7 @@ class IdleBackend final : public Backend {
   std::unique_ptr<Partition> compile(const Lowered&, std::span<const Step>) const override {
     throw std::runtime_error("no compiler here");
   }
+  std::map<std::string, std::string> properties() const override { throw std::bad_alloc(); }
 
  private:
   std::string_view name_;
@@ -66,6 +70,14 @@ const PluginDescriptor descriptor{.name = own_name,
 const PluginDescriptor descriptor{.name = own_name,
                                   .unavailable = [] { return "this CPU has no AMX"; },
                                   .create = make<own_name>};
+#elif defined(FAULT_UNDEFINED)
+}  // namespace
+extern "C" bool no_library_has_this();
+namespace {
+const PluginDescriptor descriptor{.name = own_name, .create = [](const BackendOptions& options) {
+                                    return no_library_has_this() ? make<own_name>(options)
+                                                                 : nullptr;
+                                  }};
 #elif defined(FAULT_TAKEN_NAME)
 constexpr const char* taken = "null";
 const PluginDescriptor descriptor{.name = taken, .create = make<taken>};

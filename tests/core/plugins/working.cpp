@@ -1,4 +1,6 @@
 // A plugin that runs ops through their references and packs a weight, to see what it keeps alive.
+#include "support/fake_device.hpp"
+
 #include <tenon/backend.hpp>
 #include <tenon/error.hpp>
 
@@ -24,6 +26,10 @@ class Work final : public Partition, public BoundPartition {
         steps_, constants.prepared.get("packed", [] { return std::make_shared<const Packed>(); }));
   }
 
+  std::vector<std::string> notes() const override {
+    return {steps_.front().value + ": by its reference"};
+  }
+
   void run(HostFrame& frame) const override {
     for (const Step& step : steps_) {
       std::vector<HostView> inputs;
@@ -37,10 +43,20 @@ class Work final : public Partition, public BoundPartition {
   std::shared_ptr<const void> packed_;
 };
 
+/// A class of this library, whatever the program has under that name.
+class OwnDevice final : public testing::FakeDevice {
+ public:
+  OwnDevice() : own_(dram().malloc(64)) {}
+
+ private:
+  MemChunk own_;
+};
+
 class WorkingBackend final : public Backend {
  public:
+  explicit WorkingBackend(DevicePtr device) : device_(std::move(device)) {}
   std::string_view name() const noexcept override { return "working"; }
-  MemRegion& region() const override { return cpu_device()->default_mem_region(); }
+  MemRegion& region() const override { return device_->default_mem_region(); }
   std::optional<std::string> refuses(const Step& step) const override {
     if (step.kind != Step::Kind::op) return "ops alone";
     return std::nullopt;
@@ -49,17 +65,21 @@ class WorkingBackend final : public Backend {
     return std::make_unique<Work>(steps, nullptr);
   }
   std::map<std::string, std::string> properties() const override { return {{"kind", "test"}}; }
+
+ private:
+  DevicePtr device_;
 };
 
 const PluginDescriptor descriptor{
     .name = "working",
-    .create = [](const BackendOptions&) -> BackendPtr {
-      return std::make_shared<const WorkingBackend>();
+    .create = [](const BackendOptions& options) -> BackendPtr {
+      const DevicePtr device = options.exact ? std::make_shared<OwnDevice>() : cpu_device();
+      return std::make_shared<const WorkingBackend>(device);
     },
     .scheme = "fake",
     .create_for = [](const DevicePtr& device, const BackendOptions& options) -> BackendPtr {
       if (!options.device.has_value()) throw Error(Errc::bad_argument, device->url(), "no options");
-      return std::make_shared<const WorkingBackend>();
+      return std::make_shared<const WorkingBackend>(device);
     }};
 
 }  // namespace

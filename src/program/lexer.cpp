@@ -1,9 +1,11 @@
 #include "program/lexer.hpp"
 
+#include "base/utf8.hpp"
 #include "program/limits.hpp"
 #include "program/words.hpp"
 
 #include <charconv>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -32,6 +34,16 @@ class Lexer {
   std::vector<Token>& tokens_;
   std::size_t at_ = 0;
 };
+
+std::string no_meaning(char32_t point) {
+  if (point > 0x20 && point < 0x7F)
+    return fmt::format("'{}' has no meaning here", static_cast<char>(point));
+  if (point < 0x80)
+    return fmt::format("byte 0x{:02X} has no meaning here", static_cast<unsigned>(point));
+  return fmt::format(
+      "U+{:04X} has no meaning here: outside of strings and comments a text is ASCII",
+      static_cast<unsigned>(point));
+}
 
 std::optional<LexError> Lexer::string() {
   const std::size_t begin = at_++;
@@ -129,11 +141,7 @@ std::optional<LexError> Lexer::run() {
                                     "add, sub, mul, div, matmul and lt",
                                     c)};
       }
-      const auto byte = static_cast<unsigned char>(c);
-      return LexError{Errc::syntax, at_,
-                      byte > 0x20 && byte < 0x7F
-                          ? fmt::format("'{}' has no meaning here", c)
-                          : fmt::format("byte 0x{:02X} has no meaning here", byte)};
+      return LexError{Errc::syntax, at_, no_meaning(code_point_at(line_, at_).value)};
     }
   }
   tokens_.push_back({Token::Kind::end, line_.substr(line_.size()), at_});

@@ -88,6 +88,12 @@ TEST_CASE("parse: what a writer meant is said") {
   CHECK(message("y = x * x") ==
         "'*' has no meaning here: texts have ops by name, such as add, sub, mul, div, "
         "matmul and lt");
+  for (const auto& [character, name] :
+       {std::pair("\u00a0", "U+00A0"), {"\u00e9", "U+00E9"}, {"\U0001f600", "U+1F600"}}) {
+    CHECK(message("y" + std::string(character) + " = exp(x)") ==
+          std::string(name) +
+              " has no meaning here: outside of strings and comments a text is ASCII");
+  }
 }
 
 TEST_CASE("parse: a return that cannot be read is not missing, too") {

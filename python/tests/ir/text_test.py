@@ -173,6 +173,16 @@ class Text(unittest.TestCase):
                          "Alias: tiny.tenon:8:18: 'kv0' was consumed at line 7 by cache_update; use 'kv1'\n"
                          "    y = add(kv1, kv0)\n                 ^")
 
+    def test_a_return_that_cannot_be_read_is_not_missing(self):
+        for function, want in (("def forward(x: f32[4]):\n\ty = exp(x)\n\treturn y\n",
+                                ["6:1: tabs are not allowed; use spaces", "7:1: tabs are not allowed; use spaces"]),
+                               ("def forward(x: f32[4]):\n    y = exp(x)\n   return y\n",
+                                ["7:4: statements are indented by 4 spaces"]),
+                               ("def forward(x: f32[4]):\n    y\u00a0= exp(x)\n    return x\n",
+                                ["6:6: U+00A0 has no meaning here: outside of strings and comments a text is ASCII"])):
+            errors = parse_all(HEADER + function, "net")[1]
+            self.assertEqual([str(one).splitlines()[0].removeprefix("Syntax: net:") for one in errors], want)
+
     def test_nothing_is_executed(self):
         for line in ("y = __import__(\"os\")", "y = (lambda: x)()", "y = [exp(x)][0]", "y = x.real",
                      "y = exp(x) if x else x", "import os",

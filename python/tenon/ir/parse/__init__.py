@@ -60,7 +60,7 @@ class Parser:
         self.program = Program(file=file, lines=lines)
         self.errors, self.words, self.statements = [], set(), 0
         self.function = None
-        self.returned = self.head_is_read = False
+        self.returned = self.may_have_returned = self.head_is_read = False
         self.names, self.missing, self.defined = {}, [], {}
 
     def error(self, code, line, offset, message):
@@ -162,12 +162,14 @@ class Parser:
             if self.function and first:
                 self.names[first[0]] = None  # known, with an error
                 self.returned |= first[0] == "return"
+            self.may_have_returned |= not first
             raise
         if not indent:
             if not opens:
                 raise Fault("Syntax", 0, f"expected def, found '{words[0].text[:40]}'")
             return self.head(parse_line(text, words, " pass"), words)
         if indent != 4:
+            self.may_have_returned |= words[0].text == "return"
             raise Fault("Syntax", indent, "statements are indented by 4 spaces")
         if not self.function:
             raise Fault("Syntax", indent, "a statement outside a function")
@@ -235,10 +237,11 @@ class Parser:
                 self.error("BadReference", line, offset,
                            f"'{name}' is used before it is defined at line {later[1]}" if later
                            else f"'{name}' is not defined")
-        if self.function and not self.returned:
+        if self.function and not self.returned and not self.may_have_returned:
             self.error("Syntax", self.function.line, self.function.column - 1,
                        f"'{self.function.name}' does not return")
-        self.names, self.missing, self.function, self.returned = {}, [], None, False
+        self.names, self.missing, self.function = {}, [], None
+        self.returned = self.may_have_returned = False
 
     # --- statements
 

@@ -66,7 +66,13 @@ def _strange(text, at):
         return "this string does not end"
     if text[at].isdigit() or text[at] == "-":
         return "this is no number: integers like 12, reals like 1.5 or 1e-05"
-    return f"'{text[at]}' has no meaning here" if text[at] > " " else f"byte 0x{ord(text[at]):02X} has no meaning here"
+    if text[at] == "\t":
+        return "tabs are not allowed; use spaces"
+    if " " < text[at] < "\x7f":
+        return f"'{text[at]}' has no meaning here"
+    if text[at] < "\x80":
+        return f"byte 0x{ord(text[at]):02X} has no meaning here"
+    return f"U+{ord(text[at]):04X} has no meaning here: outside of strings and comments a text is ASCII"
 
 
 def _check_number(word, at):

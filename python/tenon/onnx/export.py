@@ -26,7 +26,7 @@ def to_model(program, weights=None):
     whole = program.unrolled().verify()
     arrays = {name: _plain(one) for name, one in {**whole.folded, **(weights or {})}.items()}
     text = ir.parse(str(whole))
-    return Exporter(text, arrays).model()
+    return Exporter(text, arrays, [name for name, _ in program.results()]).model()
 
 
 def _plain(array):
@@ -48,8 +48,9 @@ def _used(nodes):
 class Exporter:
     """The nodes of one model."""
 
-    def __init__(self, program, arrays):
-        self.program, self.arrays = program, arrays
+    def __init__(self, program, arrays, results):
+        """`results` are the names that the results had before loops were written out."""
+        self.program, self.arrays, self.results = program, arrays, results
         self.function = program.main
         self.values = self.function.values
         self.nodes, self.initializers, self.known, self.scopes, self.tuples = [], [], {}, {}, {}
@@ -58,7 +59,7 @@ class Exporter:
 
     def model(self):
         self._body(self.function.body)
-        outputs = [self._output(name) for name in self.function.results]
+        outputs = [self._output(*one) for one in zip(self.function.results, self.results)]
         inputs = [self._info(value.name, value.type) for value in self.function.parameters]
         used = set(_used(self.nodes)) | {one.name for one in outputs}
         kept = [one for one in self.initializers if one.name in used]
@@ -73,14 +74,16 @@ class Exporter:
     def error(self, message):
         return unsupported(f"{self.at.op} '{self.at.result.name}'", message)
 
-    def _output(self, name):
+    def _output(self, value, name):
         """A result: each has its own name, which no input and no other result has."""
-        outputs = self.function.results
-        value = self.values[name]
-        taken = any(one.name == name for one in self.function.parameters) or outputs.count(name) > 1
-        if taken:
-            name = self.node("Identity", [name])
-        return self._info(name, value.type)
+        kind = self.values[value].type
+        if name not in self.names:  # of an item of a loop
+            self.names.add(name)
+            self.nodes.append(helper.make_node("Identity", [value], [name]))
+            value = name
+        elif any(one.name == value for one in self.function.parameters) or self.function.results.count(value) > 1:
+            value = self.node("Identity", [value])
+        return self._info(value, kind)
 
     def _info(self, name, kind):
         if kind is None or kind.dtype not in NUMBERS:

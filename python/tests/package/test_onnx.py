@@ -597,6 +597,9 @@ class Export(unittest.TestCase):
         [want] = tenon.Session(program, weights).forward(x)
         [got] = by_runtime(tenon.onnx.to_model(program, weights), {"x": x})
         np.testing.assert_allclose(got, want.numpy(), rtol=1e-5, atol=1e-5)
+        names = [name for name, _ in program.results()]
+        self.assertEqual([one.name for one in tenon.onnx.to_model(program, weights).graph.output], names)
+        self.assertEqual([name for name, _ in tenon.onnx.load(tenon.onnx.to_model(program, weights)).results()], names)
         with self.assertRaisesRegex(tenon.ArgumentError, "'layer.0.w' is not given"):
             tenon.onnx.to_model(program)
 

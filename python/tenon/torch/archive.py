@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 
+from ..errors import Error
 from ..importing.errors import malformed, unsupported, unsupported_type
 from ..importing.types import NUMPY
 from .decomposed import decomposed
@@ -204,14 +205,20 @@ def _saved(program):
     if torch is None or not isinstance(program, torch.export.ExportedProgram):
         raise TypeError(f"{type(program).__name__} is no path, no bytes and no torch.export.ExportedProgram, which "
                         "torch.export.export(module.eval(), (inputs,)) makes of a module")
-    if not _has_vmap(program):
-        try:
-            return _stream_of(program, torch.export.save)
-        except Exception as error:
-            if type(error).__name__ != "SerializeError":  # PyTorch's own, of no public module
-                raise
-    # What vmap has made cannot be saved, or cannot be read, before ops that change values in place are functional.
-    return _stream_of(decomposed(program), torch.export.save)
+    try:
+        if not _has_vmap(program):
+            try:
+                return _stream_of(program, torch.export.save)
+            except Exception as error:
+                if type(error).__name__ != "SerializeError":  # PyTorch's own, of no public module
+                    raise
+        # What vmap has made cannot be saved, or cannot be read, before ops that change values in place are functional.
+        return _stream_of(decomposed(program), torch.export.save)
+    except Error:
+        raise
+    except Exception as error:
+        what = next(iter(str(error).splitlines()), "")
+        raise unsupported("exported program", f"PyTorch cannot save it: {type(error).__name__}: {what}") from error
 
 
 def _has_vmap(program):

@@ -561,6 +561,17 @@ class Live(unittest.TestCase):
         made = tenon.torch.Model(torch.export.export(module, (x,)))(x.numpy())
         np.testing.assert_allclose(made, module(x).detach().numpy(), rtol=1e-4, atol=1e-5)
 
+    def test_what_torch_cannot_save_is_refused(self):
+        import torch
+
+        class Gradient(torch.nn.Module):  # exported with a tensor that has no data
+            def forward(self, x):
+                return torch.func.grad(lambda y: (y ** 3).sum())(x)
+
+        exported = torch.export.export(Gradient(), (torch.ones(2),), strict=False)
+        with self.assertRaisesRegex(tenon.UnsupportedError, "^Unsupported: exported program: PyTorch cannot save it: .+$"):
+            tenon.torch.load(exported)
+
     def test_masks_that_vmap_made(self):
         import torch
         from torch._dynamo._trace_wrapped_higher_order_op import TransformGetItemToIndex  # as transformers does

@@ -927,6 +927,29 @@ class Compare(Folder):
         self.assertIn("no step computes embedding\n", text)
         self.assertIn("the first that differs: layer[1]", text)
 
+    def test_texts(self):
+        path = self.folder / "net.tenon"
+        path.write_text("# tenon 1.0\nfrom __future__ import annotations\nfrom tenon.ir import *\n"
+                        'module("net", opset=1)\n\ndef block(x: f32[N, 2], i: i64, s: Scope):\n'
+                        '    w: f32[2] = const(s, "w")\n    y = mul(x, w)\n    return y\n\n'
+                        'def forward(x: f32[N, 2]):\n    s = scope("l")\n    c = pack(x)\n'
+                        "    r = repeat(block, 2, c, s)\n    z = item(r, 0)\n    return z\n")
+        floats = lambda *values: ("F32", [len(values)], struct.pack(f"<{len(values)}f", *values))
+        weights = self.write("w.safetensors", {"l.0.w": floats(2, 3), "l.1.w": floats(5, 7)})
+        inputs = self.write("x.safetensors", {"x": ("F32", [1, 2], floats(1, 1)[2])})
+        recorded = self.folder / "recorded.safetensors"
+        self.assertIn(b"--weights", self.tenon("compare", path, inputs, "--save", recorded, status=WRONG_CALL).stderr)
+        self.tenon("compare", path, inputs, "--weights", weights, "--save", recorded)
+        arrays = self.read(recorded)
+        self.assertEqual({name: struct.unpack("<2f", one[2]) for name, one in arrays.items()},
+                         {"x": (1, 1), "block_0_y": (2, 3), "block_1_y": (10, 21)})
+        self.tenon("compare", path, recorded, "--weights", weights, "--relative", 0)
+        other = self.write("other.safetensors", {"l.0.w": floats(2, 3), "l.1.w": floats(5, 8)})
+        result = self.json("compare", path, recorded, "--weights", other, status=7)
+        self.assertEqual(result["first"], "block_1_y")
+        self.assertIn(b"a model has its own",
+                      self.tenon("compare", LLAMA, recorded, "--weights", other, status=WRONG_CALL).stderr)
+
     def test_files_that_do_not_fit(self):
         empty = self.write("empty.safetensors", {"x": ("F32", [1], b"abcd")})
         self.assertIn(b"no array 'ids'", self.tenon("compare", LLAMA, empty, status=MALFORMED).stderr)
@@ -984,6 +1007,7 @@ class Graph(Folder):
             self.assertEqual(stored[tensor["name"]]["size_bytes"], tensor["bytes"])
         nodes = [node for f in net["functions"] for node in f["nodes"]]
         self.assertIn("repeat", {node["op"] for node in nodes})
+        self.refused(WRONG_CALL, "BadArgument", "run", path, "--weights", LLAMA, says="a network has its own")
         # In a file of its own name, and said in a line.
         line = self.tenon("graph", LLAMA, "--save", path, "--raw", self.folder / "w.bin").stdout
         self.assertIn(b"w.bin", line)

@@ -1,3 +1,4 @@
+#include "loaded_program.hpp"
 #include "tool.hpp"
 
 #include <tenon/compare.hpp>
@@ -6,7 +7,6 @@
 #include <tenon/graph.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/io/load.hpp>
-#include <tenon/io/network.hpp>
 #include <tenon/io/save.hpp>
 #include <tenon/models/decoder.hpp>
 #include <tenon/models/encoder.hpp>
@@ -30,15 +30,10 @@ namespace {
 struct Options {
   std::string recorded;
   std::string save;
+  std::string weights;
   std::vector<std::string> names;
   double relative = 1e-3, absolute = 0;
   std::int64_t rows = 40;
-};
-
-struct Model {
-  Program program;
-  std::map<std::string, Buffer> weights;
-  std::optional<io::File> file;  // the weights are its pages
 };
 
 /// All positions of token ids at once, without a cache: i32[1, S] -> logits.
@@ -63,22 +58,21 @@ Program encoder_program(const io::File& file, const io::File& recorded) {
                                                   graph.input("mask", ids.with_dtype(f32)))});
 }
 
-Model open_model(const Tool& tool, const DevicePtr& device, const io::File& recorded) {
-  if (is_network(tool.model)) {
-    io::Network network = io::load_network(tool.model);
-    Model model{std::move(network.program), {}, {}};
-    for (const auto& [name, weight] : network.weights) {
-      model.weights.emplace(name, weight.to_device(device));
-    }
-    return model;
+LoadedProgram open_model(const Tool& tool, const Options& options, const DevicePtr& device,
+                         const io::File& recorded) {
+  if (is_network(tool.model) || is_text(tool.model)) {
+    return load_program(tool.model, options.weights, device);
   }
   io::File file = io::open(tool.model, {.access = io::Access::guarded});
+  if (!options.weights.empty()) {
+    throw Error(Errc::bad_argument, "--weights", "is for texts: a model has its own");
+  }
   Program program =
       file.format() == io::Format::gguf ? decoder_program(file) : encoder_program(file, recorded);
   std::vector<std::string> names;
   for (const io::TensorEntry& entry : file.tensors()) names.push_back(entry.name);
   auto weights = io::load_buffers(file, names, device);
-  return {std::move(program), std::move(weights), std::move(file)};
+  return {std::move(program), {}, std::move(weights), std::move(file)};
 }
 
 void save(const Options& options, Session session, const std::vector<Buffer>& inputs) {
@@ -118,7 +112,7 @@ Json to_json(const Comparison& comparison) {
 void run(Tool& tool, const Options& options) {
   const DevicePtr device = tool.open_device();
   const io::File file = io::open(options.recorded);
-  const Model model = open_model(tool, device, file);
+  const LoadedProgram model = open_model(tool, options, device, file);
   RecordedValues recorded;
   const std::vector<Buffer> inputs = program_inputs(model.program, file, device, recorded);
   const CompileOptions on =
@@ -160,18 +154,24 @@ void add_compare(CLI::App& app, Tool& tool) {
       "Whether a model computes what was recorded: per value the largest difference, the mean, "
       "percentiles; and the first value that differs (exit status 7)");
   auto options = std::make_shared<Options>();
-  add_model(command);
+  command
+      .option("MODEL", tool.model,
+              "A model file (.gguf, .safetensors), a model's folder, a network's JSON or a "
+              "program's text")
+      .required()
+      .not_empty();
   command
       .option(
           "RECORDED", options->recorded,
-          "A safetensors file: the inputs by their names (ids; mask, of an encoder; a network's "
-          "own), and "
+          "A safetensors file: the inputs by their names (ids; mask, of an encoder; those "
+          "of a network or a text), and "
           "activations by the names of the program's values, or as layer[3]: what layer 3 of the "
           "stack `layer` returns")
       .required();
   command.option(
       "--save", options->save,
       "Write the activations of this model to a file, with the inputs, instead of comparing");
+  add_weights(command, options->weights);
   command.option("--name", options->names, "With --save: only these values").one_value_each();
   command.option("--relative", options->relative,
                  "Tolerance, relative to the largest number of a recorded array");

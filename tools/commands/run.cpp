@@ -1,11 +1,10 @@
+#include "loaded_program.hpp"
 #include "stepper.hpp"
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/exe.hpp>
 #include <tenon/io/file.hpp>
-#include <tenon/io/load.hpp>
-#include <tenon/io/network.hpp>
 #include <tenon/io/save.hpp>
 #include <tenon/log.hpp>
 #include <tenon/object.hpp>
@@ -14,8 +13,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -35,51 +32,12 @@ struct Options {
   Stepper::Options steps;
 };
 
-struct Loaded {
-  Program program;
-  std::string text;  // of the program, where it was read from one
-  std::map<std::string, Buffer> weights;
-  std::optional<io::File> file;  // the weights are its pages
-};
-
-Loaded load(const Tool& tool, const Options& options, const DevicePtr& device) {
-  if (is_network(tool.model)) {
-    io::Network network = io::load_network(tool.model);
-    Loaded loaded{std::move(network.program), {}, {}, {}};
-    for (const auto& [name, weight] : network.weights) {
-      loaded.weights.emplace(name, weight.to_device(device));
-    }
-    return loaded;
-  }
-  std::string text = read_text(tool.model);
-  Loaded loaded{parse(text, tool.model), std::move(text), {}, {}};
-  std::filesystem::path path = options.weights;
-  if (path.empty() && !loaded.program.weights_file.empty()) {
-    path = std::filesystem::path(tool.model).parent_path() / loaded.program.weights_file;
-  }
-  if (path.empty()) return loaded;
-  loaded.file = io::open(path, {.access = io::Access::guarded});
-  loaded.weights = io::load_buffers(*loaded.file, device);
-  return loaded;
-}
-
-/// Errc::bad_argument for a program that has constants, where no file of weights is given.
-void require_no_weights(const Program& program) {
-  for (const std::string& name : constant_names(program)) {
-    if (program.folded.contains(name)) continue;
-    throw Error(
-        Errc::bad_argument, "run",
-        fmt::format("the program has weights ('{}'): give a file of them, --weights", name));
-  }
-}
-
 void run(const Tool& tool, const Options& options) {
   if (options.steps.asks && tool.json) {
     throw Error(Errc::bad_argument, "run", "--step asks for commands, --json does not");
   }
   const DevicePtr device = tool.open_device();
-  const Loaded loaded = load(tool, options, device);
-  if (!loaded.file && !is_network(tool.model)) require_no_weights(loaded.program);
+  const LoadedProgram loaded = load_program(tool.model, options.weights, device);
   std::vector<Buffer> inputs;
   if (!options.inputs.empty()) {
     RecordedValues rest;
@@ -149,10 +107,7 @@ void add_run(CLI::App& app, Tool& tool) {
   command.option("PROGRAM", tool.model, "A program's text, or a network's JSON").required();
   command.option("--inputs", options->inputs,
                  "A safetensors file with the program's inputs, by the names of its parameters");
-  command.option(
-      "--weights", options->weights,
-      "The program's constants: a GGUF or safetensors file (default: the one that the text "
-      "names, beside it)");
+  add_weights(command, options->weights);
   command.option("--save", options->save, "Write the results to a safetensors file");
   command.flag("--steps", options->steps.every, "Print what each step computes, step by step");
   command

@@ -60,10 +60,7 @@ AttributeValue get(const void* op) {
 template <std::size_t I>
 bool set(void* op, const AttributeValue& value) {
   AttributeValue& held = static_cast<OwnAttributes*>(op)->values[I];
-  if (std::holds_alternative<double>(held) && std::holds_alternative<std::int64_t>(value)) {
-    held = static_cast<double>(std::get<std::int64_t>(value));
-    return true;
-  }
+  if (auto* const real = std::get_if<double>(&held)) return assign_attribute(*real, value);
   if (held.index() != value.index()) return false;
   held = value;
   return true;

@@ -1,6 +1,9 @@
 #include <tenon/attributes.hpp>
 #include <tenon/error.hpp>
 
+#include <cstdint>
+#include <limits>
+
 #include <fmt/format.h>
 
 namespace tenon {
@@ -30,6 +33,14 @@ bool assign_same(T& to, const AttributeValue& value) noexcept {
   return same != nullptr;
 }
 
+/// Whether a double means this integer: it has its value, or is 2^63, which i64 limits to the largest one.
+bool is_real(std::int64_t integer) noexcept {
+  const auto real = static_cast<double>(integer);
+  constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max();
+  if (real >= 0x1p63) return integer == largest;
+  return static_cast<std::int64_t>(real) == integer;
+}
+
 }  // namespace
 
 bool assign_attribute(std::int64_t& to, const AttributeValue& value) noexcept {
@@ -38,6 +49,7 @@ bool assign_attribute(std::int64_t& to, const AttributeValue& value) noexcept {
 
 bool assign_attribute(double& to, const AttributeValue& value) noexcept {
   if (const auto* integer = std::get_if<std::int64_t>(&value)) {
+    if (!is_real(*integer)) return false;
     to = static_cast<double>(*integer);
     return true;
   }

@@ -121,11 +121,13 @@ void Builder::attribute(const OpDef& def, const Argument& argument, std::vector<
   }
   given[index] = true;
   const AttributeValue like = field->get(def.defaults);
-  if (!field->set(statement_.instruction.op.attributes(), value_of(argument, like))) {
-    throw Fault{
-        Errc::bad_attribute, argument.value.offset,
-        fmt::format("attribute {} of {} is {}", argument.keyword, def.name, kind_name(like))};
-  }
+  const AttributeValue value = value_of(argument, like);
+  if (field->set(statement_.instruction.op.attributes(), value)) return;
+  const auto* const integer = std::get_if<std::int64_t>(&value);
+  const bool is_inexact = integer != nullptr && std::holds_alternative<double>(like);
+  throw Fault{Errc::bad_attribute, argument.value.offset,
+              fmt::format("attribute {} of {} is {}{}", argument.keyword, def.name, kind_name(like),
+                          is_inexact ? fmt::format(", and no double is {}", *integer) : "")};
 }
 
 void Builder::op(const OpDef& def) {

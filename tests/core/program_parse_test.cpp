@@ -88,6 +88,8 @@ TEST_CASE("parse: what a writer meant is said") {
   CHECK(message("y = x * x") ==
         "'*' has no meaning here: texts have ops by name, such as add, sub, mul, div, "
         "matmul and lt");
+  CHECK(message("y = full(value=9007199254740993, dims=[1], dtype=\"i64\")") ==
+        "attribute value of full is a real number, and no double is 9007199254740993");
   for (const auto& [character, name] :
        {std::pair("\u00a0", "U+00A0"), {"\u00e9", "U+00E9"}, {"\U0001f600", "U+1F600"}}) {
     CHECK(message("y" + std::string(character) + " = exp(x)") ==

@@ -1,6 +1,7 @@
 """Arrays from sizes and values."""
 
 from math import ceil as _ceil
+from numbers import Integral as _Integral
 
 from .operands import Buffer, _cast, _like, _ops, _public
 from .shaping import _sizes
@@ -12,8 +13,8 @@ def full(dims, value, dtype="f32"):
     if isinstance(dtype, int):
         raise TypeError(f"{dtype} is no type: sizes are a tuple, such as ({dims}, {dtype})")
     dims = _sizes(dims, ())
-    if isinstance(value, int) and abs(value) > 2**53:  # the op has it as a real number
-        return _ops["broadcast_to"](Buffer(value).astype(dtype), dims=dims)
+    if isinstance(value, _Integral) and abs(int(value)) > 2**53:  # the op has it as a real number
+        return _ops["broadcast_to"](Buffer(int(value)).astype(dtype), dims=dims)
     return _ops["full"](value=float(value), dims=dims, dtype=dtype)
 
 

@@ -1,6 +1,7 @@
 """Functions of elements and layers that are more than one op or read better with other arguments."""
 
 from math import log10 as _math_log10
+from numbers import Integral as _Integral
 
 from .operands import _like, _ops, _public, functions
 from .reductions import _no_out
@@ -97,8 +98,8 @@ def pad(x, before=(), after=(), value=0.0, mode=""):
         before = (tuple(before),) * x.ndim
     if after == () and before and all(isinstance(one, (tuple, list)) and len(one) == 2 for one in before):
         before, after = tuple(zip(*before))
-    return _ops["pad"](x, before=tuple(before), after=tuple(after), value=float(value),
-                       mode=_PAD_MODES.get(mode, mode))
+    value = int(value) if isinstance(value, _Integral) else float(value)  # the op refuses what no double holds
+    return _ops["pad"](x, before=tuple(before), after=tuple(after), value=value, mode=_PAD_MODES.get(mode, mode))
 
 
 _PAD_MODES = {"wrap": "circular", "replicate": "edge"}

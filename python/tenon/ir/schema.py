@@ -23,8 +23,8 @@ class Attribute:
     def accepts(self, value):
         """The value as the op holds it, or None where it is of another type."""
         kind = type(value)
-        if self.type == "real" and kind is int:
-            return float(value)
+        if self.type == "real" and kind is int:  # 2^63 is limited to the largest integer
+            return float(value) if float(value) == value or value == 2**63 - 1 else None
         if self.type == "dtype":
             return value if kind is str and value in DTYPES and not is_object(value) else None
         wanted = {"int": int, "real": float, "bool": bool, "word": str, "ints": list}[self.type]

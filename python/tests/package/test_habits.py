@@ -496,6 +496,18 @@ class Habits(unittest.TestCase):
         self.assertIn("The error function", ops.erf.__doc__)
         self.assertIn("Scaled dot-product attention", pydoc.render_doc(ops.attention))
 
+    def test_integers_that_no_double_holds(self):
+        n = 2**53 + 1
+        x = np.array([1, n], "i8")
+        for one in (n, np.int64(n)):
+            self.assertEqual(ops.full((1,), one, "i64").item(), n)
+            self.assertEqual(ops.clip(x, one, one).numpy().tolist(), [n, n])
+            for call in (lambda: ops.clamp(x, min=one), lambda: ops.pad(x, (1,), (0,), one)):
+                with self.assertRaisesRegex(tenon.ArgumentError, "'(min|value)' cannot be"):
+                    call()
+        largest = np.iinfo("i8").max
+        self.assertEqual(ops.pad(x, (1,), (0,), largest).numpy().tolist(), [largest, 1, n])
+
     def test_an_array_as_an_attribute(self):
         """It has __index__, which raises TypeError."""
         a = self.array(3)

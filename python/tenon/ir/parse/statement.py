@@ -70,11 +70,13 @@ class StatementBuilder:
             raise Fault("BadAttribute", argument.offset, f"there is no type \"{value}\"")
         if attribute.type == "word" and isinstance(value, str):
             self.parser.intern(value, argument.value_offset)
-        value = attribute.accepts(value)
-        if value is None:
+        held = attribute.accepts(value)
+        if held is None:
+            is_inexact = attribute.type == "real" and type(value) is int
             raise Fault("BadAttribute", argument.value_offset,
-                         f"attribute {attribute.name} of {op.name} is {KIND_NAMES[attribute.type]}")
-        self.made.attributes[attribute.name] = value
+                         f"attribute {attribute.name} of {op.name} is {KIND_NAMES[attribute.type]}"
+                         + (f", and no double is {value}" if is_inexact else ""))
+        self.made.attributes[attribute.name] = held
 
     def text(self):
         self.made.result.kind = SCOPE if self.word == "scope" else TENSOR

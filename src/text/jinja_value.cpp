@@ -326,15 +326,18 @@ const Value* Dict::find(std::string_view key) const {
 }
 
 void Dict::set(const Value& key, const Value& value) {
-  const Value both[] = {key, value};
-  extent = extent_of(both, extent);
   const auto found = std::ranges::find_if(
       entries, [&](const Entry& entry) { return are_equal(entry.first, key); });
-  if (found != entries.end()) {
-    found->second = value;
-  } else {
+  if (found == entries.end()) {
+    const Value both[] = {key, value};
+    extent = extent_of(both, extent);
     entries.emplace_back(key, value);
+    return;
   }
+  Extent others = extent;  // its depth stays, an upper bound
+  others.weight -= found->second.extent().weight;
+  extent = extent_of({&value, 1}, others);
+  found->second = value;
 }
 
 bool are_equal(const Value& one, const Value& other) {

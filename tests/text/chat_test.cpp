@@ -242,6 +242,18 @@ TEST_CASE("chat: templates of strangers are limited") {
   refused("{{ 'ab' | replace('', 'x' * 10000) | replace('x', 'y' * 100000) }}");
 }
 
+TEST_CASE("chat: a namespace weighs what it holds, and not what it has held") {
+  CHECK(
+      render("{% set ns = namespace(t='') %}{% set part = 'x' * 2000000 %}{% for i in range(40) %}"
+             "{% set ns.t = part %}{% endfor %}{{ ns.t | length }}") == "2000000");
+  CHECK(render("{% set ns = namespace(t='') %}{% for i in range(150) %}"
+               "{% set ns.t = ns.t ~ 'x' * 10000 %}{% endfor %}{{ ns.t | length }}") == "1500000");
+  refused(
+      "{% set s = 'x' * 16000000 %}{% set ns = namespace(t='', u='') %}{% set ns.t = [s, s] %}"
+      "{% set ns.t = 1 %}{% set ns.t = [s, s] %}{% set ns.u = [s, s, s] %}",
+      Errc::limit_exceeded);
+}
+
 TEST_CASE("chat: split() and rsplit() copy words, and not what is left beside each") {
   constexpr std::size_t words = 1000;
   const ChatFormat format = ChatFormat::from_template(

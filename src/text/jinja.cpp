@@ -215,8 +215,7 @@ class Renderer {
     explicit Deeper(Renderer& renderer) : renderer_(renderer) {
       if (++renderer_.depth_ > max_depth) {
         throw Error(Errc::depth_limit, "chat template",
-                    fmt::format("line {}: more than {} parts within each other", renderer_.line_,
-                                max_depth));
+                    fmt::format("more than {} parts within each other", max_depth));
       }
       renderer_.spend(1, 0);
     }
@@ -232,13 +231,19 @@ class Renderer {
     steps_ += steps;
     bytes_ += bytes;
     if (steps_ <= max_steps && bytes_ <= max_bytes) return;
-    throw Error(Errc::limit_exceeded, "chat template",
-                fmt::format("line {}: more work than a conversation can need", line_));
+    throw Error(Errc::limit_exceeded, "chat template", "more work than a conversation can need");
   }
+  /// For every item a step, and for what is new its bytes.
   Value paid(Value value) {
-    if (value.text() != nullptr) spend(0, static_cast<std::int64_t>(value.text()->bytes.size()));
-    if (value.list() != nullptr) spend(static_cast<std::int64_t>(value.list()->items.size()), 0);
+    if (const Text* const text = value.text()) spend(0, static_cast<std::int64_t>(size_of(*text)));
+    if (const List* const list = value.list()) pay_items(list->items);
+    if (value.dict() != nullptr) spend(std::ssize(value.dict()->entries), value.own_weight());
     return value;
+  }
+  void pay_items(const std::vector<Value>& items) {
+    std::int64_t bytes = 0;
+    for (const Value& item : items) bytes += item.own_weight();
+    spend(std::ssize(items), bytes);
   }
 
   Scope& inner(Scope& scope) { return scopes_.emplace_back(Scope{.parent = &scope}); }
@@ -310,7 +315,7 @@ class Renderer {
   }
 
   void put(Text& out, const Text& more) {
-    spend(0, static_cast<std::int64_t>(more.bytes.size()));
+    spend(0, static_cast<std::int64_t>(size_of(more)));
     append(out, more);
   }
 
@@ -333,7 +338,9 @@ class Renderer {
   }
 
   void run_for(const Statement& statement, Scope& scope, Text& out) {
-    std::vector<Value> items = items_of(evaluate(statement.expressions[0], scope));
+    const Value of = evaluate(statement.expressions[0], scope);
+    std::vector<Value> items = items_of(of);
+    pay_items(items);
     if (const Expression& condition = statement.expressions[1];
         condition.kind != Expression::Kind::empty) {
       std::vector<Value> kept;
@@ -640,8 +647,11 @@ Text Template::render(std::vector<std::pair<std::string, Value>> variables) cons
   try {
     return renderer.run(*body_);
   } catch (const Error& error) {
-    if (error.code() != Errc::template_error) throw;
-    throw Error(Errc::template_error, "chat template",
+    const bool is_of_a_line = error.code() == Errc::template_error ||
+                              error.code() == Errc::limit_exceeded ||
+                              error.code() == Errc::depth_limit;
+    if (!is_of_a_line) throw;
+    throw Error(error.code(), "chat template",
                 fmt::format("line {}: {}", renderer.line(), error.message()));
   }
 }

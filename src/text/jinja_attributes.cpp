@@ -337,16 +337,18 @@ Value item_of(const Value& value, const Value& key) {
 std::vector<Value> items_of(const Value& value) {
   if (value.is_undefined()) return {};
   if (value.list() != nullptr) return value.list()->items;
-  std::vector<Value> items;
   if (const Text* const text = value.text()) {
-    const std::vector<std::size_t> places = character_places(text->bytes);
-    for (std::size_t i = 0; i + 1 < places.size(); ++i)
-      items.emplace_back(part_of(*text, places[i], places[i + 1]));
-    return items;
+    ListBuilder characters;
+    for (std::size_t i = 0, next = 0; i < text->bytes.size(); i = next) {
+      next = i + code_point_at(text->bytes, i).length;
+      characters.add(part_of(*text, i, next));
+    }
+    return characters.take();
   }
   if (value.dict() != nullptr && !value.dict()->is_namespace) {
-    for (const Entry& entry : value.dict()->entries) items.push_back(entry.first);
-    return items;
+    std::vector<Value> keys;
+    for (const Entry& entry : value.dict()->entries) keys.push_back(entry.first);
+    return keys;
   }
   refuse(fmt::format("{} has no items", value.type_name()));
 }

@@ -1,5 +1,7 @@
 #include "jinja_functions.hpp"
 
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -44,21 +46,21 @@ Arguments without_first(const Arguments& arguments, std::size_t count) {
 }
 
 Value map_filter(const Value& value, const Arguments& a) {
-  std::vector<Value> out;
+  ListBuilder out;
   if (const Value* const path = argument(a, std::numeric_limits<std::size_t>::max(), "attribute")) {
     const Value* const otherwise = argument(a, std::numeric_limits<std::size_t>::max(), "default");
     for (const Value& item : items_if_true(value)) {
       Value found = at_path(item, *path);
-      out.push_back(found.is_undefined() && otherwise != nullptr ? *otherwise : std::move(found));
+      out.add(found.is_undefined() && otherwise != nullptr ? *otherwise : std::move(found));
     }
-    return Value::list(std::move(out));
+    return Value::list(out.take());
   }
   const std::string name = text_argument(a, 0, "filter").bytes;
   const Filter filter = find_filter(name);
   if (filter == nullptr) refuse(fmt::format("no filter '{}'", name));
   const Arguments rest = without_first(a, 1);
-  for (const Value& item : items_if_true(value)) out.push_back(filter(item, rest));
-  return Value::list(std::move(out));
+  for (const Value& item : items_if_true(value)) out.add(filter(item, rest));
+  return Value::list(out.take());
 }
 
 Value selected(const Value& value, const Arguments& a, bool by_attribute, bool is_kept) {
@@ -91,11 +93,11 @@ Value sort_key_of_paths(const Value& item, const Value& paths, bool is_sensitive
   if (paths.text() == nullptr || paths.text()->bytes.find(',') == std::string::npos) {
     return sort_key(item, &paths, is_sensitive);
   }
-  std::vector<Value> keys;
+  ListBuilder keys;
   for (const Value& path : items_of(split(*paths.text(), Text{","}, -1))) {
-    keys.push_back(sort_key(item, &path, is_sensitive));
+    keys.add(sort_key(item, &path, is_sensitive));
   }
-  return Value::list(std::move(keys), true);
+  return Value::list(keys.take(), true);
 }
 
 std::vector<std::size_t> order_of(const std::vector<Value>& keys, bool is_reversed) {
@@ -115,12 +117,13 @@ Value sort_filter(const Value& value, const Arguments& a) {
              is_sensitive = flag_argument(a, 1, "case_sensitive");
   const Value* const path = argument(a, 2, "attribute");
   const std::vector<Value> items = items_of(value);
-  std::vector<Value> keys, out;
+  ListBuilder keys;
   for (const Value& item : items) {
-    keys.push_back(path == nullptr ? sort_key(item, nullptr, is_sensitive)
-                                   : sort_key_of_paths(item, *path, is_sensitive));
+    keys.add(path == nullptr ? sort_key(item, nullptr, is_sensitive)
+                             : sort_key_of_paths(item, *path, is_sensitive));
   }
-  for (const std::size_t i : order_of(keys, is_reversed)) out.push_back(items[i]);
+  std::vector<Value> out;
+  for (const std::size_t i : order_of(keys.take(), is_reversed)) out.push_back(items[i]);
   return Value::list(std::move(out));
 }
 
@@ -130,24 +133,26 @@ Value dictsort_filter(const Value& value, const Arguments& a) {
   const std::optional<Text> by = optional_text(a, 1, "by");
   const bool by_value = by && by->bytes == "value";
   const auto& entries = value.dict()->entries;
-  std::vector<Value> keys, out;
+  ListBuilder keys, out;
   for (const Entry& entry : entries) {
-    keys.push_back(sort_key(by_value ? entry.second : entry.first, nullptr, is_sensitive));
+    keys.add(sort_key(by_value ? entry.second : entry.first, nullptr, is_sensitive));
   }
-  for (const std::size_t i : order_of(keys, flag_argument(a, 2, "reverse"))) {
-    out.push_back(Value::list({entries[i].first, entries[i].second}, true));
+  for (const std::size_t i : order_of(keys.take(), flag_argument(a, 2, "reverse"))) {
+    out.add(Value::list({entries[i].first, entries[i].second}, true));
   }
-  return Value::list(std::move(out));
+  return Value::list(out.take());
 }
 
 Value unique_filter(const Value& value, const Arguments& a) {
   const bool is_sensitive = flag_argument(a, 0, "case_sensitive");
   const Value* const path = argument(a, 1, "attribute");
-  std::vector<Value> seen, out;
+  std::vector<Value> out;
+  ListBuilder seen;
   for (const Value& item : items_of(value)) {
     const Value key = sort_key(item, path, is_sensitive);
-    if (std::ranges::any_of(seen, [&](const Value& one) { return are_equal(one, key); })) continue;
-    seen.push_back(key);
+    if (std::ranges::any_of(seen.items(), [&](const Value& one) { return are_equal(one, key); }))
+      continue;
+    seen.add(key);
     out.push_back(item);
   }
   return Value::list(std::move(out));
@@ -171,16 +176,19 @@ Value groupby_filter(const Value& value, const Arguments& a) {
   const Value* const path = argument(a, 0, "attribute");
   if (path == nullptr) refuse("groupby takes an attribute");
   const std::vector<Value> items = items_of(value);
-  std::vector<Value> keys, groups, members;
-  for (const Value& item : items) keys.push_back(sort_key(item, path, false));
+  ListBuilder made;
+  for (const Value& item : items) made.add(sort_key(item, path, false));
+  const std::vector<Value> keys = made.take();
   const std::vector<std::size_t> order = order_of(keys, false);
+  std::vector<Value> members;
+  ListBuilder groups;
   for (std::size_t i = 0; i < order.size(); ++i) {
     members.push_back(items[order[i]]);
     if (i + 1 < order.size() && are_equal(keys[order[i]], keys[order[i + 1]])) continue;
     const Value key = at_path(members.front(), *path);
-    groups.push_back(Value::list({key, Value::list(std::exchange(members, {}))}, true));
+    groups.add(Value::list({key, Value::list(std::exchange(members, {}))}, true));
   }
-  return Value::list(std::move(groups));
+  return Value::list(groups.take());
 }
 
 Value sum_filter(const Value& value, const Arguments& a) {
@@ -205,17 +213,18 @@ Value batch_filter(const Value& value, const Arguments& a) {
   const std::int64_t size = width_argument(a, 0, "linecount", 0);
   const Value* const fill = argument(a, 1, "fill_with");
   if (size == 0) refuse("batch of 0");
-  std::vector<Value> out, part;
+  std::vector<Value> part;
+  ListBuilder out;
   for (const Value& item : items_of(value)) {
     part.push_back(item);
     if (static_cast<std::int64_t>(part.size()) == size)
-      out.push_back(Value::list(std::exchange(part, {})));
+      out.add(Value::list(std::exchange(part, {})));
   }
   if (!part.empty()) {
     while (fill != nullptr && static_cast<std::int64_t>(part.size()) < size) part.push_back(*fill);
-    out.push_back(Value::list(std::move(part)));
+    out.add(Value::list(std::move(part)));
   }
-  return Value::list(std::move(out));
+  return Value::list(out.take());
 }
 
 Value default_filter(const Value& value, const Arguments& a) {
@@ -416,7 +425,11 @@ constexpr NamedFilter all_filters[] = {
     {"format", format_filter},
     {"from_json",
      [](const Value& v, const Arguments&) {
+       constexpr std::size_t max_json = std::size_t{1} << 22;  // values take up to 60 times as much
        const Text text = to_text(v);
+       if (text.bytes.size() > max_json) {
+         throw Error(Errc::limit_exceeded, "chat template", "from_json of more than 4 MiB");
+       }
        return from_json(text.bytes, text.has_content());
      }},
     {"groupby", groupby_filter},

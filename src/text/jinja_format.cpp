@@ -227,8 +227,6 @@ Text percent_format(const Text& text, const Value& value) {
       if (next == values.size() || has_keys) refuse("fewer values than a format has places");
       append_place(out, place, values[next++]);
     }
-    constexpr std::size_t max_formatted = std::size_t{1} << 24;
-    if (out.bytes.size() > max_formatted) refuse("a format of more than 16 MiB");
   }
   const bool may_be_unused =
       value.is_undefined() || value.dict() != nullptr || (value.list() != nullptr && !is_tuple);

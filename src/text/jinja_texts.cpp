@@ -1,19 +1,25 @@
 #include "jinja_functions.hpp"
 
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <utility>
 
 namespace tenon::text::jinja {
 namespace {
 
-/// Where the words of a text are: what has blanks around it.
+/// Where the words of a text are: what has blanks around it. Errors: limit_exceeded for more than 4 Mi of them.
 std::vector<TextRange> words_of(const Text& text) {
+  constexpr std::size_t max_words = std::size_t{1} << 22;
   std::vector<TextRange> words;
   bool is_in_word = false;
   for (std::size_t i = 0; i < text.bytes.size();) {
     const CodePoint c = code_point_at(text.bytes, i);
     const bool was_in_word = std::exchange(is_in_word, !is_space(c.value));
     if (is_in_word && !was_in_word) words.push_back({i, i});
+    if (words.size() > max_words) {
+      throw Error(Errc::limit_exceeded, "chat template", "a text of more than 4,194,304 words");
+    }
     i += c.length;
     if (is_in_word) words.back().end = i;
   }
@@ -24,12 +30,22 @@ std::vector<TextRange> words_of(const Text& text) {
 Value words_from_right(const Text& text, std::int64_t most) {
   const std::vector<TextRange> words = words_of(text);
   const auto first = static_cast<std::size_t>(std::max<std::int64_t>(std::ssize(words) - most, 0));
-  std::vector<Value> parts;
-  if (first > 0) parts.emplace_back(part_of(text, 0, words[first - 1].end));
+  ListBuilder parts;
+  if (first > 0) parts.add(part_of(text, 0, words[first - 1].end));
   for (std::size_t i = first; i < words.size(); ++i) {
-    parts.emplace_back(part_of(text, words[i].begin, words[i].end));
+    parts.add(part_of(text, words[i].begin, words[i].end));
   }
-  return Value::list(std::move(parts));
+  return Value::list(parts.take());
+}
+
+struct Line {
+  std::size_t end = 0, next = 0;  ///< of what it says, and where the next line begins
+};
+
+Line line_at(std::string_view bytes, std::size_t at) {
+  const std::size_t end = std::min(bytes.find_first_of("\n\r\v\f", at), bytes.size());
+  if (bytes.substr(end).starts_with("\r\n")) return {.end = end, .next = end + 2};
+  return {.end = end, .next = std::min(end + 1, bytes.size())};
 }
 
 }  // namespace
@@ -64,15 +80,11 @@ Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t m
   Text out;
   std::size_t at = 0;
   if (most < 0) most = std::numeric_limits<std::int64_t>::max();
-  const auto check = [&] {
-    if (out.bytes.size() > (std::size_t{1} << 26)) refuse("a text that becomes too long");
-  };
   if (from.bytes.empty()) {
     for (const std::size_t place : character_places(text.bytes)) {
       append(out, part_of(text, at, place));
       at = place;
       if (most-- > 0) append(out, to);
-      check();
     }
     append(out, part_of(text, at, text.bytes.size()));
     return out;
@@ -81,7 +93,6 @@ Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t m
        found = text.bytes.find(from.bytes, at)) {
     append(out, part_of(text, at, found));
     append(out, to);
-    check();
     at = found + from.bytes.size();
   }
   append(out, part_of(text, at, text.bytes.size()));
@@ -89,60 +100,57 @@ Text replaced(const Text& text, const Text& from, const Text& to, std::int64_t m
 }
 
 Value split(const Text& text, const std::optional<Text>& separator, std::int64_t most) {
-  std::vector<Value> parts;
+  ListBuilder parts;
   if (most < 0) most = std::numeric_limits<std::int64_t>::max();
   std::size_t at = 0;
   if (separator) {
     if (separator->bytes.empty()) refuse("split() by an empty text");
     for (std::size_t found = text.bytes.find(separator->bytes);
          found != std::string::npos && most-- > 0; found = text.bytes.find(separator->bytes, at)) {
-      parts.emplace_back(part_of(text, at, found));
+      parts.add(part_of(text, at, found));
       at = found + separator->bytes.size();
     }
-    parts.emplace_back(part_of(text, at, text.bytes.size()));
-    return Value::list(std::move(parts));
+    parts.add(part_of(text, at, text.bytes.size()));
+    return Value::list(parts.take());
   }
   for (const TextRange& word : words_of(text)) {
     if (most-- == 0) {
-      parts.emplace_back(part_of(text, word.begin, text.bytes.size()));
+      parts.add(part_of(text, word.begin, text.bytes.size()));
       break;
     }
-    parts.emplace_back(part_of(text, word.begin, word.end));
+    parts.add(part_of(text, word.begin, word.end));
   }
-  return Value::list(std::move(parts));
+  return Value::list(parts.take());
 }
 
 Value split_from_right(const Text& text, const std::optional<Text>& separator, std::int64_t most) {
   if (most < 0) return split(text, separator, -1);
   if (!separator) return words_from_right(text, most);
   if (separator->bytes.empty()) refuse("rsplit() by an empty text");
-  std::vector<Value> parts;
+  ListBuilder parts;
   std::size_t end = text.bytes.size();
   while (most-- > 0) {
     const std::size_t size = separator->bytes.size();
     const std::size_t found =
         end < size ? std::string::npos : text.bytes.rfind(separator->bytes, end - size);
     if (found == std::string::npos) break;
-    parts.emplace_back(part_of(text, found + size, end));
+    parts.add(part_of(text, found + size, end));
     end = found;
   }
-  parts.emplace_back(part_of(text, 0, end));
-  std::ranges::reverse(parts);
-  return Value::list(std::move(parts));
+  parts.add(part_of(text, 0, end));
+  std::vector<Value> in_order = parts.take();
+  std::ranges::reverse(in_order);
+  return Value::list(std::move(in_order));
 }
 
 Value lines_of(const Text& text, bool keeps_ends) {
-  std::vector<Value> lines;
-  std::size_t at = 0;
-  const std::string_view bytes = text.bytes;
-  while (at < bytes.size()) {
-    std::size_t end = std::min(bytes.find_first_of("\n\r\v\f", at), bytes.size());
-    std::size_t next = std::min(end + 1, bytes.size());
-    if (bytes.substr(end).starts_with("\r\n")) next = end + 2;
-    lines.emplace_back(part_of(text, at, keeps_ends ? next : end));
-    at = next;
+  ListBuilder lines;
+  for (std::size_t at = 0; at < text.bytes.size();) {
+    const Line line = line_at(text.bytes, at);
+    lines.add(part_of(text, at, keeps_ends ? line.next : line.end));
+    at = line.next;
   }
-  return Value::list(std::move(lines));
+  return Value::list(lines.take());
 }
 
 char32_t lower_of(char32_t c) {
@@ -199,12 +207,13 @@ Text joined(const std::vector<Value>& items, const Text& separator) {
 
 Text indented(const Text& text, const Text& indent, bool first, bool blank) {
   Text out;
-  const std::vector<Value> lines = items_of(lines_of(text, true));
-  for (std::size_t i = 0; i < lines.size(); ++i) {
-    const Text& line = *lines[i].text();
+  for (std::size_t at = 0; at < text.bytes.size();) {
+    const std::size_t next = line_at(text.bytes, at).next;
+    const Text line = part_of(text, at, next);
     const bool is_blank = line.bytes.find_first_not_of("\r\n") == std::string::npos;
-    if (i == 0 ? first : (blank || !is_blank)) append(out, indent);
+    if (at == 0 ? first : (blank || !is_blank)) append(out, indent);
     append(out, line);
+    at = next;
   }
   if (text.bytes.ends_with('\n') && blank) append(out, indent);
   return out;

@@ -14,10 +14,18 @@ namespace tenon::text::jinja {
 namespace {
 
 constexpr std::int64_t max_nested = 100;  // of lists within lists; what walks them recurses
-constexpr std::int64_t max_weight = std::int64_t{1} << 26;
+constexpr std::int64_t max_weight = std::int64_t{1} << 26;  // bytes of one value, about
+constexpr std::size_t max_text = std::size_t{1} << 26;      // bytes
+constexpr std::int64_t value_weight = sizeof(Value);
+constexpr std::int64_t head_weight = 32;  // of allocations: counts of owners, and the allocator's
+constexpr std::int64_t container_weight = sizeof(Dict) + head_weight;
+
+std::int64_t weight_of(const Text& text) {
+  return static_cast<std::int64_t>(sizeof(Text) + size_of(text)) + head_weight;
+}
 
 /// Of a container with these items beside `held`.
-Extent extent_of(std::span<const Value> items, Extent held = {}) {
+Extent extent_of(std::span<const Value> items, Extent held) {
   for (const Value& item : items) {
     if (const Dict* const dict = item.dict(); dict != nullptr && dict->is_namespace) {
       refuse("a namespace within another value");
@@ -30,7 +38,7 @@ Extent extent_of(std::span<const Value> items, Extent held = {}) {
                   fmt::format("values more than {} deep", max_nested));
     }
     if (held.weight > max_weight) {
-      throw Error(Errc::limit_exceeded, "chat template", "a value that is too large");
+      throw Error(Errc::limit_exceeded, "chat template", "a value of more than 64 MiB");
     }
   }
   return held;
@@ -50,6 +58,7 @@ void append_quoted(std::string& out, std::string_view text) {
   const char quote = is_double ? '"' : '\'';
   out += quote;
   for (const char c : text) {
+    check_text_size(out.size());
     if (c == quote || c == '\\') {
       out += '\\';
       out += c;
@@ -74,6 +83,7 @@ void append_json_text(std::string& out, std::string_view text, bool ensure_ascii
     const CodePoint c = code_point_at(text, i);
     const std::string_view bytes = text.substr(i, c.length);
     i += c.length;
+    check_text_size(out.size());
     switch (c.value) {
       case '"':
         out += "\\\"";
@@ -115,6 +125,7 @@ class JsonWriter {
   explicit JsonWriter(const JsonStyle& style) : style_(style) {}
 
   void write(const Value& value, std::int64_t level = 0) {
+    check_text_size(out.size());
     if (value.is_none()) {
       out += "null";
     } else if (const bool* const flag = value.as<bool>()) {
@@ -138,17 +149,8 @@ class JsonWriter {
         });
       }
       write_items(entries.size(), '{', '}', level, [&](std::size_t i) {
-        const Value& key = entries[i].first;
-        if (key.text() != nullptr) {
-          append_json_text(out, key.text()->bytes, style_.ensure_ascii);
-        } else {
-          std::string spelled;
-          std::swap(spelled, out);
-          write(key);
-          std::swap(spelled, out);
-          append_json_text(out, spelled, false);
-        }
-        out += style_.key_separator;
+        write_key(entries[i].first);
+        add(style_.key_separator);
         write(entries[i].second, level + 1);
       });
     } else {
@@ -159,12 +161,24 @@ class JsonWriter {
   std::string out;
 
  private:
+  void add(std::string_view more) {
+    check_text_size(out.size() + more.size());
+    out += more;
+  }
+  void write_key(const Value& key) {
+    if (!key.is_none() && !key.is_number() && key.text() == nullptr) {
+      refuse(fmt::format("tojson of a key that is {}", key.type_name()));
+    }
+    if (key.text() == nullptr) out += '"';
+    write(key);
+    if (key.text() == nullptr) out += '"';
+  }
   template <class Write>
   void write_items(std::size_t count, char open, char close, std::int64_t level,
                    const Write& item) {
     out += open;
     for (std::size_t i = 0; i < count; ++i) {
-      if (i > 0) out += style_.indent < 0 ? std::string_view(style_.item_separator) : item_end();
+      if (i > 0) add(style_.indent < 0 ? std::string_view(style_.item_separator) : item_end());
       start_line(level + 1);
       item(i);
     }
@@ -177,8 +191,10 @@ class JsonWriter {
   }
   void start_line(std::int64_t level) {
     if (style_.indent < 0) return;
+    const auto blanks = static_cast<std::size_t>(style_.indent * level);
+    check_text_size(out.size() + blanks);
     out += '\n';
-    out.append(static_cast<std::size_t>(style_.indent * level), ' ');
+    out.append(blanks, ' ');
   }
 
   const JsonStyle& style_;
@@ -220,9 +236,22 @@ void refuse(std::string message) {
   throw Error(Errc::template_error, "chat template", std::move(message));
 }
 
-void append(Text& text, std::string_view bytes) { text.bytes += bytes; }
+std::size_t size_of(const Text& text) noexcept {
+  return text.bytes.size() + text.content.size() * sizeof(TextRange);
+}
+
+void check_text_size(std::size_t bytes) {
+  if (bytes <= max_text) return;
+  throw Error(Errc::limit_exceeded, "chat template", "a text of more than 64 MiB");
+}
+
+void append(Text& text, std::string_view bytes) {
+  check_text_size(size_of(text) + bytes.size());
+  text.bytes += bytes;
+}
 
 void append(Text& text, const Text& more) {
+  check_text_size(size_of(text) + size_of(more));
   const std::size_t at = text.bytes.size();
   text.bytes += more.bytes;
   for (const TextRange& range : more.content) {
@@ -252,7 +281,7 @@ Text marked(std::string bytes, bool is_content) {
 Value::Value(Function function) : value_(std::make_shared<const Function>(std::move(function))) {}
 
 Value Value::list(std::vector<Value> items, bool is_tuple) {
-  const Extent extent = extent_of(items);
+  const Extent extent = extent_of(items, {.weight = value_weight + container_weight});
   Value made;
   made.value_ = std::make_shared<const List>(
       List{.items = std::move(items), .is_tuple = is_tuple, .extent = extent});
@@ -261,6 +290,7 @@ Value Value::list(std::vector<Value> items, bool is_tuple) {
 
 Value Value::dict(std::vector<Entry> entries) {
   auto dict = std::make_shared<Dict>();
+  dict->extent.weight = value_weight + container_weight;
   dict->entries.reserve(entries.size());
   for (auto& [key, value] : entries) dict->set(key, value);
   Value made;
@@ -308,8 +338,28 @@ std::string_view Value::type_name() const noexcept {
 Extent Value::extent() const noexcept {
   if (list() != nullptr) return list()->extent;
   if (dict() != nullptr) return dict()->extent;
-  const auto bytes = text() == nullptr ? std::size_t{0} : text()->bytes.size();
-  return {.depth = 0, .weight = 1 + static_cast<std::int64_t>(bytes)};
+  return {.depth = 0, .weight = value_weight + (text() == nullptr ? 0 : weight_of(*text()))};
+}
+
+std::int64_t Value::own_weight() const noexcept {
+  const auto is_own = [](const auto* held) { return held != nullptr && held->use_count() == 1; };
+  if (is_own(std::get_if<std::shared_ptr<const Text>>(&value_))) return weight_of(*text());
+  std::int64_t weight = 0;
+  if (is_own(std::get_if<std::shared_ptr<const List>>(&value_))) {
+    weight += container_weight;
+    for (const Value& item : list()->items) weight += value_weight + item.own_weight();
+  } else if (is_own(std::get_if<std::shared_ptr<Dict>>(&value_))) {
+    weight += container_weight;
+    for (const auto& [key, value] : dict()->entries) {
+      weight += 2 * value_weight + key.own_weight() + value.own_weight();
+    }
+  }
+  return weight;
+}
+
+void ListBuilder::add(Value item) {
+  extent_ = extent_of({&item, 1}, extent_);
+  items_.push_back(std::move(item));
 }
 
 const Value* Dict::find(const Value& key) const {
@@ -395,6 +445,7 @@ Text to_text(const Value& value) {
 }
 
 void append_repr(std::string& out, const Value& value) {
+  check_text_size(out.size());
   if (value.is_undefined()) {
     out += "Undefined";
   } else if (value.is_none()) {

@@ -23,6 +23,11 @@ struct Text {
   bool has_content() const noexcept { return !content.empty(); }
 };
 
+/// The bytes that a text takes.
+std::size_t size_of(const Text& text) noexcept;
+/// Called before a text becomes so large. Errors: limit_exceeded above 64 MiB.
+void check_text_size(std::size_t bytes);
+/// Errors: those of check_text_size().
 void append(Text& text, std::string_view bytes);
 void append(Text& text, const Text& more);
 /// Bytes [begin, end).
@@ -39,7 +44,7 @@ struct Loop;
 /// How much a value is, of which lists may hold parts several times: bounds for what walks through it.
 struct Extent {
   std::int64_t depth = 1;   ///< of lists within lists
-  std::int64_t weight = 1;  ///< items and bytes
+  std::int64_t weight = 0;  ///< about the bytes that it takes
 };
 
 /// What was not there, with its name for messages.
@@ -64,8 +69,7 @@ class Value {
     return made;
   }
   static Value of(std::string_view bytes) { return Text{std::string(bytes)}; }
-  /// Errors: depth_limit, limit_exceeded (more items and bytes than a chat can need), template_error (a namespace in
-  /// another value).
+  /// Errors: depth_limit, limit_exceeded (more than 64 MiB), template_error (a namespace in another value).
   static Value list(std::vector<Value> items, bool is_tuple = false);
   static Value dict(std::vector<std::pair<Value, Value>> entries);
   static Value name_space(std::vector<std::pair<Value, Value>> entries);
@@ -94,6 +98,8 @@ class Value {
   /// "str", "int", ...: the class in Python.
   std::string_view type_name() const noexcept;
   Extent extent() const noexcept;
+  /// About the bytes of what no other value shares: of a value that was just made, what is new in it.
+  std::int64_t own_weight() const noexcept;
 
  private:
   template <class T>
@@ -112,6 +118,19 @@ struct List {
   std::vector<Value> items;
   bool is_tuple = false;
   Extent extent;
+};
+
+/// A list that grows item by item, and is refused as soon as it is too large.
+class ListBuilder {
+ public:
+  /// Errors: those of Value::list().
+  void add(Value item);
+  const std::vector<Value>& items() const noexcept { return items_; }
+  std::vector<Value> take() { return std::exchange(items_, {}); }
+
+ private:
+  std::vector<Value> items_;
+  Extent extent_{};
 };
 
 using Entry = std::pair<Value, Value>;

@@ -239,7 +239,47 @@ TEST_CASE("chat: templates of strangers are limited") {
   refused("{{ " + chain + " }}", Errc::depth_limit);
   refused("{{ " + filters + " }}", Errc::depth_limit);
   refused(blocks, Errc::depth_limit);
-  refused("{{ 'ab' | replace('', 'x' * 10000) | replace('x', 'y' * 100000) }}");
+}
+
+TEST_CASE("chat: no text or list of a stranger's template grows beyond its limit") {
+  for (const char* const jinja :
+       {"{{ 'ab' | replace('', 'x' * 10000) | replace('x', 'y' * 100000) }}",
+        "{{ ([1] * 100000) | join('x' * 1000000) }}",
+        "{{ ('x' * 1000000).join(['a'] * 100000) }}",
+        "{{ ('a\\n' * 30000) | indent('x' * 1000000) }}",
+        "{{ ('{0}' * 100000).format('x' * 1000000) }}",
+        "{{ ('%(x)s' * 100000) % {'x': 'x' * 1000000} }}",
+        "{{ ('%(x)90000d' * 100000) | format(x=1) }}",
+        "{{ ([1] * 100000) | tojson(indent=90000) }}",
+        "{{ ([1] * 100000) | tojson(separators=('x' * 1000000, ':')) }}",
+        "{{ ([{1: 2}] * 5) | tojson(separators=(',', 'x' * 16000000)) }}",
+        "{{ (['\\x01' * 16000000] * 4) | string }}",
+        "{{ ('x' * 1000000) | list | length }}",
+        "{% for c in 'x' * 1000000 %}{% endfor %}",
+        "{{ ('x,' * 1000000).split(',') | length }}",
+        "{{ ('x ' * 1000000).split() | length }}",
+        "{{ ('x,' * 1000000).rsplit(',', 9000000) | length }}",
+        "{{ ('x ' * 1000000).rsplit(none, 9000000) | length }}",
+        "{{ ('\\n' * 1000000).splitlines() | length }}",
+        "{{ (['x' * 100] * 100000) | map('upper') | map('list') | length }}",
+        "{{ (['%1000s'] * 100000) | map('format', 1) | length }}",
+        "{{ (['a' * 1000] * 1000) | map('join', 'x' * 1000) | length }}",
+        "{{ [{'a': 'x' * 1000}] | sort(attribute='a,' * 1000000) }}",
+        "{{ ('[' ~ '1,' * 2200000 ~ '1]') | from_json }}",
+        "{% macro twice(x) %}{{ x }}{{ x }}{% endmacro %}{{ twice(twice(twice('x' * 16000000))) }}",
+        "{% set s = 'x' * 9000000 %}{% for i in range(100) %}{% set ns = s.split('q') %}{% endfor "
+        "%}",
+        "{% set s = ['x' * 9000000] %}{% for i in range(100) %}{% set t = s | map('replace', 'q', "
+        "'') %}{% "
+        "endfor %}",
+        "{% set s = 'x' * 400000 %}{% for i in range(100) %}{% for c in s %}{% break %}{% endfor "
+        "%}{% "
+        "endfor %}"}) {
+    INFO(jinja);
+    const testing::MemoryWatch watch;
+    CHECK(contains(refused(jinja, Errc::limit_exceeded), "line 1: "));
+    CHECK(watch.peak_bytes() < std::ptrdiff_t{400} << 20);
+  }
 }
 
 TEST_CASE("chat: a namespace weighs what it holds, and not what it has held") {

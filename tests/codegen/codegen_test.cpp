@@ -229,6 +229,23 @@ TEST_CASE("a module's name is any text, a namespace's is not", "[codegen]") {
                                                         {"log2", "log2_"},
                                                         {"strlen", "strlen_"},
                                                         {"sqrtf", "sqrtf_"},
+                                                        {"size_t", "size_t_"},
+                                                        {"on_exit", "on_exit_"},
+                                                        {"lgamma_r", "lgamma_r_"},
+                                                        {"fread_unlocked", "fread_unlocked_"},
+                                                        {"sched_param", "sched_param_"},
+                                                        {"clock_gettime", "clock_gettime_"},
+                                                        {"random_data", "random_data_"},
+                                                        {"fd_set", "fd_set_"},
+                                                        {"expf32", "expf32_"},
+                                                        {"lockf64", "lockf64_"},
+                                                        {"f32xaddf64x", "f32xaddf64x_"},
+                                                        {"fmaximum_magf128", "fmaximum_magf128_"},
+                                                        {"st_mtime", "st_mtime_"},
+                                                        {"M_PIf", "M_PIf_"},
+                                                        {"PRIx64", "PRIx64_"},
+                                                        {"resnet64", "resnet64"},
+                                                        {"Priors", "Priors"},
                                                         {"mnist", "mnist"}}) {
     program.name = name;
     CHECK(codegen(program).find("\nnamespace " + wanted + " {\n") != std::string::npos);

@@ -77,6 +77,32 @@ CALLS = [
         "-7 // 2", "-7 % 3", "7.5 // 2", "2 ** 3", "1 / 0", "'a' < 'b'", "[1, 2] < [1, 3]", "'a' < 1", "1 in d", "'k' in d",
         "s in 1", "l + [4]", "'ab' * 2", "l * 2", "-l", "not l", "s[1]", "s[-2:]", "s[::2]", "u[1:3]", "d['z'][1].q", "l[7]",
         "d.nothing", "d.nothing.more", "missing.more")),
+    *(f"{{{{ '{text}' | int }}}} {{{{ '{text}' | float }}}}" for text in (
+        "0x10", "9007199254740993", "-9007199254740993", "9223372036854775807", "-9223372036854775808", "1_000", "1__0", "_1", "1_",
+        "1_000.5", "1_.5", "1e1_0", "+5", "-5", " +5\\n", "+-5", "-+5", "- 5", "1e3", "1E+3", "1e400", "-1e400", "1e-400", "nan", "NaN",
+        "-nan", "nan(1)", "inf", "Infinity", "-infinity", "infin", ".5", "5.", ".", "1e", "e1", "1.5.2", "3.7", "-3.7", "0b1", "0o7",
+        "007", "", "1\\0", "0." + 330 * "0" + "1", 330 * "1" + "e-320", "0.1", "3.5", "3,5")),
+    *(f"{{{{ {call} }}}}" for call in (
+        *(f"{value} | round({precision})" for value in (1234, 1250, 1350, -1250, -1251, "9123456789012345678", "true") for precision in (
+            "-2", "-3", "-4", "-20", "2", "400", "-400", "2, 'ceil'", "-2, 'ceil'", "-2, 'floor'", "0, 'floor'", "-400, 'floor'", "none")),
+        *(f"{value} | round({precision})" for value in (
+            2.675, 1.005, 0.5, 1.5, -2.5, 25.0, 35.0, 5.0, 1e15, "1.23456e-10", "('nan' | float)", "('inf' | float)") for precision in (
+                "", "1", "2", "12", "20", "400", "-1", "-22", "-300", "-400", "1, 'ceil'", "20, 'ceil'", "400, 'ceil'", "-1, 'floor'", "none")),
+        "5e-324 | round(323)", "1 | round('x')", "1 | round(0, 'up')", "'x' | round", "1e308 | round(10, 'ceil')", "1e300 | round(-299)", "1e22 | round(-22)", "7e22 | round(-23)", "-0.5 | round(0, 'ceil')",
+        *(f"{left} {sign} {right}" for left in ("1.0", "-1.0", "0.0", "-0.0", "5.5", "1e300", "('inf' | float)") for sign in ("%", "//")
+          for right in ("0.1", "-0.1", "3", "-3.0", "1e-10", "('inf' | float)", "0.0")),
+        "0 ** -1", "0.0 ** -1", "2 ** -1", "2.0 ** 10000", "2 ** 0.5", "9007199254740993 / 1", "9223372036854775807 / 3",
+        *(f"{left} {sign} {right}" for left, right in (
+            ("9007199254740993", "9007199254740992.0"), ("9223372036854775807", "9223372036854775808.0"), ("1", "1.5"), ("-1", "-1.5"),
+            ("true", "1.0"), ("1", "('inf' | float)"), ("1", "('nan' | float)"), ("[1]", "[('nan' | float)]")) for sign in ("==", "<", "<=", ">", ">=")),
+        *(f"{value} is {test}" for value in ("1", "7", "-3", "7.5", "3.0", "-3.0", "4.0", "('nan' | float)", "('inf' | float)", "(-9223372036854775807 - 1)")
+          for test in ("odd", "even", "divisibleby(9223372036854775807)", "divisibleby(2.5)", "divisibleby(-1)", "divisibleby(0)",
+                       "le('nan' | float)", "ge('nan' | float)")),
+        "'abc def' | truncate(3, true, '', 9223372036854775807)", "'abc def' | truncate(3, true, '', -3)", "'abc' | truncate(2)",
+        "1.5 | int", "('nan' | float) | int", "('inf' | float) | int", "([0.1] * 10) | sum", "[2, 1.5] | sum", "'%d' % 9.22e18",
+        "'{00001} {1}'.format(1, 2)", "'abc'[::9223372036854775807]", "'abc'[-9223372036854775807:]", "[1, 2][-9223372036854775807]",
+        "range(9223372036854775806, 9223372036854775807) | list", "{(1, 2): 3} | tojson", "{1.5: 2, none: 3, true: 4} | tojson",
+        "(range(30) | list + [9007199254740993, 9007199254740992.0]) | sort")),
     *(f"{{{{ {value} | {call} }}}}" for value, calls in {
         "s": ("length", "upper", "title", "capitalize", "trim", "trim(' >')", "wordcount", "list", "first", "last", "reverse", "e",
               "escape", "truncate(6)", "truncate(5, true)", "truncate(7, false, '~', 0)", "indent(2, true)",

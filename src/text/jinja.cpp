@@ -1,11 +1,11 @@
 #include "jinja.hpp"
 
+#include "jinja_numbers.hpp"
+
 #include <tenon/error.hpp>
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
-#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -73,60 +73,8 @@ Value repeated(const Value& value, std::int64_t count) {
   return Value::list(std::move(all), list.is_tuple);
 }
 
-/// Python's // and %, whose signs follow the divisor.
-std::int64_t floor_quotient(std::int64_t left, std::int64_t right) {
-  const std::int64_t quotient = left / right;
-  return left % right != 0 && (left < 0) != (right < 0) ? quotient - 1 : quotient;
-}
-
-Value integer_result(std::string_view sign, std::int64_t left, std::int64_t right) {
-  std::int64_t result = 0;
-  bool is_large = false;
-  if (sign == "+") is_large = __builtin_add_overflow(left, right, &result);
-  if (sign == "-") is_large = __builtin_sub_overflow(left, right, &result);
-  if (sign == "*") is_large = __builtin_mul_overflow(left, right, &result);
-  if (sign == "/" || sign == "//" || sign == "%") {
-    if (right == 0) refuse("division by zero");
-    if (sign == "/") return static_cast<double>(left) / static_cast<double>(right);
-    is_large = left == std::numeric_limits<std::int64_t>::min() && right == -1;
-    if (!is_large) {
-      const std::int64_t quotient = floor_quotient(left, right);
-      result = sign == "%" ? left - quotient * right : quotient;
-    }
-  }
-  if (sign == "**") {
-    if (right < 0) return std::pow(static_cast<double>(left), static_cast<double>(right));
-    result = 1;
-    for (std::int64_t i = 0; i < right && !is_large && left != 1; ++i) {
-      is_large = __builtin_mul_overflow(result, left, &result);
-      if (left == 0 || left == -1) {
-        result = left == 0 ? 0 : (right % 2 == 0 ? 1 : -1);
-        break;
-      }
-    }
-  }
-  if (is_large) refuse("a number of more than 64 bits");
-  return result;
-}
-
-Value number_result(std::string_view sign, double left, double right) {
-  if (sign == "+") return left + right;
-  if (sign == "-") return left - right;
-  if (sign == "*") return left * right;
-  if (sign == "**") return std::pow(left, right);
-  if (right == 0) refuse("division by zero");
-  if (sign == "/") return left / right;
-  const double quotient = std::floor(left / right);
-  return sign == "//" ? quotient : left - quotient * right;
-}
-
 Value arithmetic(std::string_view sign, const Value& left, const Value& right) {
-  if (left.is_integer() && right.is_integer()) {
-    return integer_result(sign, left.integer(), right.integer());
-  }
-  if (left.is_number() && right.is_number()) {
-    return number_result(sign, left.number(), right.number());
-  }
+  if (left.is_number() && right.is_number()) return number_result(sign, left, right);
   if (sign == "+" && left.text() != nullptr && right.text() != nullptr) {
     Text joined = *left.text();
     append(joined, *right.text());
@@ -614,7 +562,7 @@ class Renderer {
   static Value negated(std::string_view sign, const Value& value) {
     if (sign == "not") return !value.is_true();
     if (value.is_integer()) {
-      return sign == "-" ? integer_result("-", 0, value.integer()) : Value(value.integer());
+      return sign == "-" ? number_result("-", std::int64_t{0}, value) : Value(value.integer());
     }
     if (value.is_number()) return sign == "-" ? -value.number() : value.number();
     refuse_operands(sign, value, value);
@@ -628,10 +576,7 @@ class Renderer {
     if (left.is_undefined() || right.is_undefined()) refuse_operands(sign, left, right);
     if (sign == "<") return is_less(left, right);
     if (sign == ">") return is_less(right, left);
-    const bool is_nan = (left.is_number() && std::isnan(left.number())) ||
-                        (right.is_number() && std::isnan(right.number()));
-    if (is_nan) return false;
-    return sign == "<=" ? !is_less(right, left) : !is_less(left, right);
+    return sign == "<=" ? is_at_most(left, right) : is_at_most(right, left);
   }
 
   Scope top_;

@@ -1,10 +1,10 @@
 #include "jinja_functions.hpp"
+#include "jinja_numbers.hpp"
 
 #include <tenon/error.hpp>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 #include <fmt/format.h>
@@ -28,8 +28,7 @@ Value at_path(const Value& value, const Value& path) {
     const bool is_number =
         !name.empty() && std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
     if (is_number && name.size() < 10) {
-      at = item_of(at,
-                   static_cast<std::int64_t>(std::strtol(std::string(name).c_str(), nullptr, 10)));
+      at = item_of(at, *read_integer(name));
     } else {
       at = item_of(at, Value::of(name));
     }
@@ -98,18 +97,6 @@ Value sort_key_of_paths(const Value& item, const Value& paths, bool is_sensitive
     keys.add(sort_key(item, &path, is_sensitive));
   }
   return Value::list(keys.take(), true);
-}
-
-std::vector<std::size_t> order_of(const std::vector<Value>& keys, bool is_reversed) {
-  std::vector<std::size_t> order(keys.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
-  std::ranges::sort(order, [&](std::size_t i, std::size_t j) {
-    if (are_equal(keys[i], keys[j])) return i < j;  // also of what has no order
-    if (is_less(keys[i], keys[j])) return !is_reversed;
-    if (is_less(keys[j], keys[i])) return is_reversed;
-    return i < j;
-  });
-  return order;
 }
 
 Value sort_filter(const Value& value, const Arguments& a) {
@@ -198,13 +185,7 @@ Value sum_filter(const Value& value, const Arguments& a) {
   for (const Value& item : items_of(value)) {
     const Value one = path == nullptr ? item : at_path(item, *path);
     if (!one.is_number() || !sum.is_number()) refuse(fmt::format("a sum of {}", one.type_name()));
-    std::int64_t both = 0;
-    if (one.is_integer() && sum.is_integer() &&
-        !__builtin_add_overflow(one.integer(), sum.integer(), &both)) {
-      sum = both;
-    } else {
-      sum = one.number() + sum.number();
-    }
+    sum = number_result("+", sum, one);
   }
   return sum;
 }
@@ -260,17 +241,18 @@ Value integer_filter(const Value& value, const Arguments& a) {
   double number = 0;
   if (value.is_number()) {
     number = value.number();
+    if (std::isinf(number)) refuse("int of a number without end");
   } else {
     if (value.text() == nullptr) return otherwise;
     if (integer_argument(a, 1, "base", 10) != 10) refuse("int of a text of another base than 10");
     const std::string text = stripped(*value.text(), std::nullopt, both_sides).bytes;
-    char* end = nullptr;
-    number = std::strtod(text.c_str(), &end);
-    if (text.empty() || *end != '\0' || text.find_first_of("xXpP") != std::string::npos)
-      return otherwise;
+    if (const auto integer = read_integer(text)) return *integer;
+    number = read_real(text).value_or(std::nan(""));
   }
-  if (!(std::abs(number) < 9e18)) return otherwise;
-  return static_cast<std::int64_t>(number);
+  if (!std::isfinite(number)) return otherwise;
+  const std::optional<std::int64_t> whole = whole_of(number);
+  if (!whole) refuse("a number of more than 64 bits");
+  return *whole;
 }
 
 Value real_filter(const Value& value, const Arguments& a) {
@@ -278,22 +260,28 @@ Value real_filter(const Value& value, const Arguments& a) {
   const Value otherwise = given == nullptr ? Value(0.0) : *given;
   if (value.is_number()) return value.number();
   if (value.text() == nullptr) return otherwise;
-  const std::string text = stripped(*value.text(), std::nullopt, both_sides).bytes;
-  char* end = nullptr;
-  const double number = std::strtod(text.c_str(), &end);
-  return text.empty() || *end != '\0' ? otherwise : Value(number);
+  const auto number = read_real(stripped(*value.text(), std::nullopt, both_sides).bytes);
+  return number ? Value(*number) : otherwise;
 }
 
 Value round_filter(const Value& value, const Arguments& a) {
   if (!value.is_number()) refuse(fmt::format("round of {}", value.type_name()));
-  const std::int64_t digits =
-      std::clamp<std::int64_t>(integer_argument(a, 0, "precision", 0), -15, 15);
-  const std::optional<Text> method = optional_text(a, 1, "method");
-  if (value.is_integer() && !method && digits >= 0) return value.integer();
-  const double scale = std::pow(10.0, static_cast<double>(digits)), number = value.number() * scale;
-  if (method && method->bytes == "ceil") return std::ceil(number) / scale;
-  if (method && method->bytes == "floor") return std::floor(number) / scale;
-  return std::nearbyint(number) / scale;
+  const std::string method = optional_text(a, 1, "method").value_or(Text{"common"}).bytes;
+  if (method != "common" && method != "ceil" && method != "floor") {
+    refuse("the method of round is common, ceil or floor");
+  }
+  const Value* const precision = argument(a, 0, "precision");
+  const bool is_none = precision != nullptr && precision->is_none();
+  const std::int64_t digits = integer_argument(a, 0, "precision", 0);
+  if (method != "common") {
+    if (is_none) refuse("round without a precision");
+    return rounded_to_side(value, digits, method == "ceil");
+  }
+  const Value nearest = rounded(value, digits);
+  if (!is_none || nearest.is_integer()) return nearest;
+  const std::optional<std::int64_t> whole = whole_of(nearest.number());
+  if (!whole) refuse("a number of more than 64 bits");
+  return *whole;
 }
 
 Value reverse_filter(const Value& value, const Arguments&) {
@@ -338,9 +326,10 @@ Value truncate_filter(const Value& value, const Arguments& a) {
   const Text end = optional_text(a, 2, "end").value_or(Text{"..."});
   const std::int64_t leeway = integer_argument(a, 3, "leeway", 5);
   const std::vector<std::size_t> places = character_places(text.bytes);
-  if (static_cast<std::int64_t>(places.size()) - 1 <= length + leeway) return text;
   const std::int64_t kept = length - count_characters(end.bytes);
   if (kept < 0) refuse("truncate to less than its end");
+  if (leeway < 0) refuse("truncate with a leeway below 0");
+  if (std::ssize(places) - 1 - length <= leeway) return text;
   Text out = part_of(text, 0, places[static_cast<std::size_t>(kept)]);
   if (!flag_argument(a, 1, "killwords")) {
     const std::size_t space = out.bytes.rfind(' ');
@@ -393,8 +382,8 @@ constexpr NamedFilter all_filters[] = {
     {"abs",
      [](const Value& v, const Arguments&) {
        if (!v.is_number()) refuse(fmt::format("abs of {}", v.type_name()));
-       if (v.is_integer()) return Value(std::abs(v.integer()));
-       return Value(std::abs(v.number()));
+       if (!v.is_integer()) return Value(std::fabs(v.number()));
+       return v.integer() < 0 ? number_result("-", std::int64_t{0}, v) : Value(v.integer());
      }},
     {"attr",
      [](const Value& v, const Arguments& a) {

@@ -1,9 +1,9 @@
 // Texts with places for values: Python's % and str.format().
 #include "jinja_functions.hpp"
+#include "jinja_numbers.hpp"
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 #include <string>
 
@@ -91,11 +91,11 @@ std::string integer_text(const Place& place, const Value& value) {
     number = value.integer();
   } else {
     const double* const real = value.as<double>();
-    constexpr double bound = 9.2e18;
-    if (!is_decimal || real == nullptr || !(std::fabs(*real) < bound)) {
+    const std::optional<std::int64_t> whole = real == nullptr ? std::nullopt : whole_of(*real);
+    if (!is_decimal || !whole) {
       refuse(fmt::format("the format '%{}' of {}", place.kind, value.type_name()));
     }
-    number = static_cast<std::int64_t>(*real);
+    number = *whole;
   }
   const auto magnitude =
       number < 0 ? 0 - static_cast<std::uint64_t>(number) : static_cast<std::uint64_t>(number);
@@ -257,10 +257,7 @@ Value formatted(const Text& text, const Arguments& a) {
       if (is_number) {
         is_numbered = is_numbered || !field.empty();
         if (is_numbered && (field.empty() || next > 0)) refuse("format() with both {} and {0}");
-        index =
-            field.empty()
-                ? next++
-                : static_cast<std::size_t>(std::strtol(std::string(field).c_str(), nullptr, 10));
+        index = field.empty() ? next++ : static_cast<std::size_t>(*read_integer(field));
       }
       const Value* const value = argument(a, index, field);
       if (value == nullptr) refuse(fmt::format("format() without a value for '{}'", field));

@@ -1,12 +1,12 @@
 #include "jinja_syntax.hpp"
 
 #include "base/utf8.hpp"
+#include "jinja_numbers.hpp"
 
 #include <tenon/error.hpp>
 
 #include <algorithm>
 #include <charconv>
-#include <cstdlib>
 #include <initializer_list>
 #include <optional>
 
@@ -745,10 +745,10 @@ class Parser {
         return made;
       }
       case Token::Kind::integer:
-        made.value = static_cast<std::int64_t>(std::strtoll(take().text.c_str(), nullptr, 10));
+        made.value = *read_integer(take().text);
         return made;
       case Token::Kind::real:
-        made.value = std::strtod(take().text.c_str(), nullptr);
+        made.value = *read_real(take().text);
         return made;
       default:
         break;
@@ -791,7 +791,7 @@ class Parser {
         of.push_back(std::move(value));
         if (now().kind == Token::Kind::integer) {
           Expression index = make(Expr::literal);
-          index.value = static_cast<std::int64_t>(std::strtoll(take().text.c_str(), nullptr, 10));
+          index.value = *read_integer(take().text);
           of.push_back(std::move(index));
           value = make(Expr::item, {}, std::move(of));
         } else {

@@ -1,7 +1,7 @@
 #include "jinja_functions.hpp"
+#include "jinja_numbers.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 #include <fmt/format.h>
 
@@ -12,23 +12,20 @@ const Value& other_of(const Arguments& a) {
   if (a.values.empty()) refuse("a test without the value to compare with");
   return a.values[0];
 }
-std::int64_t integer_of(const Value& value) {
-  if (!value.is_integer()) refuse(fmt::format("a test of integers, with {}", value.type_name()));
-  return value.integer();
+/// As Python's %.
+double remainder_of(const Value& value, const Value& by) {
+  for (const Value* const one : {&value, &by}) {
+    if (!one->is_number()) refuse(fmt::format("a test of numbers, with {}", one->type_name()));
+  }
+  return number_result("%", value, by).number();
 }
-/// As Python's %, whose sign follows the divisor.
-double remainder_of(const Value& value, std::int64_t by) {
-  if (!value.is_number()) refuse(fmt::format("a test of numbers, with {}", value.type_name()));
-  const auto divisor = static_cast<double>(by);
-  if (!value.is_integer()) return value.number() - divisor * std::floor(value.number() / divisor);
-  return static_cast<double>(((value.integer() % by) + by) % by);
-}
+double remainder_of_2(const Value& value) { return remainder_of(value, std::int64_t{2}); }
 bool is_equal_test(const Value& v, const Arguments& a) { return are_equal(v, other_of(a)); }
 bool is_unequal_test(const Value& v, const Arguments& a) { return !are_equal(v, other_of(a)); }
 bool is_less_test(const Value& v, const Arguments& a) { return is_less(v, other_of(a)); }
 bool is_greater_test(const Value& v, const Arguments& a) { return is_less(other_of(a), v); }
-bool is_most_test(const Value& v, const Arguments& a) { return !is_less(other_of(a), v); }
-bool is_least_test(const Value& v, const Arguments& a) { return !is_less(v, other_of(a)); }
+bool is_most_test(const Value& v, const Arguments& a) { return is_at_most(v, other_of(a)); }
+bool is_least_test(const Value& v, const Arguments& a) { return is_at_most(other_of(a), v); }
 bool is_sequence(const Value& v, const Arguments&) {
   return v.text() != nullptr || v.list() != nullptr ||
          (v.dict() != nullptr && !v.dict()->is_namespace) || v.is_undefined();
@@ -43,15 +40,11 @@ constexpr NamedTest all_tests[] = {
     {"callable", [](const Value& v, const Arguments&) { return v.function() != nullptr; }},
     {"defined", [](const Value& v, const Arguments&) { return !v.is_undefined(); }},
     {"divisibleby",
-     [](const Value& v, const Arguments& a) {
-       const std::int64_t by = integer_of(other_of(a));
-       if (by == 0) refuse("division by zero");
-       return by == -1 || remainder_of(v, by) == 0;
-     }},
+     [](const Value& v, const Arguments& a) { return remainder_of(v, other_of(a)) == 0; }},
     {"eq", is_equal_test},
     {"==", is_equal_test},
     {"equalto", is_equal_test},
-    {"even", [](const Value& v, const Arguments&) { return remainder_of(v, 2) == 0; }},
+    {"even", [](const Value& v, const Arguments&) { return remainder_of_2(v) == 0; }},
     {"false",
      [](const Value& v, const Arguments&) { return v.as<bool>() != nullptr && !*v.as<bool>(); }},
     {"filter",
@@ -79,7 +72,7 @@ constexpr NamedTest all_tests[] = {
     {"!=", is_unequal_test},
     {"none", [](const Value& v, const Arguments&) { return v.is_none(); }},
     {"number", [](const Value& v, const Arguments&) { return v.is_number(); }},
-    {"odd", [](const Value& v, const Arguments&) { return remainder_of(v, 2) == 1; }},
+    {"odd", [](const Value& v, const Arguments&) { return remainder_of_2(v) == 1; }},
     {"sameas",
      [](const Value& v, const Arguments& a) {
        return v.type_name() == other_of(a).type_name() && are_equal(v, other_of(a));

@@ -1,11 +1,13 @@
 #include "jinja_value.hpp"
 
 #include "base/utf8.hpp"
+#include "jinja_numbers.hpp"
 #include "schema_value.hpp"
 
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -142,16 +144,12 @@ class JsonWriter {
       write_items(list->items.size(), '[', ']', level,
                   [&](std::size_t i) { write(list->items[i], level + 1); });
     } else if (const Dict* const dict = value.dict(); dict != nullptr && !dict->is_namespace) {
-      std::vector<Entry> entries = dict->entries;
-      if (style_.sort_keys) {
-        std::ranges::sort(entries, [](const Entry& one, const Entry& other) {
-          return is_less(one.first, other.first);
-        });
-      }
-      write_items(entries.size(), '{', '}', level, [&](std::size_t i) {
-        write_key(entries[i].first);
+      const std::vector<std::size_t> order = order_of_entries(*dict);
+      write_items(order.size(), '{', '}', level, [&](std::size_t i) {
+        const auto& [key, member] = dict->entries[order[i]];
+        write_key(key);
         add(style_.key_separator);
-        write(entries[i].second, level + 1);
+        write(member, level + 1);
       });
     } else {
       refuse(fmt::format("tojson of {}", value.type_name()));
@@ -164,6 +162,14 @@ class JsonWriter {
   void add(std::string_view more) {
     check_text_size(out.size() + more.size());
     out += more;
+  }
+  std::vector<std::size_t> order_of_entries(const Dict& dict) const {
+    std::vector<Value> keys;
+    for (const Entry& entry : dict.entries) keys.push_back(entry.first);
+    if (style_.sort_keys) return order_of(keys);
+    std::vector<std::size_t> order(keys.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    return order;
   }
   void write_key(const Value& key) {
     if (!key.is_none() && !key.is_number() && key.text() == nullptr) {
@@ -200,6 +206,33 @@ class JsonWriter {
   const JsonStyle& style_;
 };
 
+/// NaN are equal to each other, and above all other numbers.
+std::partial_ordering compare_with_nan_last(const Value& one, const Value& other) {
+  const bool first = std::isnan(one.number()), second = std::isnan(other.number());
+  return first || second ? first <=> second : compare_numbers(one, other);
+}
+
+/// Texts by their bytes, lists by their first items that differ. What is equal need not have an order.
+template <class CompareNumbers>
+std::partial_ordering compared(const Value& one, const Value& other,
+                               const CompareNumbers& numbers) {
+  if (one.is_number() && other.is_number()) return numbers(one, other);
+  if (one.text() != nullptr && other.text() != nullptr) {
+    return one.text()->bytes <=> other.text()->bytes;
+  }
+  if (one.list() != nullptr && other.list() != nullptr) {
+    const auto& left = one.list()->items;
+    const auto& right = other.list()->items;
+    for (std::size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
+      const auto found = compared(left[i], right[i], numbers);
+      if (found != 0) return found;
+    }
+    return left.size() <=> right.size();
+  }
+  if (are_equal(one, other)) return std::partial_ordering::equivalent;
+  refuse(fmt::format("{} and {} have no order", one.type_name(), other.type_name()));
+}
+
 Value of_json(const SchemaValue& json, bool is_content) {
   using Json = SchemaValue::Kind;
   switch (json.kind) {
@@ -207,9 +240,12 @@ Value of_json(const SchemaValue& json, bool is_content) {
       return nullptr;
     case Json::boolean:
       return json.flag;
-    case Json::integer:
-      if (std::abs(json.number) < 9e18) return static_cast<std::int64_t>(std::stoll(json.text));
-      return json.number;
+    case Json::integer: {
+      const char* const end = json.text.data() + json.text.size();
+      std::int64_t number = 0;
+      const bool fits = std::from_chars(json.text.data(), end, number).ec == std::errc();
+      return fits ? Value(number) : Value(json.number);
+    }
     case Json::real:
       return json.number;
     case Json::string:
@@ -391,10 +427,7 @@ void Dict::set(const Value& key, const Value& value) {
 }
 
 bool are_equal(const Value& one, const Value& other) {
-  if (one.is_number() && other.is_number()) {
-    if (one.is_integer() && other.is_integer()) return one.integer() == other.integer();
-    return one.number() == other.number();
-  }
+  if (one.is_number() && other.is_number()) return compare_numbers(one, other) == 0;
   if (one.text() != nullptr && other.text() != nullptr) {
     return one.text()->bytes == other.text()->bytes;
   }
@@ -417,23 +450,19 @@ bool are_equal(const Value& one, const Value& other) {
   return one.function() != nullptr && one.function() == other.function();
 }
 
-bool is_less(const Value& one, const Value& other) {
-  if (one.is_number() && other.is_number()) {
-    if (one.is_integer() && other.is_integer()) return one.integer() < other.integer();
-    return one.number() < other.number();
-  }
-  if (one.text() != nullptr && other.text() != nullptr) {
-    return one.text()->bytes < other.text()->bytes;
-  }
-  if (one.list() != nullptr && other.list() != nullptr) {
-    const auto& left = one.list()->items;
-    const auto& right = other.list()->items;
-    for (std::size_t i = 0; i < std::min(left.size(), right.size()); ++i) {
-      if (!are_equal(left[i], right[i])) return is_less(left[i], right[i]);
-    }
-    return left.size() < right.size();
-  }
-  refuse(fmt::format("{} and {} have no order", one.type_name(), other.type_name()));
+std::partial_ordering compare(const Value& one, const Value& other) {
+  return compared(one, other, compare_numbers);
+}
+
+std::vector<std::size_t> order_of(const std::vector<Value>& keys, bool is_reversed) {
+  std::vector<std::size_t> order(keys.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::ranges::sort(order, [&](std::size_t i, std::size_t j) {
+    const auto found = compared(keys[i], keys[j], compare_with_nan_last);
+    if (found == 0) return i < j;
+    return is_reversed ? found > 0 : found < 0;
+  });
+  return order;
 }
 
 Text to_text(const Value& value) {

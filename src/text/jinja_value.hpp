@@ -3,6 +3,7 @@
 
 #include <tenon/text/tokenizer.hpp>
 
+#include <compare>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -167,8 +168,13 @@ struct Loop {
 [[noreturn]] void refuse(std::string message);
 
 bool are_equal(const Value& one, const Value& other);
-/// Whether one is less. Errc::template_error for types that have no order.
-bool is_less(const Value& one, const Value& other);
+/// As Python's < and <= see them: unordered with a NaN. Errc::template_error for types that have no order.
+std::partial_ordering compare(const Value& one, const Value& other);
+inline bool is_less(const Value& one, const Value& other) { return compare(one, other) < 0; }
+inline bool is_at_most(const Value& one, const Value& other) { return compare(one, other) <= 0; }
+/// The places of these values in ascending order, of equal ones the first first; NaN are behind all numbers.
+/// Errc::template_error for types that have no order.
+std::vector<std::size_t> order_of(const std::vector<Value>& keys, bool is_reversed = false);
 /// As Python's str(): what `{{ value }}` gives.
 Text to_text(const Value& value);
 /// As Python's repr().

@@ -5,6 +5,7 @@
 
 #include <tenon/text/chat.hpp>
 
+#include <clocale>
 #include <fstream>
 #include <thread>
 
@@ -67,7 +68,7 @@ TEST_CASE("chat: templates give what Jinja gives") {
     ++count;
   }
   CHECK(count == 600);
-  CHECK(file["calls"].size() == 475);
+  CHECK(file["calls"].size() == 1046);
   for (const json& one : file["calls"]) {
     const auto jinja = one["template"].get<std::string>();
     INFO(jinja);
@@ -267,14 +268,12 @@ TEST_CASE("chat: no text or list of a stranger's template grows beyond its limit
         "{{ [{'a': 'x' * 1000}] | sort(attribute='a,' * 1000000) }}",
         "{{ ('[' ~ '1,' * 2200000 ~ '1]') | from_json }}",
         "{% macro twice(x) %}{{ x }}{{ x }}{% endmacro %}{{ twice(twice(twice('x' * 16000000))) }}",
-        "{% set s = 'x' * 9000000 %}{% for i in range(100) %}{% set ns = s.split('q') %}{% endfor "
-        "%}",
-        "{% set s = ['x' * 9000000] %}{% for i in range(100) %}{% set t = s | map('replace', 'q', "
-        "'') %}{% "
-        "endfor %}",
-        "{% set s = 'x' * 400000 %}{% for i in range(100) %}{% for c in s %}{% break %}{% endfor "
-        "%}{% "
-        "endfor %}"}) {
+        "{% set s = 'x' * 9000000 %}{% for i in range(100) %}"
+        "{% set ns = s.split('q') %}{% endfor %}",
+        "{% set s = ['x' * 9000000] %}{% for i in range(100) %}"
+        "{% set t = s | map('replace', 'q', '') %}{% endfor %}",
+        "{% set s = 'x' * 400000 %}{% for i in range(100) %}"
+        "{% for c in s %}{% break %}{% endfor %}{% endfor %}"}) {
     INFO(jinja);
     const testing::MemoryWatch watch;
     CHECK(contains(refused(jinja, Errc::limit_exceeded), "line 1: "));
@@ -292,6 +291,42 @@ TEST_CASE("chat: a namespace weighs what it holds, and not what it has held") {
       "{% set s = 'x' * 16000000 %}{% set ns = namespace(t='', u='') %}{% set ns.t = [s, s] %}"
       "{% set ns.t = 1 %}{% set ns.t = [s, s] %}{% set ns.u = [s, s, s] %}",
       Errc::limit_exceeded);
+}
+
+TEST_CASE("chat: integers of more than 64 bits are refused, and no arithmetic overflows") {
+  for (const char* const expression :
+       {"'9223372036854775808' | int", "'1e19' | int", "1e20 | int", "1e20 | round(none)",
+        "9223372036854775807 | round(-1)", "6000000000000000000 | round(-19)",
+        "(-9223372036854775807 - 1) | abs", "-(-9223372036854775807 - 1)",
+        "(-9223372036854775807 - 1) // -1", "[9223372036854775807, 1] | sum", "3 ** 40"}) {
+    INFO(expression);
+    CHECK(contains(refused("{{ " + std::string(expression) + " }}"), "64 bits"));
+  }
+  CHECK(contains(refused("{{ (-8) ** 0.5 }}"), "complex"));
+  CHECK(render("{{ (-9223372036854775807 - 1) % -1 }} {{ (-2) ** 63 }}") ==
+        "0 -9223372036854775808");
+}
+
+TEST_CASE("chat: NaN are sorted behind all numbers") {
+  const std::string nan = "{% set nan = 'nan' | float %}";
+  CHECK(render(nan + "{{ [3, nan, 1, nan, 2] | sort }}{{ [nan, 1] | sort(reverse=true) }}"
+                     "{{ [[2, 1], [nan, 1], [1, nan]] | sort }}") ==
+        "[1, 2, 3, nan, nan][nan, 1][[1, nan], [2, 1], [nan, 1]]");
+  CHECK(render(nan + "{{ {nan: 1, 3: 2, -1: 4} | tojson(sort_keys=true) }}") ==
+        R"({"-1": 4, "3": 2, "NaN": 1})");
+  CHECK(render(nan + "{{ ([nan, 2, 1] * 1000) | sort | first }}") == "1");
+}
+
+TEST_CASE("chat: numbers do not follow the locale", "[locale]") {
+  if (std::setlocale(LC_ALL, "de_DE.UTF-8") == nullptr) {
+    WARN("SKIPPED: no locale de_DE.UTF-8 on this machine");
+    return;
+  }
+  const std::string text = render(
+      "{{ '3.5' | float }} {{ '3,5' | float }} {{ '3.9' | int }} {{ 2.5 }} {{ '%.2f' % 0.5 }}"
+      " {{ 2.345 | round(1) }} {{ [1.5] | tojson }}");
+  std::setlocale(LC_ALL, "C");
+  CHECK(text == "3.5 0.0 3 2.5 0.50 2.3 [1.5]");
 }
 
 TEST_CASE("chat: split() and rsplit() copy words, and not what is left beside each") {

@@ -86,7 +86,7 @@ struct Simd {
 
   TENON_INLINE static Float to_float(Int v) { return _mm256_cvtepi32_ps(v); }
   TENON_INLINE static Float zero_float() { return _mm256_setzero_ps(); }
-  TENON_INLINE static Float broadcast(const float* p) { return _mm256_broadcast_ss(p); }
+  TENON_INLINE static Float broadcast(const float* p) { return _mm256_set1_ps(*p); }
   TENON_INLINE static Float load_float(const float* p) { return _mm256_loadu_ps(p); }
   TENON_INLINE static void store_float(float* p, Float v) { _mm256_storeu_ps(p, v); }
   TENON_INLINE static Float mul(Float a, Float b) { return _mm256_mul_ps(a, b); }

@@ -2,7 +2,7 @@
 
 #include "../built_kernels.hpp"
 #include "elementwise_kernels.hpp"
-#include "log_gamma.hpp"
+#include "gamma.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -43,6 +43,10 @@ void unary(Unary op, const float* x, float* y, std::int64_t count,
 
 void log_gamma(const float* x, float* y, std::int64_t count) noexcept {
   elementwise_kernels().log_gamma(x, y, count);
+}
+
+void digamma(const float* x, float* y, std::int64_t count) noexcept {
+  elementwise_kernels().digamma(x, y, count);
 }
 
 UnaryRowsKernel unary_rows_kernel() noexcept { return elementwise_kernels().unary_rows; }

@@ -38,6 +38,7 @@ constinit const ElementwiseKernels elementwise{run_unary,
                                                run_fold_rows,
                                                run_find_places,
                                                run_log_gamma,
+                                               run_digamma,
                                                run_exp_f64,
                                                run_round_to_odd};
 

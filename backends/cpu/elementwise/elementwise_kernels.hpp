@@ -55,6 +55,7 @@ struct ElementwiseKernels {
   void (*find_places)(Compute, bool greatest, const void* x, std::int64_t columns,
                       std::int64_t rows, std::int64_t step, std::int64_t* places) noexcept;
   void (*log_gamma)(const float* x, float* y, std::int64_t count) noexcept;
+  void (*digamma)(const float* x, float* y, std::int64_t count) noexcept;
   void (*exp_f64)(const double* x, double shift, double* y, std::int64_t count) noexcept;
   void (*round_to_odd)(const double* x, float* y, std::int64_t count) noexcept;
 };

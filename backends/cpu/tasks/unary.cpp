@@ -1,8 +1,8 @@
 // Functions of one operand.
 #include "../elementwise/elementwise.hpp"
+#include "../elementwise/gamma.hpp"
 #include "../elementwise/half_unary.hpp"
 #include "../elementwise/independent.hpp"
-#include "../elementwise/log_gamma.hpp"
 #include "../elementwise/typed_unary.hpp"
 #include "../elementwise/unary_of.hpp"
 #include "point_task.hpp"
@@ -153,21 +153,22 @@ PointStep defined_point_of(const Step& step) {
   return point_step(step, {defined_in_f64<Op>, defined<Op, double>, nullptr, nullptr});
 }
 
-void log_gammas(const PointCall& call, const OpInstance&) noexcept {
-  const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
-  auto* y = static_cast<float*>(call.y);
-  log_gamma(static_cast<const float*>(call.x[0]), y, count);
-  std::fill(y + count, y + call.count, *y);
-}
-PointStep log_gamma_point(const Step& step) {
-  return point_step(step, {log_gammas, defined<Lgamma, double>, nullptr, nullptr});
+template <class Op, auto function>
+PointStep gamma_point(const Step& step) {
+  const PointFunction floats = [](const PointCall& call, const OpInstance&) noexcept {
+    const std::int64_t count = call.step[0] == 0 ? 1 : call.count;
+    auto* y = static_cast<float*>(call.y);
+    function(static_cast<const float*>(call.x[0]), y, count);
+    std::fill(y + count, y + call.count, *y);
+  };
+  return point_step(step, {floats, defined<Op, double>, nullptr, nullptr});
 }
 
 }  // namespace
 
 extern const Kernel lgamma_kernel, digamma_kernel, polygamma_kernel;
-constinit const Kernel lgamma_kernel = point_kernel<Lgamma, log_gamma_point>();
-constinit const Kernel digamma_kernel = point_kernel<Digamma, defined_point_of<Digamma>>();
+constinit const Kernel lgamma_kernel = point_kernel<Lgamma, gamma_point<Lgamma, log_gamma>>();
+constinit const Kernel digamma_kernel = point_kernel<Digamma, gamma_point<Digamma, digamma>>();
 constinit const Kernel polygamma_kernel = point_kernel<Polygamma, defined_point_of<Polygamma>>();
 
 #define CPU_UNARY(id, Struct)      \

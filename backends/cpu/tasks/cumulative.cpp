@@ -125,7 +125,8 @@ class CumulativeTask final : public PartwiseTask {
       widen(dtype, x, wide.bytes, count * lanes_.size());
       x = wide.bytes;
     }
-    std::array<Value, block_elements> results;
+    std::array<Value, block_elements> buffer;
+    Value* const results = is_kept_as_stored_ ? reinterpret_cast<Value*>(y) : buffer.data();
     const auto scan_some = [&]<std::size_t lanes>(std::integral_constant<std::size_t, lanes>,
                                                   std::int64_t first) {
       std::array<const T*, lanes> from;
@@ -134,7 +135,7 @@ class CumulativeTask final : public PartwiseTask {
       for (std::size_t l = 0; l < lanes; ++l) {
         const std::int64_t start = (first + static_cast<std::int64_t>(l)) * lanes_.size();
         from[l] = reinterpret_cast<const T*>(x) + start;
-        to[l] = results.data() + start;
+        to[l] = results + start;
       }
       scan<lanes>(from, lanes_.size(), true, sofar, to);
     };
@@ -143,7 +144,7 @@ class CumulativeTask final : public PartwiseTask {
       scan_some(std::integral_constant<std::size_t, at_once_lanes>{}, i);
     }
     for (; i < count; ++i) scan_some(std::integral_constant<std::size_t, 1>{}, i);
-    store(results.data(), count * lanes_.size(), y);
+    if (!is_kept_as_stored_) store(results, count * lanes_.size(), y);
   }
 
   /// Several lanes, element by element of each in turn: one does not wait for the other's sum.
@@ -151,6 +152,7 @@ class CumulativeTask final : public PartwiseTask {
   void run_lanes(const TaskContext& context, std::int64_t first) const noexcept {
     constexpr std::int64_t piece = block_elements / static_cast<std::int64_t>(lanes);
     const std::int64_t step = y_.strides[axis_], unit = block_bytes(y_.shape.dtype());
+    const bool is_in_place = is_kept_as_stored_ && step == unit;
     std::array<const std::byte*, lanes> x;
     std::array<std::byte*, lanes> y;
     for (std::size_t l = 0; l < lanes; ++l) {
@@ -167,14 +169,17 @@ class CumulativeTask final : public PartwiseTask {
       const std::int64_t count = std::min(piece, lanes_.size() - i);
       for (std::size_t l = 0; l < lanes; ++l) {
         from[l] = static_cast<const T*>(lanes_.read(x[l], i, count, buffers[l]));
-        to[l] = results.data() + static_cast<std::int64_t>(l) * piece;
+        to[l] = is_in_place ? reinterpret_cast<Value*>(y[l])
+                            : results.data() + static_cast<std::int64_t>(l) * piece;
       }
       scan<lanes>(from, count, i == 0, sofar, to);
       for (std::size_t l = 0; l < lanes; ++l) {
-        BlockBuffer narrowed;
-        std::byte* const stored = step == unit ? y[l] : narrowed.bytes;
-        store(to[l], count, stored);
-        if (step != unit) spread_run(stored, unit, count, y[l], step);
+        if (!is_in_place) {
+          BlockBuffer narrowed;
+          std::byte* const stored = step == unit ? y[l] : narrowed.bytes;
+          store(to[l], count, stored);
+          if (step != unit) spread_run(stored, unit, count, y[l], step);
+        }
         y[l] += count * step;
       }
     }
@@ -221,6 +226,9 @@ class CumulativeTask final : public PartwiseTask {
   Lanes lanes_, results_;
   bool are_columns_;  ///< lanes that lie next to each other
   bool lie_close_ = lanes_.lie_close() && results_.lie_close();
+  /// Results go to y without a buffer between: those of f64 and i64, and extremes of f32 and i32.
+  bool is_kept_as_stored_ = sizeof(Value) == sizeof(T) && x_.shape.dtype() == y_.shape.dtype() &&
+                            is_computed_as_stored(y_.shape.dtype());
 };
 
 template <class Op>

@@ -9,7 +9,13 @@ namespace tenon::cpu {
 namespace {
 
 constexpr std::int64_t few = 8;           ///< columns that are no longer halved
-constexpr std::int64_t reflections = 64;  ///< that are applied at once
+constexpr std::int64_t reflections = 48;  ///< at most, that are applied at once
+
+/// Of k: more of them multiply more zeros of v and of the identity matrix, fewer read and write what is
+/// left of a more often.
+TENON_INLINE std::int64_t reflections_at_once(std::int64_t k) {
+  return k <= 256 ? 32 : reflections;
+}
 
 /// About a half, in whole tiles of rows.
 TENON_INLINE std::int64_t half_of(std::int64_t n) { return rounded_up(n / 2, few); }
@@ -257,10 +263,10 @@ void reflect(std::int64_t m, std::int64_t n, std::int64_t count, const Reflector
 
 void reflect_columns(std::int64_t m, std::int64_t n, MatrixRows a, MatrixRows q_transposed,
                      const ReflectionRoom& room) {
-  const std::int64_t k = least(m, n);
-  for (std::int64_t b = 0; b < k; b += reflections) {
+  const std::int64_t k = least(m, n), at_once = reflections_at_once(k);
+  for (std::int64_t b = 0; b < k; b += at_once) {
     if (is_due(room.product.stop)) return;
-    const std::int64_t width = least(reflections, k - b);
+    const std::int64_t width = least(at_once, k - b);
     for (std::int64_t j = b; j < b + width; j += few) {
       const std::int64_t some = least(few, b + width - j), left = b + width - j - some;
       reflect_few(m - j, some, part(a, j, j), room.taus + j, room.copy);
@@ -279,8 +285,8 @@ void reflect_columns(std::int64_t m, std::int64_t n, MatrixRows a, MatrixRows q_
     for (std::int64_t j = 0; j < m; ++j) q_transposed.at[i * q_transposed.step + j] = i == j;
   }
   // The last reflections first, so that what is still the identity matrix is left out.
-  for (std::int64_t b = (k - 1) / reflections * reflections; b >= 0; b -= reflections) {
-    const std::int64_t width = least(reflections, k - b), rows = k - b, columns = m - b;
+  for (std::int64_t b = (k - 1) / at_once * at_once; b >= 0; b -= at_once) {
+    const std::int64_t width = least(at_once, k - b), rows = k - b, columns = m - b;
     if (b + width < k) copy_reflections(columns, width, part(a, b, b), room.block.v);
     const MatrixRows q = part(q_transposed, b, b);
     const MatrixRows w{room.products[0].at, width}, wt{room.products[1].at, width};

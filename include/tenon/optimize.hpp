@@ -26,7 +26,8 @@ int remove_dead_code(Function& function);  ///< values that no result needs
 /// Equal instructions on equal operands, of a function of this program.
 int share_common_subexpressions(const Program& program, Function& function);
 /// Constant folding: computes instructions whose inputs are all known (`full`, `iota`, and those
-/// that depend on nothing else). Results of up to `max_bytes` become folded constants.
+/// that depend on nothing else). Results of up to `max_bytes` become folded constants, of a program
+/// at most 1024 times as many bytes.
 int fold_constants(Program& program, Function& function, std::int64_t max_bytes = 1 << 16);
 
 struct OptimizeReport {

@@ -85,9 +85,10 @@ class Dequantizer {
     FunctionEditor editor(main(), passes::is_called(program_, main()));
     for (const auto match : {&Dequantizer::biased_product, &Dequantizer::product}) {
       for (std::size_t i = 0; i < editor.size(); ++i) {
-        if (const auto found = match(editor, editor.at(i))) i += widen(editor, i, *found);
+        if (const auto found = match(editor, editor.at(i))) widen(editor, i, *found);
       }
     }
+    editor.finish();
   }
 
   /// conv2d_integer or matmul_integer by constant weights, of which nothing else reads the sums.
@@ -175,11 +176,10 @@ class Dequantizer {
     return at != nullptr && at->kind == Kind::constant && editor.type(id).has_value();
   }
 
-  /// Computes instruction i, and returns how many were inserted before it.
-  static std::size_t widen(FunctionEditor& editor, std::size_t i, const Product& product) {
-    const std::size_t first = i;
+  /// Computes instruction i.
+  static void widen(FunctionEditor& editor, std::size_t i, const Product& product) {
     const auto insert = [&](std::string_view name, OpInstance op, std::vector<ValueId> operands) {
-      return editor.insert(i++, name, std::move(op), std::move(operands));
+      return editor.insert(i, name, std::move(op), std::move(operands));
     };
     const std::vector<ValueId>& in = product.sums.operands;
     ValueId weight_scale = product.scale, code_scale = 0;
@@ -218,7 +218,6 @@ class Dequantizer {
     } else {
       editor.replace(i, OpInstance(Linear{.has_bias = has_bias}), operands);
     }
-    return i - first;
   }
 
   /// One number that is known.

@@ -87,18 +87,17 @@ int rewrite_attention(Program&, FunctionEditor& editor) {
 
     const OpInstance heads_second(Permute{.order = {0, 2, 1, 3}});
     const OpInstance keys_second(Permute{.order = scores->keys_order});
-    std::size_t at = i;
     for (ValueId& operand : operands) {
       const bool is_keys = &operand == &operands[1];
-      operand = editor.insert(at++, "heads", is_keys ? keys_second : heads_second, {operand});
+      operand = editor.insert(i, "heads", is_keys ? keys_second : heads_second, {operand});
     }
     const OpInstance attention(Attention{.scale = scores->scale});
     const ValueId mixed =
-        editor.insert(at++, "attended", attention, {operands[0], operands[1], operands[2]});
-    editor.replace(at, heads_second, {mixed});
-    i = at;
+        editor.insert(i, "attended", attention, {operands[0], operands[1], operands[2]});
+    editor.replace(i, heads_second, {mixed});
     ++applied;
   }
+  editor.finish();
   return applied;
 }
 

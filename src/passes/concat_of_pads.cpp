@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -38,25 +39,65 @@ std::optional<Part> part_of(const FunctionEditor& editor, ValueId padded) {
     if (before < 0 || after < 0 || ++padded_axes > 1) return std::nullopt;
     part = {part.value, axis, before, after, (*type)[axis]};
   }
-  if (padded_axes != 1 || !is_static(part.size)) return std::nullopt;
+  if (padded_axes != 1 || !is_static(part.size) || part.size == 0) return std::nullopt;
   return part;
 }
 
-/// The pads that a sum is made of, through sums that nothing else reads.
-bool collect_parts(const FunctionEditor& editor, const Instruction& sum, std::vector<Part>& parts) {
-  std::vector<ValueId> sums;
-  for (const ValueId operand : sum.operands) {
-    if (editor.made_by<Add>(operand) != nullptr && editor.uses(operand) == 1) {
-      sums.push_back(operand);
-    } else if (const std::optional<Part> part = part_of(editor, operand)) {
-      parts.push_back(*part);
-    } else {
-      return false;  // before a long sum is followed down to its first operands
-    }
+/// Sums of pads along one axis, and of such sums that nothing else reads.
+class Sums {
+ public:
+  explicit Sums(const FunctionEditor& editor) : editor_(editor) {}
+
+  /// Notes the sum that instruction i is, whose operands have been noted. Returns whether its parts
+  /// are as long as its axis: at most one of the sums that make up a longer one is, so that the parts
+  /// of all that are take no longer to collect than the function is.
+  bool add(std::size_t i) {
+    if (editor_.op_at<Add>(i) == nullptr) return false;
+    const Instruction& sum = editor_.at(i);
+    const auto left = length_of(sum.operands[0]), right = length_of(sum.operands[1]);
+    const std::optional<Shape>& type = editor_.type(sum.result);
+    if (!left || !right || left->axis != right->axis || !type) return false;
+    const Length length{left->axis, left->size + right->size};
+    known_.emplace(sum.result, length);
+    return length.axis < type->rank() && (*type)[static_cast<int>(length.axis)] == length.size;
   }
-  return std::ranges::all_of(
-      sums, [&](ValueId inner) { return collect_parts(editor, *editor.definition(inner), parts); });
-}
+
+  /// The pads that such a sum is made of.
+  std::vector<Part> parts(ValueId sum) const {
+    std::vector<Part> found;
+    std::vector<ValueId> open{sum};
+    while (!open.empty()) {
+      const ValueId id = open.back();
+      open.pop_back();
+      if (known_.contains(id)) {
+        const std::vector<ValueId>& operands = editor_.definition(id)->operands;
+        open.insert(open.end(), operands.begin(), operands.end());
+      } else {
+        found.push_back(part_of(editor_, id).value());
+      }
+    }
+    return found;
+  }
+
+ private:
+  /// Of the parts of a value together.
+  struct Length {
+    std::int64_t axis, size;
+  };
+
+  std::optional<Length> length_of(ValueId id) const {
+    if (editor_.made_by<Add>(id) == nullptr) {
+      const std::optional<Part> part = part_of(editor_, id);
+      return part ? std::optional(Length{part->axis, part->size}) : std::nullopt;
+    }
+    const auto found = known_.find(id);
+    const bool is_known = found != known_.end() && editor_.uses(id) == 1;
+    return is_known ? std::optional(found->second) : std::nullopt;
+  }
+
+  const FunctionEditor& editor_;
+  std::unordered_map<ValueId, Length> known_;
+};
 
 /// Whether each part begins where the one before ends, and all of them fill the axis.
 bool fill_axis(const std::vector<Part>& parts) {
@@ -71,10 +112,11 @@ bool fill_axis(const std::vector<Part>& parts) {
 }  // namespace
 
 int rewrite_concat_of_pads(Program&, FunctionEditor& editor) {
+  Sums sums(editor);
   int applied = 0;
   for (std::size_t i = 0; i < editor.size(); ++i) {
-    std::vector<Part> parts;
-    if (editor.op_at<Add>(i) == nullptr || !collect_parts(editor, editor.at(i), parts)) continue;
+    if (!sums.add(i)) continue;
+    std::vector<Part> parts = sums.parts(editor.at(i).result);
     std::ranges::sort(parts, {},
                       [](const Part& part) { return std::pair(part.before, part.size); });
     if (!fill_axis(parts)) continue;

@@ -4,6 +4,7 @@
 #include <tenon/optimize.hpp>
 
 #include <algorithm>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -23,6 +24,17 @@ bool prefix_is_free(const Program& program) {
       return instruction.text.starts_with(prefix) && !program.folded.contains(instruction.text);
     });
   });
+}
+
+// So that a text does not cost memory of thousands of times its size.
+constexpr std::int64_t most_results = 1024;  ///< of `max_bytes` each, in a program
+
+std::int64_t folded_bytes(const Program& program) {
+  std::int64_t bytes = 0;
+  for (const auto& [name, array] : program.folded) {
+    if (name.starts_with(prefix)) bytes += array.shape().bytes();
+  }
+  return bytes;
 }
 
 /// The value of an instruction whose inputs are known; empty when it has none, or is too large.
@@ -53,6 +65,9 @@ HostBuffer compute(const Instruction& instruction, const std::vector<HostBuffer>
 int fold_constants(Program& program, Function& function, std::int64_t max_bytes) {
   if (!prefix_is_free(program)) return 0;
   int folded = 0;
+  const bool is_bounded = max_bytes <= std::numeric_limits<std::int64_t>::max() / most_results;
+  std::int64_t left = is_bounded ? max_bytes * most_results - folded_bytes(program)
+                                 : std::numeric_limits<std::int64_t>::max();
   std::vector<HostBuffer> known(function.values.size());
   // A constant cannot be updated in place: values that are stay computed.
   const std::vector<bool> updated =
@@ -65,8 +80,9 @@ int fold_constants(Program& program, Function& function, std::int64_t max_bytes)
       }
     }
     if (instruction.kind != Kind::op || updated[instruction.result]) continue;
-    value = compute(instruction, known, max_bytes);
+    value = compute(instruction, known, std::min(max_bytes, left));
     if (value.is_empty()) continue;
+    left -= value.shape().bytes();
     const std::string base =
         fmt::format("{}{}.{}", prefix, function.name, function.values[instruction.result].name);
     std::string name = base;

@@ -4,7 +4,9 @@
 #include <tenon/ops/fill.hpp>
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -16,10 +18,8 @@ FunctionEditor::FunctionEditor(Function& function, bool is_called)
     : function_(function),
       uses_(function.values.size()),
       updated_(updated_values(function, is_called)) {
-  for (const Instruction& instruction : function.body) {
-    for (const ValueId id : instruction.operands) ++uses_[id];
-  }
-  for (const ValueId id : function.results) ++uses_[id];
+  for (std::size_t i = 0; i < function.body.size(); ++i) add_uses(i);
+  add_uses(results);
 }
 
 const Instruction* FunctionEditor::definition(ValueId id) const noexcept {
@@ -33,38 +33,38 @@ std::optional<double> FunctionEditor::constant_value(ValueId id) const noexcept 
 
 void FunctionEditor::replace(std::size_t i, OpInstance op, std::vector<ValueId> operands) {
   Instruction& instruction = function_.body[i];
-  for (const ValueId id : operands) ++uses_[id];
   for (const ValueId id : instruction.operands) --uses_[id];
   instruction.op = std::move(op);
   instruction.operands = std::move(operands);
+  add_uses(i);
 }
 
 ValueId FunctionEditor::insert(std::size_t i, std::string_view name, OpInstance op,
                                std::vector<ValueId> operands) {
-  const ValueId added = function_.parameter_count + static_cast<ValueId>(i);
-  const auto shift = [&](ValueId& id) { id += id >= added ? 1 : 0; };
   std::vector<Shape> inputs;
   for (const ValueId id : operands) inputs.push_back(function_.values[id].shape.value());
   const Shape shape = op.def()->infer(op.attributes(), inputs).without_tags();
-  for (const ValueId id : operands) ++uses_[id];
-
   Instruction instruction;
   instruction.op = std::move(op);
   instruction.operands = std::move(operands);
-  instruction.result = added;
+  instruction.result = function_.add_value({unused_name(name), ValueKind::tensor, shape});
   instruction.line = function_.body[i].line;
-  for (std::size_t k = i; k < function_.body.size(); ++k) {
-    ++function_.body[k].result;
-    std::ranges::for_each(function_.body[k].operands, shift);
-  }
-  std::ranges::for_each(function_.results, shift);
-  const auto at = [&](auto& values) { return values.begin() + static_cast<std::ptrdiff_t>(added); };
-  function_.body.insert(function_.body.begin() + static_cast<std::ptrdiff_t>(i),
-                        std::move(instruction));
-  function_.values.insert(at(function_.values), {unused_name(name), ValueKind::tensor, shape});
-  uses_.insert(at(uses_), 0);
-  updated_.insert(at(updated_), false);
+  const ValueId added = instruction.result;
+  function_.body.push_back(std::move(instruction));
+  inserted_.push_back(i);
+  uses_.push_back(0);
+  updated_.push_back(false);
+  if (!users_.empty()) users_.emplace_back();
+  add_uses(function_.body.size() - 1);
   return added;
+}
+
+void FunctionEditor::add_uses(std::size_t instruction) {
+  const std::vector<ValueId>& operands = operands_of(instruction);
+  for (std::size_t k = 0; k < operands.size(); ++k) {
+    ++uses_[operands[k]];
+    if (!users_.empty()) users_[operands[k]].push_back({instruction, k});
+  }
 }
 
 std::string FunctionEditor::unused_name(std::string_view name) {
@@ -78,10 +78,34 @@ std::string FunctionEditor::unused_name(std::string_view name) {
 }
 
 void FunctionEditor::forward(ValueId from, ValueId to) {
-  for (Instruction& instruction : function_.body)
-    std::ranges::replace(instruction.operands, from, to);
-  std::ranges::replace(function_.results, from, to);
+  if (users_.empty()) {
+    users_.resize(function_.values.size());
+    std::ranges::fill(uses_, 0);
+    for (std::size_t i = 0; i < function_.body.size(); ++i) add_uses(i);
+    add_uses(results);
+  }
+  for (const Use& use : std::exchange(users_[from], {})) {
+    std::vector<ValueId>& operands = operands_of(use.instruction);
+    if (use.operand >= operands.size() || operands[use.operand] != from) continue;
+    operands[use.operand] = to;
+    users_[to].push_back(use);
+  }
   uses_[to] += std::exchange(uses_[from], 0);
+}
+
+void FunctionEditor::finish() {
+  if (inserted_.empty()) return;
+  std::vector<std::pair<std::size_t, std::size_t>> inserted;  // before which, and itself
+  for (std::size_t k = 0; k < inserted_.size(); ++k)
+    inserted.emplace_back(inserted_[k], size() + k);
+  std::ranges::sort(inserted);
+  std::vector<std::size_t> order;
+  auto next = inserted.begin();
+  for (std::size_t i = 0; i < size(); ++i) {
+    for (; next != inserted.end() && next->first == i; ++next) order.push_back(next->second);
+    order.push_back(i);
+  }
+  order_instructions(function_, order);
 }
 
 bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noexcept {
@@ -179,22 +203,31 @@ std::vector<bool> updated_values(const Function& function, bool is_called) {
 }
 
 void keep_instructions(Function& function, const std::vector<bool>& keep) {
+  std::vector<std::size_t> order;
+  for (std::size_t i = 0; i < keep.size(); ++i) {
+    if (keep[i]) order.push_back(i);
+  }
+  order_instructions(function, order);
+}
+
+void order_instructions(Function& function, const std::vector<std::size_t>& order) {
+  const std::size_t parameters = function.parameter_count;
   std::vector<ValueId> number(function.values.size());
   std::iota(number.begin(), number.begin() + function.parameter_count, ValueId{0});
-  ValueId next = function.parameter_count;
+  std::vector<Value> values(
+      std::make_move_iterator(function.values.begin()),
+      std::make_move_iterator(function.values.begin() + static_cast<std::ptrdiff_t>(parameters)));
   std::vector<Instruction> body;
-  for (std::size_t i = 0; i < function.body.size(); ++i) {
-    if (!keep[i]) continue;
-    Instruction& instruction = function.body[i];
-    number[instruction.result] = next;
-    if (next != instruction.result) {
-      function.values[next] = std::move(function.values[instruction.result]);
-    }
-    instruction.result = next++;
+  values.reserve(parameters + order.size());
+  body.reserve(order.size());
+  for (const std::size_t i : order) {
+    Instruction& instruction = body.emplace_back(std::move(function.body[i]));
+    number[instruction.result] = static_cast<ValueId>(values.size());
+    values.push_back(std::move(function.values[instruction.result]));
+    instruction.result = number[instruction.result];
     for (ValueId& id : instruction.operands) id = number[id];
-    body.push_back(std::move(instruction));
   }
-  function.values.resize(next);
+  function.values = std::move(values);
   function.body = std::move(body);
   for (ValueId& id : function.results) id = number[id];
 }

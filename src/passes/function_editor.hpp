@@ -18,13 +18,17 @@ namespace tenon::passes {
 /// Changes do not move instructions, so that an operand that a match found earlier in the function
 /// is read later than before. That is correct only if nothing updates its storage in between:
 /// `movable`.
+///
+/// Positions and ids stay what they are: what is inserted lies behind all other instructions until
+/// `finish` puts it in its place. Each change takes time that does not grow with the function.
 class FunctionEditor {
  public:
   /// `is_called`: by another function of the program, see updated_values().
   FunctionEditor(Function& function, bool is_called);
 
   Function& function() const noexcept { return function_; }
-  std::size_t size() const noexcept { return function_.body.size(); }
+  /// Instructions, without those that were inserted.
+  std::size_t size() const noexcept { return function_.body.size() - inserted_.size(); }
   const Instruction& at(std::size_t i) const noexcept { return function_.body[i]; }
 
   /// The instruction that makes a value; null for parameters.
@@ -55,20 +59,36 @@ class FunctionEditor {
 
   /// Instruction i computes its result in another way.
   void replace(std::size_t i, OpInstance op, std::vector<ValueId> operands);
-  /// A new instruction before instruction i, which moves to i + 1: values from there on get other
-  /// ids. Returns the new value, of the type that the op infers.
+  /// A new instruction before instruction i, and behind those that were inserted there earlier.
+  /// Returns the new value, of the type that the op infers.
   ValueId insert(std::size_t i, std::string_view name, OpInstance op,
                  std::vector<ValueId> operands);
   /// Every user of `from` uses `to` instead.
   void forward(ValueId from, ValueId to);
+  /// The last call of who has inserted something: puts it in its place and numbers the values anew.
+  /// The editor describes the function no longer.
+  void finish();
 
  private:
+  /// An operand of an instruction; of the instruction `results`, a result of the function.
+  struct Use {
+    std::size_t instruction, operand;
+  };
+  static constexpr std::size_t results = static_cast<std::size_t>(-1);
+
+  std::vector<ValueId>& operands_of(std::size_t instruction) noexcept {
+    return instruction == results ? function_.results : function_.body[instruction].operands;
+  }
+  /// Notes that the instruction uses its operands.
+  void add_uses(std::size_t instruction);
   /// `name`, or the first of name0, name1, ... that no value has.
   std::string unused_name(std::string_view name);
 
   Function& function_;
   std::vector<std::size_t> uses_;
   std::vector<bool> updated_;
+  std::vector<std::vector<Use>> users_;    // by value, some of them former; filled by `forward`
+  std::vector<std::size_t> inserted_;      // before which instruction; they are the last ones
   std::unordered_set<std::string> names_;  // of values; filled when the first is asked for
   std::unordered_map<std::string, int> next_number_;
 };
@@ -95,5 +115,8 @@ int share_equal_instructions(Function& function, bool is_called);
 
 /// Drops the instructions that `keep` does not name, with their values, and renumbers the rest.
 void keep_instructions(Function& function, const std::vector<bool>& keep);
+
+/// Leaves the instructions of this order, with their values, and renumbers those.
+void order_instructions(Function& function, const std::vector<std::size_t>& order);
 
 }  // namespace tenon::passes

@@ -114,11 +114,10 @@ bool can_add(const FunctionEditor& editor, const Product& product) {
   return bias && bias->dtype() == DType::f32 && bias->is_static();
 }
 
-/// Computes instruction i, and returns how many were inserted before it.
-std::size_t rewrite(FunctionEditor& editor, std::size_t i, const Product& product) {
-  const std::size_t first = i;
+/// Computes instruction i.
+void rewrite(FunctionEditor& editor, std::size_t i, const Product& product) {
   const auto insert = [&](std::string_view name, OpInstance op, std::vector<ValueId> operands) {
-    return editor.insert(i++, name, std::move(op), std::move(operands));
+    return editor.insert(i, name, std::move(op), std::move(operands));
   };
   std::vector<ValueId> operands{product.x.codes, product.w.codes};
   if (product.transposes) {
@@ -136,7 +135,7 @@ std::size_t rewrite(FunctionEditor& editor, std::size_t i, const Product& produc
   const OpInstance dequantize(DequantizeLinear{.axis = product.axis});
   if (!product.bias) {
     editor.replace(i, dequantize, {sums, scale});
-    return i - first;
+    return;
   }
   const ValueId scaled = insert("scaled", dequantize, {sums, scale});
   ValueId bias = *product.bias;
@@ -145,7 +144,6 @@ std::size_t rewrite(FunctionEditor& editor, std::size_t i, const Product& produc
     bias = insert("planes", OpInstance(planes), {bias});
   }
   editor.replace(i, OpInstance(Add{}), {scaled, bias});
-  return i - first;
 }
 
 }  // namespace
@@ -157,9 +155,10 @@ int rewrite_integer_product(Program&, FunctionEditor& editor) {
     if (!product) product = linear(editor, editor.at(i));
     if (!product) product = matmul(editor, editor.at(i));
     if (!product || !can_add(editor, *product)) continue;
-    i += rewrite(editor, i, *product);
+    rewrite(editor, i, *product);
     ++applied;
   }
+  editor.finish();
   return applied;
 }
 

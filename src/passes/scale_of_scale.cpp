@@ -51,10 +51,10 @@ int rewrite_scale_of_scale(Program&, FunctionEditor& editor) {
     if (type->dtype() != f32 && type->dtype() != f64 && type->dtype() != bf16) continue;
     const Full number{.value = inner->factor * outer->factor, .dims = {}, .dtype = type->dtype()};
     const ValueId factor = editor.insert(i, "scale", OpInstance(number), {});
-    editor.replace(i + 1, OpInstance(Mul{}), {inner->x, factor});
-    ++i;
+    editor.replace(i, OpInstance(Mul{}), {inner->x, factor});
     ++applied;
   }
+  editor.finish();
   return applied;
 }
 

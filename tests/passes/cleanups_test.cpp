@@ -153,6 +153,16 @@ def forward(x: f32):
   CHECK(fold_constants(taken, taken.functions[0]) == 0);
 }
 
+TEST_CASE("fold_constants: all results together are bounded") {
+  std::string text = "\ndef forward(x: f32):\n";
+  for (int i = 0; i < 1100; ++i) text += "    a" + std::to_string(i) + " = full(dims=[4])\n";
+  Program program = program_of(text + "    return a0\n");
+  CHECK(fold_constants(program, program.functions[0], 16) == 1024);
+  CHECK(fold_constants(program, program.functions[0], 16) == 0);
+  CHECK(fold_constants(program, program.functions[0]) == 76);
+  CHECK_NOTHROW(verify(program));
+}
+
 TEST_CASE("optimize: arrays that became part of others are gone") {
   Program program = program_of(R"(
 def forward(x: f32[2]):

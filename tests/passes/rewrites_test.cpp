@@ -9,6 +9,7 @@
 #include <string>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 using namespace tenon;
 using namespace tenon::testing;
@@ -631,6 +632,46 @@ def forward(a: f32[2, 2], b: f32[2, 2]):
 )");
 }
 
+TEST_CASE("concat_of_pads: a sum of thousands of pads takes no stack and is read once") {
+  constexpr int size = 1500;
+  Program program = program_of(R"(
+def forward(a: f32[1]):
+    p = pad(a, before=[0], after=[1499])
+    q = pad(a, before=[1], after=[1498])
+    y = add(p, q)
+    return y
+)");
+  Function& function = program.functions[0];
+  const auto append = [&](Instruction instruction) {
+    instruction.result = function.add_value(
+        {fmt::format("v{}", function.values.size()), ValueKind::tensor, std::nullopt});
+    function.body.push_back(std::move(instruction));
+    return function.values.size() - 1;
+  };
+  const Instruction pad = function.body[0], sum = function.body[2];
+  const auto append_sum = [&](int pads, int step) {
+    Instruction next = sum;
+    for (int i = 0; i < pads; ++i) {
+      Pad op = *pad.op.as<Pad>();
+      op.before = {step * i};
+      op.after = {size - 1 - step * i};
+      Instruction part = pad;
+      part.op = OpInstance(op);
+      next.operands[1] = static_cast<ValueId>(append(part));
+      next.operands[0] = i == 0 ? next.operands[1] : static_cast<ValueId>(append(next));
+    }
+    return next.operands[0];
+  };
+  function.results = {append_sum(size, 1), append_sum(40 * size, 0)};
+  remove_dead_code(function);
+  verify(program);
+  const auto found = std::ranges::find(all_rewrites(), "concat_of_pads", &Rewrite::name);
+  const CpuTimer timer;
+  CHECK(found->apply(program, function) == 1);
+  CHECK(timer.seconds() < endless_seconds);
+  verify(program);
+}
+
 TEST_CASE("gated_activation") {
   expect("gated_activation", R"(
 def forward(g: f32[S, 4], u: f32[S, 4]):
@@ -728,6 +769,54 @@ def forward(x: u8[1, 3, 8, 8], s: f32, s3: f32[3], r: f32[1, 8], z: f32[1, 40000
     y3 = linear(e, e)
     return y0, y1, y2, y3
 )");
+}
+
+TEST_CASE("norm_of_product: weights of many parts, made again and again of all of them") {
+  constexpr int depth = 12;  // 64 to the power of 12 paths
+  std::string text = R"(
+def forward(x: f32[2, 4]):
+    mean: f32[4] = const("mean")
+    variance: f32[4] = const("variance")
+    w0: f32[4, 4] = const("w")
+)";
+  for (int i = 1; i <= depth; ++i) {
+    text += fmt::format("    c{0} = concat(w{1}", i, i - 1);
+    for (int k = 1; k < 64; ++k) text += fmt::format(", w{}", i - 1);
+    text += fmt::format(")\n    w{0} = slice(c{0}, begin=4, end=8)\n", i);
+  }
+  text += fmt::format(
+      "    l = linear(x, w{})\n    y = batch_norm(l, mean, variance)\n    return y\n", depth);
+  const CpuTimer timer;
+  CHECK(rewritten("norm_of_product", text).find("batch_norm") == std::string::npos);
+  CHECK(timer.seconds() < endless_seconds);
+}
+
+// Each change went through the whole function: minutes.
+TEST_CASE("optimize: many changes of a long function take seconds") {
+  const auto rewrite_chain = [](std::string_view rewrite, double factor, std::size_t count) {
+    Program program = program_of(fmt::format(
+        "\ndef forward(x: f32[2]):\n    c = full(value={})\n    y = mul(x, c)\n    return y\n",
+        factor));
+    Function& function = program.functions[0];
+    while (function.body.size() < count) {
+      Instruction next = function.body.back();
+      next.operands[0] = next.result;
+      next.result = function.add_value(
+          {fmt::format("y{}", function.body.size()), ValueKind::tensor, std::nullopt});
+      function.results = {next.result};
+      function.body.push_back(next);
+    }
+    verify(program);
+    const auto found = std::ranges::find(all_rewrites(), rewrite, &Rewrite::name);
+    const CpuTimer timer;
+    found->apply(program, function);
+    CHECK(timer.seconds() < endless_seconds);
+    remove_dead_code(function);
+    verify(program);
+    return function.body.size();
+  };
+  CHECK(rewrite_chain("drop_identity", 1.0, 200'000) == 0);
+  CHECK(rewrite_chain("scale_of_scale", 1.0001, 60'000) == 2);
 }
 
 // Each rewrite looked for an unused name among all values, and each number was compared with all others: minutes.

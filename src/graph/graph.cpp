@@ -151,7 +151,56 @@ Node* Graph::Impl::append(const Node& node) {
     current->last->next = stored;
   }
   current->last = stored;
+  if (node.kind == Node::Kind::constant) {
+    found[current].constants[node.scoped ? 1 : 0].emplace(node.name, stored);
+  }
+  if (node.captured != nullptr) found[current].captures.emplace(node.captured, stored);
   return stored;
+}
+
+/// Of a function of which a part is behind the nodes that are recorded, what `found` has may be there.
+Node* Graph::Impl::find_constant(std::string_view name, bool scoped) const {
+  if (current->is_split) {
+    for (Node* node = current->first; node != nullptr; node = node->next) {
+      if (node->kind == Node::Kind::constant && node->scoped == scoped && node->name == name)
+        return node;
+    }
+    return nullptr;
+  }
+  const auto in = found.find(current);
+  if (in == found.end()) return nullptr;
+  const auto& constants = in->second.constants[scoped ? 1 : 0];
+  const auto at = constants.find(name);
+  return at == constants.end() ? nullptr : at->second;
+}
+
+Node* Graph::Impl::find_capture(const Node* captured) const {
+  if (current->is_split) {
+    for (Node* node = current->first; node != nullptr; node = node->next) {
+      if (node->captured == captured) return node;
+    }
+    return nullptr;
+  }
+  const auto in = found.find(current);
+  if (in == found.end()) return nullptr;
+  const auto at = in->second.captures.find(captured);
+  return at == in->second.captures.end() ? nullptr : at->second;
+}
+
+GraphFunction* Graph::Impl::make_function(GraphFunction* parent) {
+  auto* const made = arena.make(GraphFunction{.name = {}, .parent = parent});
+  functions.push_back(made);
+  return made;
+}
+
+void Graph::Impl::drop_function(const GraphFunction& function, std::size_t mark) {
+  while (functions.back() != &function) {
+    found.erase(functions.back());
+    functions.pop_back();
+  }
+  found.erase(&function);
+  functions.pop_back();
+  arena.rewind(mark);
 }
 
 Node* Graph::Impl::append_copy(const Node& node, std::span<Node* const> inputs,
@@ -169,9 +218,7 @@ Node* Graph::Impl::constant(std::string_view name, const Shape& shape,
                             const std::source_location& where) {
   const bool scoped = !current->prefix.empty() && name.starts_with(current->prefix);
   const std::string_view own = scoped ? name.substr(current->prefix.size()) : name;
-  Node* const first = given_names.contains(own) ? current->first : nullptr;
-  for (Node* node = first; node != nullptr; node = node->next) {
-    if (node->kind != Node::Kind::constant || node->scoped != scoped || node->name != own) continue;
+  if (Node* const node = find_constant(own, scoped)) {
     if (!(node->shape == shape)) {
       throw Error(Errc::shape_mismatch, where,
                   fmt::format("constant '{}' is {} and {}", name, to_string(node->shape),
@@ -212,9 +259,7 @@ Node* Graph::Impl::import(const Tensor& tensor, std::string_view op) {
     throw Error(Errc::context_mismatch, std::string(op),
                 "an operand belongs to a layer that has ended: " + describe(tensor));
   }
-  for (Node* known = current->first; known != nullptr; known = known->next) {
-    if (known->captured == own) return known;
-  }
+  if (Node* const known = find_capture(own)) return known;
   // A value of an enclosing function becomes an extra input of the layer. Layers in between pass it
   // on.
   GraphFunction* const inner = current;

@@ -15,6 +15,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 namespace tenon {
@@ -53,6 +54,8 @@ struct GraphFunction {
   std::uint32_t carry_count = 0;
   Node* index = nullptr;
   std::span<Node* const> results{};
+  /// While nodes are recorded in front of others of the function: RecordingIn.
+  bool is_split = false;
 };
 
 struct Graph::Impl {
@@ -62,6 +65,9 @@ struct Graph::Impl {
 
   /// Appends to the current function.
   Node* append(const Node& node);
+  /// The constant of this name, or the capture, that the current function has so far.
+  Node* find_constant(std::string_view name, bool scoped) const;
+  Node* find_capture(const Node* captured) const;
   /// The same with other inputs, of which it keeps a copy, in that region.
   Node* append_copy(const Node& node, std::span<Node* const> inputs, std::uint64_t region);
 
@@ -70,12 +76,23 @@ struct Graph::Impl {
   Node* import(const Tensor& tensor, std::string_view op);
   Node* constant(std::string_view name, const Shape& shape, const std::source_location& where);
 
+  GraphFunction* make_function(GraphFunction* parent);
+  /// The arena as it was before `function` was made, without it and those made after it.
+  void drop_function(const GraphFunction& function, std::size_t mark);
+
   Tensor handle(const Node* node) const;
 
   Arena arena;
   std::uint32_t id;
   GraphFunction root{.name = "forward"};
   GraphFunction* current;
+  /// Constants and captures of one function.
+  struct Found {
+    std::unordered_map<std::string_view, Node*> constants[2];  ///< by name; [1]: scoped ones
+    std::unordered_map<const Node*, Node*> captures;           ///< by what is captured
+  };
+  std::unordered_map<const GraphFunction*, Found> found;
+  std::vector<const GraphFunction*> functions;  ///< all but the first, as they were made
   /// While set, what is recorded belongs to this line of the user's: grad() sets it.
   const std::source_location* attributed_to = nullptr;
   bool has_gradients = false;  ///< grad() has recorded some

@@ -188,6 +188,7 @@ class Translator {
 
   Program& program_;
   std::unordered_map<const GraphFunction*, std::string> names_;
+  int next_layer_ = 0;
 };
 
 /// Inputs and whatever the results need, in recording order.
@@ -211,7 +212,9 @@ std::string Translator::callee_name(const GraphFunction& function) {
   for (const auto& [other, name] : names_) {
     if (same_function(function, *other)) return name;
   }
-  std::string name = fmt::format("layer{}", names_.size());
+  std::string name;
+  do name = fmt::format("layer{}", next_layer_++);
+  while (name == program_.entry);
   names_.emplace(&function, name);
   return add(function, function.results, name);
 }

@@ -139,8 +139,7 @@ Tensor ForwardLoop::start_of(const LoopStack& stack) {
 
 GraphFunction* ForwardLoop::make_function(std::span<Node* const> operands,
                                           std::span<const LoopStack> stacks, bool counts) {
-  GraphFunction* const outer = graph_.current;
-  auto* const function = graph_.arena.make(GraphFunction{.name = {}, .parent = outer});
+  GraphFunction* const function = graph_.make_function(graph_.current);
   function->prefix = loop_.prefix;
   function->carry_count =
       static_cast<std::uint32_t>(inputs_.carried.size() + stacks.size() + (counts ? 1 : 0));
@@ -170,8 +169,9 @@ GraphFunction* ForwardLoop::make_function(std::span<Node* const> operands,
   std::size_t next_captured = function->carry_count;
   for (const Node* node = loop_.first; node != nullptr; node = node->next) {
     if (now.contains(node)) continue;
-    Node* const copy = now[node] = copied(*node, now);
-    if (node->captured != nullptr) copy->captured = operands[next_captured++];
+    Node source = *node;
+    if (node->captured != nullptr) source.captured = operands[next_captured++];
+    now[node] = copied(source, now);
     keep(node);
   }
   std::vector<Node*> results;

@@ -66,15 +66,21 @@ class RecordingIn {
   }
   /// Behind `before` in the current function.
   RecordingIn(Graph::Impl& graph, Node* before)
-      : graph_(graph), outer_(graph.current), rest_(before->next), last_(graph.current->last) {
+      : graph_(graph),
+        outer_(graph.current),
+        rest_(before->next),
+        last_(graph.current->last),
+        was_split_(graph.current->is_split) {
     before->next = nullptr;
     outer_->last = before;
+    outer_->is_split |= rest_ != nullptr;
   }
   ~RecordingIn() {
     graph_.current = outer_;
     if (rest_ == nullptr) return;
     outer_->last->next = rest_;
     outer_->last = last_;
+    outer_->is_split = was_split_;
   }
   RecordingIn(const RecordingIn&) = delete;
   RecordingIn& operator=(const RecordingIn&) = delete;
@@ -84,6 +90,7 @@ class RecordingIn {
   GraphFunction* outer_;
   Node* rest_ = nullptr;
   Node* last_ = nullptr;
+  bool was_split_ = false;
 };
 
 /// The forward loop of `call` that stacks values: its operands and its function.

@@ -146,7 +146,7 @@ RepeatRecorder::Frame RepeatRecorder::begin(std::span<const Tensor> weights) {
   self.mark = graph.arena.used();
   self.outer_last = self.outer->last;
   self.name = layer_name(weights).value_or(LayerName{"layers", {}, self.traced});
-  self.layer = graph.arena.make(GraphFunction{.name = {}, .parent = self.outer});
+  self.layer = graph.make_function(self.outer);
   self.layer->prefix = graph.arena.copy(self.name.prefix);
   self.layer->carry_count = static_cast<std::uint32_t>(self.carry.size());
   graph.current = self.layer;
@@ -235,7 +235,7 @@ void RepeatRecorder::end(std::span<const Tensor> results, std::int64_t times,
   if (known != self.functions.end()) {
     function = *known;
     // Nothing outside may point into the freed memory.
-    if (self.outer->last == self.outer_last) graph.arena.rewind(self.mark);
+    if (self.outer->last == self.outer_last) graph.drop_function(*self.layer, self.mark);
   } else {
     self.functions.push_back(function);
   }

@@ -1,6 +1,7 @@
 #include "program/copies.hpp"
 
 #include "program/findings.hpp"
+#include "program/unused_names.hpp"
 
 #include <tenon/ops/concat.hpp>
 
@@ -8,7 +9,6 @@
 #include <cstddef>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 #include <vector>
 
@@ -162,12 +162,10 @@ void copy_what_is_read_later(Program& program) {
   if (findings.empty()) return;
   for (const int index : order) {  // callees first: what they copy their callers need not
     Function& function = program.functions[static_cast<std::size_t>(index)];
-    std::set<std::string> names;
-    for (const Value& value : function.values) names.insert(value.name);
+    UnusedNames names;
+    for (const Value& value : function.values) names.take(value.name);
     function = with_copies(program, function, [&](std::string_view name) {
-      std::string copy = fmt::format("copy_of_{}", name);
-      for (int i = 2; !names.insert(copy).second; ++i) copy = fmt::format("copy_of_{}_{}", name, i);
-      return copy;
+      return names.make(fmt::format("copy_of_{}", name));
     });
   }
 }

@@ -1,5 +1,6 @@
 #include "program/copies.hpp"
 #include "program/unrolled.hpp"
+#include "program/unused_names.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/ops/axes.hpp>
@@ -43,16 +44,15 @@ class Unroller {
     result_.parameter_count = main.parameter_count;
     std::vector<Known> arguments;
     for (std::uint32_t i = 0; i < main.parameter_count; ++i) {
-      names_.insert(main.values[i].name);
       arguments.push_back({Known::Kind::value, result_.add_value(main.values[i]), {}, 0});
     }
     // Names of the entry function stay; those of inlined functions are changed on a conflict.
-    for (const Value& value : main.values) names_.insert(value.name);
+    for (const Value& value : main.values) names_.take(value.name);
     for (Known& known : expand(main, std::move(arguments), "", "")) {
       result_.results.push_back(id_of(known));
     }
     return with_copies(program_, result_, [this](std::string_view name) {
-      return fresh_name(fmt::format("copy_of_{}", name));
+      return names_.make(fmt::format("copy_of_{}", name));
     });
   }
 
@@ -210,7 +210,7 @@ class Unroller {
 
   /// The value under a name of its own.
   Value renamed(Value value, const std::string& prefix) {
-    value.name = fresh_name(prefix + value.name);
+    value.name = names_.make(prefix + value.name);
     // Symbols are local to their function; sizes that depend on the call are inferred again.
     if (!prefix.empty() && value.shape && !value.shape->is_static()) value.shape.reset();
     return value;
@@ -226,18 +226,12 @@ class Unroller {
     return {Known::Kind::value, result_.body.back().result, {}, 0};
   }
 
-  std::string fresh_name(const std::string& wanted) {
-    std::string name = wanted;
-    for (int i = 2; !names_.insert(name).second; ++i) name = fmt::format("{}_{}", wanted, i);
-    return name;
-  }
-
   const Program& program_;
   std::size_t limit_;
   Origins* origins_;
   const Leaves* leaves_;
   Function result_;
-  std::unordered_set<std::string> names_;
+  UnusedNames names_;
   std::unordered_set<std::string> kept_;  // functions of loops that are left
 };
 

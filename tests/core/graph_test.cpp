@@ -1,6 +1,7 @@
 // Recording tensors: what a graph refuses, and what its messages tell.
 #include "support/expect_error.hpp"
 
+#include <tenon/control.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/program.hpp>
@@ -208,6 +209,19 @@ TEST_CASE("Graph: a program holds what its results need, and lives on its own") 
   CHECK(program.main().body[0].line.file == "graph_test.cpp");
   verify(program);
   CHECK(same_program(parse(print(program)), program));
+}
+
+TEST_CASE("Graph: a program has no layer of the name of its entry") {
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({2}, f32));
+  const auto goes_on = [](const Tensor& h) { return lt(sum(h), scalar_like(sum(h), 4)); };
+  const Tensor y = while_loop(x, goes_on, [](const Tensor& h) { return exp(h); }, 2);
+  const Tensor z = while_loop(y, goes_on, [](const Tensor& h) { return square(h); }, 3);
+  Program program = graph.program({&z, 1}, "layer0");
+  verify(program);
+  std::vector<std::string> names;
+  for (const Function& function : program.functions) names.push_back(function.name);
+  CHECK(names == std::vector<std::string>{"layer1", "layer2", "layer0"});
 }
 
 TEST_CASE("Graph: an arena that runs out leaves what was recorded, and a larger one does") {

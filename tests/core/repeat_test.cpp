@@ -1,7 +1,9 @@
 // Stacks of layers: one function for equal layers, the same results as written out.
 #include "core/runs.hpp"
+#include "support/cpu_timer.hpp"
 #include "support/expect_error.hpp"
 #include "support/op_testing.hpp"
+#include "support/program_text.hpp"
 
 #include <tenon/ops.hpp>
 #include <tenon/repeat.hpp>
@@ -20,6 +22,7 @@
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 namespace tenon {
 namespace {
@@ -173,6 +176,48 @@ TEST_CASE("repeat: layers of other attributes get functions of their own") {
     z = leaky_relu(linear(z, layer.weight), traced++ % 2 == 0 ? 0.1 : 0.2);
   }
   check_same_results(program, unrolled.program({&z, 1}), model);
+}
+
+// Each name was looked for from the first number on: minutes.
+TEST_CASE("unroll: names of a function that is called tens of thousands of times") {
+  constexpr int calls = 35'000;
+  std::string text =
+      "\ndef half(x: f32[2]):\n    y = exp(x)\n    return y\n\ndef forward(v0: f32[2]):\n";
+  for (int i = 1; i <= calls; ++i) text += fmt::format("    v{} = half(v{})\n", i, i - 1);
+  const Program program = program_of(text + fmt::format("    return v{}\n", calls));
+  const CpuTimer timer;
+  const Program unrolled = unroll(program);
+  CHECK(timer.seconds() < endless_seconds);
+  REQUIRE(unrolled.main().body.size() == calls);
+  CHECK(unrolled.main().values.back().name == fmt::format("half_y_{}", calls));
+}
+
+// What a layer that is dropped has captured and declared goes with it.
+TEST_CASE("repeat: constants and values from outside of layers that are not kept") {
+  Graph graph;
+  const Tensor x = graph.input("x", Shape({2}, f32));
+  const Tensor outside[] = {exp(x), sin(x), cos(x)};
+  RepeatRecorder recorder({&x, 1}, std::source_location::current());
+  for (int i = 0; i < 6; ++i) {
+    const RepeatRecorder::Frame frame = recorder.begin({});
+    Tensor y = frame.carry[0];
+    for (int twice = 0; twice < 2; ++twice) {
+      // Layers 0, 1, 3 and 4 have the same structure; each captures other values than the last.
+      const Tensor weight = graph.constant(i % 3 == 2 ? "v" : "w", Shape({2}, f32));
+      y = y * weight + outside[i % 2] * outside[i % 2 + 1];
+    }
+    recorder.end({&y, 1});
+  }
+  const Tensor y = recorder.finish()[0];
+  Program program = graph.program({&y, 1});
+  verify(program);
+  REQUIRE(program.functions.size() == 3);
+  for (const Function& function : {program.functions[0], program.functions[1]}) {
+    CHECK(function.parameter_count == 5);  // the carry, the index, the scope and two captures
+    CHECK(std::ranges::count_if(function.body, [](const Instruction& instruction) {
+            return instruction.kind == Instruction::Kind::constant;
+          }) == 1);
+  }
 }
 
 TEST_CASE("repeat: values from outside and the layer's number") {

@@ -75,6 +75,12 @@ TEST_CASE("ops: norms and softmax refuse") {
       {"clamp(bool[2], min=0.0, max=1.0)", dtype},
       {"clamp(f32[2], min=2.0, max=1.0)", attribute},
       {"clamp(f32[2], min=nan, max=1.0)", attribute},
+      {"clamp(i64[2], min=-1e300, max=1e300)", {}},
+      {"clamp(i64[2], min=9223372036854775808.0, max=1e300)", attribute},
+      {"clamp(i32[2], min=10000000000.0, max=100000000000.0)", attribute},
+      {"clamp(i32[2], min=0.25, max=0.75)", attribute},
+      {"clamp(u8[2], min=-5.0, max=0.0)", {}},
+      {"clamp(u8[2], min=-5.0, max=-1.0)", attribute},
   });
 }
 

@@ -108,18 +108,10 @@ void typed(const PointCall& call, const OpInstance& op) noexcept {
   for (std::int64_t i = count; i < call.count; ++i) std::memcpy(y + i * unit, y, unit);
 }
 
-/// Vector code where there is some and the limits are numbers of the type; else the op's own definition.
+/// Vector code where there is some; else the op's own definition.
 template <class Op, Unary function, Compute type, class T>
-PointFunction typed_or_defined(const OpInstance& op) {
-  if (typed_unary_kernel(type, function) == nullptr) return defined<Op, T>;
-  if constexpr (std::is_same_v<Op, Clamp> && std::is_same_v<T, std::int32_t>) {
-    const Limits limits = limits_of(*op.as<Op>());
-    if (limits.whole_low > std::numeric_limits<T>::max() ||
-        limits.whole_high < std::numeric_limits<T>::min()) {
-      return defined<Op, T>;
-    }
-  }
-  return typed<Op, function, type>;
+PointFunction typed_or_defined() {
+  return typed_unary_kernel(type, function) == nullptr ? defined<Op, T> : typed<Op, function, type>;
 }
 
 template <class Op, Unary function>
@@ -136,10 +128,10 @@ PointStep unary_point(const Step& step) {
   if (dtype == DType::f16 && half_unary_kernel(function) != nullptr) {
     return {step, halves<function>, Reader::As::raw, Reader::As::raw};
   }
-  return point_step(
-      step, {floats<Op, function>, typed_or_defined<Op, function, Compute::f64, double>(step.op),
-             typed_or_defined<Op, function, Compute::i32, std::int32_t>(step.op),
-             typed_or_defined<Op, function, Compute::i64, std::int64_t>(step.op)});
+  return point_step(step,
+                    {floats<Op, function>, typed_or_defined<Op, function, Compute::f64, double>(),
+                     typed_or_defined<Op, function, Compute::i32, std::int32_t>(),
+                     typed_or_defined<Op, function, Compute::i64, std::int64_t>()});
 }
 
 /// Without vector code: in f64, so that f32 results are rounded once.

@@ -17,6 +17,7 @@ namespace tenon {
 /// Output    y: shape, tags and dtype of x; may share x's buffer
 /// Errors    C1 dtype of x neither floating nor integer    Errc::unsupported_dtype
 ///           C2 min > max, or one of them a NaN            Errc::bad_attribute
+///           C3 no integer of x's type is in [min, max]    Errc::bad_attribute
 struct Clamp {
   static constexpr std::string_view name = "clamp";
   static constexpr int min_inputs = 1, max_inputs = 1;

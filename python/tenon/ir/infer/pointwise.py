@@ -1,6 +1,8 @@
 """Types of functions of single elements."""
+import numpy as np
+
 from . import broadcast, common, computed, dtype, floating, number, one_dtype, plain, require, rule
-from ..tensors import Type, is_block, is_integer
+from ..tensors import NUMPY, Type, is_block, is_integer
 
 
 INTEGER_UNARY = ("neg", "abs", "sign", "square", "relu")
@@ -32,6 +34,12 @@ def _(op, ins, a):
 def _(op, ins, a):
     number(ins[0])
     require(a.min <= a.max, "BadAttribute", f"min {a.min} is not at most max {a.max}")
+    if is_integer(ins[0].dtype):
+        limits = np.iinfo(NUMPY[ins[0].dtype])
+        # Numbers of Python, which compares them with integers exactly.
+        low, high = float(np.ceil(a.min)), float(np.floor(a.max))
+        require(low <= high and low <= int(limits.max) and high >= int(limits.min), "BadAttribute",
+                f"no {ins[0].dtype} is in [{a.min}, {a.max}]", ins[0])
     return ins[0]
 
 

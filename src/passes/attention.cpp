@@ -97,7 +97,6 @@ int rewrite_attention(Program&, FunctionEditor& editor) {
     editor.replace(i, heads_second, {mixed});
     ++applied;
   }
-  editor.finish();
   return applied;
 }
 

@@ -106,6 +106,7 @@ void FunctionEditor::finish() {
     order.push_back(i);
   }
   order_instructions(function_, order);
+  inserted_.clear();
 }
 
 bool same_type(const std::optional<Shape>& a, const std::optional<Shape>& b) noexcept {

@@ -65,8 +65,8 @@ class FunctionEditor {
                  std::vector<ValueId> operands);
   /// Every user of `from` uses `to` instead.
   void forward(ValueId from, ValueId to);
-  /// The last call of who has inserted something: puts it in its place and numbers the values anew.
-  /// The editor describes the function no longer.
+  /// The last call: puts what was inserted in its place and numbers the values anew, so that the
+  /// editor no longer describes the function. Rewrites leave it to who calls them.
   void finish();
 
  private:

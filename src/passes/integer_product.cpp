@@ -158,7 +158,6 @@ int rewrite_integer_product(Program&, FunctionEditor& editor) {
     rewrite(editor, i, *product);
     ++applied;
   }
-  editor.finish();
   return applied;
 }
 

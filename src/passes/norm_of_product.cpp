@@ -154,7 +154,6 @@ int rewrite_norm_of_product(Program&, FunctionEditor& editor) {
     rewrite(editor, i, *before);
     ++applied;
   }
-  editor.finish();
   return applied;
 }
 

@@ -15,7 +15,9 @@ using passes::FunctionEditor;
 template <int (*rewrite)(Program&, FunctionEditor&)>
 int apply(Program& program, Function& function) {
   FunctionEditor editor(function, passes::is_called(program, function));
-  return rewrite(program, editor);
+  const int applied = rewrite(program, editor);
+  editor.finish();
+  return applied;
 }
 
 constexpr Rewrite rewrites[] = {
@@ -72,7 +74,9 @@ class Optimizer {
         count("share_common_subexpressions", passes::share_equal_instructions(function, is_called));
     for (const KnownRewrite& rewrite : known_rewrites) {
       FunctionEditor editor(function, is_called);
-      const int applied = count(rewrite.name, rewrite.apply(program_, editor));
+      const int changed = rewrite.apply(program_, editor);
+      editor.finish();
+      const int applied = count(rewrite.name, changed);
       // Dead instructions of a match would count as users of other values.
       if (applied > 0) count("remove_dead_code", remove_dead_code(function));
       changes += applied;

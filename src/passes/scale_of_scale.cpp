@@ -54,7 +54,6 @@ int rewrite_scale_of_scale(Program&, FunctionEditor& editor) {
     editor.replace(i, OpInstance(Mul{}), {inner->x, factor});
     ++applied;
   }
-  editor.finish();
   return applied;
 }
 

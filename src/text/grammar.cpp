@@ -52,6 +52,7 @@ struct GrammarMatcher::Impl {
   }
 
   bool push(std::string_view bytes) {
+    automaton.trim({&state});
     GrammarAutomaton::State reached = state;
     for (const char byte : bytes) {
       reached = automaton.next(reached, static_cast<unsigned char>(byte));

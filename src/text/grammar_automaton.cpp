@@ -18,6 +18,8 @@ using Op = GrammarProgram::Op;
 constexpr std::size_t max_kept_states = 4096, max_states = 65536;
 constexpr std::size_t max_kept_frames = 65536, max_frames = 1 << 20;
 constexpr std::size_t max_places = 65536;  // of one state
+// Places that making states led to, of all states: they bound the work and the memory of many large states.
+constexpr std::size_t max_kept_visits = 1 << 20, max_visits = 1 << 22;
 
 std::uint64_t key(std::uint32_t high, std::uint32_t low) {
   return (std::uint64_t{high} << 32) | low;
@@ -62,7 +64,7 @@ void GrammarAutomaton::reach(Place place) {
     const auto [at, frame] = open_.back();
     open_.pop_back();
     if (!visited_.insert(key(at, frame)).second) continue;
-    if (visited_.size() > max_places) refuse_size();
+    if (visited_.size() > max_places || ++visits_ > max_visits) refuse_size();
     const auto& [op, a, b] = program_->code[at];
     switch (op) {
       case Op::bytes:
@@ -120,7 +122,9 @@ std::uint32_t GrammarAutomaton::frame_number(Frame frame) {
 }
 
 void GrammarAutomaton::trim(std::initializer_list<State*> kept) {
-  if (states_.size() <= kept_states_ && frames_.size() <= kept_frames_) return;
+  if (states_.size() <= kept_states_ && frames_.size() <= kept_frames_ &&
+      visits_ <= max_kept_visits)
+    return;
   GrammarAutomaton fresh(program_);
   fresh.generation_ = generation_ + 1;
   std::unordered_map<std::uint32_t, std::uint32_t> numbers{{0, 0}};  // of the frames in `fresh`

@@ -75,6 +75,7 @@ class GrammarAutomaton {
   std::unordered_multimap<std::uint64_t, State> state_numbers_;  // by the hash of their places
   std::uint64_t generation_ = 0;
   std::size_t kept_states_, kept_frames_;  // more of them are trimmed
+  std::size_t visits_ = 0;                 // of places, since states were forgotten last
 
   // The state that is being made.
   std::vector<Place> reached_, open_;

@@ -14,7 +14,7 @@
 namespace tenon::text {
 namespace {
 
-constexpr int deepest_group = 100;
+constexpr int deepest_group = 100, deepest_repeat = 100;
 constexpr std::uint32_t most_repetitions = 65536;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -120,11 +120,16 @@ class GrammarParser {
     if (!at_end() && peek() != '\n') fail("wanted is a part of a rule, or the next line");
   }
 
+  static void append(GrammarPart& whole, GrammarPart part) {
+    whole.repeats = std::max(whole.repeats, part.repeats);
+    whole.parts.push_back(std::move(part));
+  }
+
   GrammarPart parse_choice(int depth) {
     GrammarPart choice{.kind = GrammarPart::Kind::choice};
     do {
       skip_space(true);
-      choice.parts.push_back(parse_sequence(depth));
+      append(choice, parse_sequence(depth));
       if (depth > 0) continue;
       const std::size_t line_end = at_;
       skip_space(true);
@@ -138,13 +143,18 @@ class GrammarParser {
     for (;; skip_space(depth > 0)) {
       const std::size_t place = at_;
       if (auto part = parse_part(depth)) {
-        sequence.parts.push_back(std::move(*part));
+        append(sequence, std::move(*part));
       } else if (const auto bounds = parse_repetition()) {
         if (sequence.parts.empty()) fail_at(place, Errc::syntax, "a repetition of nothing");
         GrammarPart& last = sequence.parts.back();
         GrammarPart repeat{
             .kind = GrammarPart::Kind::repeat, .least = bounds->first, .most = bounds->second};
-        repeat.parts.push_back(std::move(last));
+        append(repeat, std::move(last));
+        if (++repeat.repeats > deepest_repeat) {
+          fail_at(place, Errc::depth_limit,
+                  fmt::format("more than {} nested repetitions", deepest_repeat));
+        }
+        sequence.repeats = std::max(sequence.repeats, repeat.repeats);
         last = std::move(repeat);
       } else {
         return sequence.parts.size() == 1 ? std::move(sequence.parts.front()) : std::move(sequence);

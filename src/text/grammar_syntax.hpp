@@ -28,6 +28,7 @@ struct GrammarPart {
   std::size_t rule = 0;
   std::uint32_t least = 0;
   std::uint32_t most = unlimited;
+  int repeats = 0;  ///< one within the other, at most: those that the part is made of
   std::vector<GrammarPart> parts{};
 };
 

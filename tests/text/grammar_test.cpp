@@ -211,6 +211,11 @@ TEST_CASE("grammars: what is wrong with one is said by line and column") {
         "root");
   fails(Errc::depth_limit, "root ::= " + std::string(101, '(') + "\"a\"" + std::string(101, ')'),
         "1:110");
+  fails(Errc::depth_limit, "root ::= \"a\"" + std::string(101, '*'), "1:113");
+  fails(Errc::depth_limit, "root ::= \"a\"" + std::string(200'000, '?'), "1:113");
+  fails(Errc::depth_limit,
+        "root ::= (\"x\" (\"a\"" + std::string(60, '*') + " | \"b\"))" + std::string(41, '*'),
+        "1:127");
   fails(Errc::unsupported, "root ::= <think>", "1:10");
   fails(Errc::cycle, "root ::= root \"a\" | \"b\"", "\"root\"");
   fails(Errc::cycle, "root ::= a\na ::= b \"x\"\nb ::= \"y\"? (a | \"c\")", "begins with itself");
@@ -228,6 +233,7 @@ TEST_CASE("grammars: rules from another root") {
 TEST_CASE("grammars: parts that may be empty, again and again") {
   CHECK(accepts("root ::= (\"a\"?)* \"b\"", "aab"));
   CHECK(accepts("root ::= ((\"a\"*)*)+ \"b\"", "aab"));
+  CHECK(accepts("root ::= \"a\"" + std::string(100, '*') + " \"b\"+?", "aab"));
   CHECK(accepts("root ::= e e e \"b\" e\ne ::= \"\" | f\nf ::= \"x\"?", "xxbx"));
 }
 
@@ -265,6 +271,18 @@ TEST_CASE("token constraints: tokens by what they add to the text") {
   CHECK_FALSE(constraint.may_end());
   expect_error(Errc::out_of_range, [&] { constraint.allows(15); });
   expect_error(Errc::out_of_range, [&] { constraint.push(-1); });
+}
+
+TEST_CASE("token constraints: many large states are refused as one that is too large") {
+  Vocabulary vocabulary = testing::small_bpe();
+  const std::string letters(500, 'a');
+  vocabulary.tokens.back() = letters;
+  vocabulary.merges.clear();
+  const Tokenizer tokenizer(vocabulary);
+  TokenConstraint constraint(Grammar::parse("root ::= (\"a\"?){14000} \"b\""), tokenizer);
+  expect_error(Errc::limit_exceeded, [&] { constraint.allowed(); });
+  CHECK(constraint.push("aab"));  // it is where it was
+  CHECK(constraint.may_end());
 }
 
 TEST_CASE("token constraints: the first token loses its space where decoding drops it") {

@@ -1,18 +1,22 @@
 #include "json_schema.hpp"
 
 #include "digit_ranges.hpp"
+#include "grammar_automaton.hpp"
+#include "grammar_program.hpp"
+#include "grammar_syntax.hpp"
 #include "json_pattern.hpp"
 #include "schema_value.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/text/grammar.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <functional>
 #include <initializer_list>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -30,6 +34,7 @@ constexpr int max_schema_depth = 200;  // with what $ref refers to
 // Merged schemas are expanded at each place that refers to them: their number may double at each level.
 constexpr std::size_t max_merged_bytes = 16 * max_schema_bytes;
 constexpr std::size_t max_rule_bytes = 64 * max_schema_bytes;
+constexpr std::size_t max_string_instructions = 1'000'000;  // as many as one grammar may have
 
 // Rules that the others use. A number has at most 16 digits before and behind its point, so that it is read as
 // it was written; \u spells no half of a surrogate pair.
@@ -171,12 +176,17 @@ class SchemaWriter {
   /// A name that no rule has, after a schema's path.
   std::string new_name(std::string_view path) {
     std::string name = "s";
-    for (const char c : path.substr(1)) {
+    for (const char c : path.substr(1, 60)) {
       const bool is_letter =
           (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9');
       name += is_letter ? c : '-';
     }
-    return fmt::format("{}-{}", name.substr(0, 60), count_++);
+    return fmt::format("{}-{}", name, count_++);
+  }
+  /// The path of a member.
+  static std::string inside(std::string_view path, std::string_view name) {
+    constexpr std::size_t shown = 100;
+    return fmt::format("{}/{}{}", path, name.substr(0, shown), name.size() > shown ? "..." : "");
   }
 
   /// A common rule, with those that it uses.
@@ -226,15 +236,30 @@ class SchemaWriter {
     return false;
   }
 
+  /// A URI's text with its escaped bytes (RFC 3986, section 2.1); a % without two digits stays.
+  static std::string without_percents(std::string_view uri) {
+    std::string text;
+    for (std::size_t i = 0; i < uri.size(); ++i) {
+      unsigned byte = 0;
+      const char* const end = uri.data() + i + 3;
+      const bool is_escape = uri[i] == '%' && i + 2 < uri.size() &&
+                             std::from_chars(uri.data() + i + 1, end, byte, 16).ptr == end;
+      text += is_escape ? static_cast<char>(byte) : uri[i];
+      if (is_escape) i += 2;
+    }
+    return text;
+  }
+
   const Json& target_of(const Json& reference, const std::string& path) const {
     if (!reference.is_string()) fail(Errc::bad_type, path, "$ref is not a string");
-    const auto& text = reference.text;
-    if (text != "#" && !text.starts_with("#/")) {
-      fail(Errc::unsupported, path, fmt::format("$ref \"{}\": only #/... is followed", text));
+    const std::string pointer = without_percents(reference.text);
+    if (pointer != "#" && !pointer.starts_with("#/")) {
+      fail(Errc::unsupported, path,
+           fmt::format("$ref \"{}\": only #/... is followed", reference.text));
     }
-    if (const Json* const target = root_.at_pointer(std::string_view(text).substr(1)))
+    if (const Json* const target = root_.at_pointer(std::string_view(pointer).substr(1)))
       return *target;
-    fail(Errc::bad_reference, path, fmt::format("$ref \"{}\" refers to nothing", text));
+    fail(Errc::bad_reference, path, fmt::format("$ref \"{}\" refers to nothing", reference.text));
   }
 
   std::string referred(const Json& schema, const Json& reference, const std::string& path,
@@ -251,7 +276,8 @@ class SchemaWriter {
     if (is_new) {
       const std::string name = new_name(text);
       known->second = name;
-      std::string body = expression(target, text, depth + 1);
+      constexpr std::size_t shown = 1000;
+      std::string body = expression(target, text.substr(0, shown), depth + 1);
       add_rule(name, std::move(body));
       return name;
     }
@@ -262,10 +288,13 @@ class SchemaWriter {
   Json merged(Json one, const Json& other, const std::string& path, int depth) {
     if (depth > max_schema_depth) fail(Errc::depth_limit, path, "schemas nested too deep");
     spend_copy(other, path);
-    if (other.is_true()) return one;
-    if (!other.is_object())
+    if (one.is_false() || other.is_true()) return one;
+    if (other.is_false() || one.is_true()) return other;
+    if (!one.is_object() || !other.is_object())
       fail(Errc::bad_type, path, "a schema that others are merged with is no object");
+    merge_properties(one, other, path, depth);
     for (const auto& [name, value] : other.members) {
+      if (name == "properties" || name == "additionalProperties") continue;
       if (name == "$ref") {
         one = merged(std::move(one), target_of(value, path), path, depth + 1);
       } else if (contains(annotations, name)) {
@@ -275,29 +304,58 @@ class SchemaWriter {
       } else if (!one.contains(name)) {
         one.member(name) = value;
       } else if (*one.find(name) != value) {
-        merge_keyword(one, name, value, path, depth);
+        merge_keyword(one, name, value, path);
       }
     }
     return one;
   }
 
-  void merge_keyword(Json& one, const std::string& name, const Json& value, const std::string& path,
-                     int depth) {
+  /// What each schema says of a property, by its name or of all that it does not name, applies.
+  void merge_properties(Json& one, const Json& other, const std::string& path, int depth) {
+    const auto object_of = [&](const Json& schema) {
+      const Json* const properties = find(schema, "properties");
+      if (properties && !properties->is_object())
+        fail(Errc::bad_type, path, "\"properties\" is no object");
+      return properties;
+    };
+    const auto both = [&](Json& held, const Json& more, std::string_view name) {
+      spend_copy(held, path);
+      if (held != more) held = merged(std::move(held), more, inside(path, name), depth + 1);
+    };
+    const Json* const theirs = object_of(other);
+    const Json* const their_rest = find(other, "additionalProperties");
+    const Json* const our_rest = find(one, "additionalProperties");
+    if (object_of(one) && their_rest && !their_rest->is_true()) {
+      for (auto& [name, schema] : one.member("properties").members) {
+        if (!theirs || !theirs->contains(name)) both(schema, *their_rest, name);
+      }
+    }
+    if (theirs) {
+      const std::optional<Json> rest = our_rest ? std::optional(*our_rest) : std::nullopt;
+      Json& ours = one.member("properties");
+      ours.kind = Json::Kind::object;
+      for (const auto& [name, schema] : theirs->members) {
+        const bool is_named = ours.contains(name);
+        Json& held = ours.member(name);
+        if (!is_named) held = rest ? *rest : schema;
+        if (is_named || rest) both(held, schema, name);
+      }
+    }
+    if (!their_rest) return;
+    const bool has_rest = one.contains("additionalProperties");
+    Json& held = one.member("additionalProperties");
+    if (has_rest) {
+      both(held, *their_rest, "additionalProperties");
+    } else {
+      held = *their_rest;
+    }
+  }
+
+  void merge_keyword(Json& one, const std::string& name, const Json& value,
+                     const std::string& path) {
     Json& held = one.member(name);
-    if (name == "properties" && held.is_object() && value.is_object()) {
-      for (const auto& [property, schema] : value.members) {
-        if (held.contains(property)) {
-          spend_copy(held.member(property), path);
-          held.member(property) =
-              merged(held.member(property), schema, path + "/" + property, depth + 1);
-        } else {
-          held.member(property) = schema;
-        }
-      }
-    } else if (name == "required" && held.is_array() && value.is_array()) {
-      for (const Json& each : value.items) {
-        if (!contains(held, each)) held.items.push_back(each);
-      }
+    if (name == "required" && held.is_array() && value.is_array()) {
+      held.items.insert(held.items.end(), value.items.begin(), value.items.end());
     } else if (name.starts_with("min") && held.is_number() && value.is_number()) {
       if (value.number > held.number) held = value;
     } else if (name.starts_with("max") && held.is_number() && value.is_number()) {
@@ -353,10 +411,39 @@ class SchemaWriter {
 
   // Values
 
+  /// As a repetition.
+  struct Counts {
+    std::uint32_t least = 0;
+    std::optional<std::uint32_t> most{};
+    std::string text() const {
+      if (least == 0 && !most) return "*";
+      return fmt::format("{{{},{}}}", least, most ? std::to_string(*most) : std::string());
+    }
+  };
+
+  /// What a schema asks of strings, but for "enum" and "const".
+  struct StringRules {
+    Counts length{};
+    GrammarAutomaton* automaton = nullptr;  // none where there is no pattern and no format
+
+    bool allow(const Json& value) const {
+      const auto characters = static_cast<std::size_t>(std::ranges::count_if(
+          value.text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+      if (characters < length.least || (length.most && characters > *length.most)) return false;
+      if (automaton == nullptr) return true;
+      GrammarAutomaton::State state = automaton->start();
+      for (const char c : value.dump()) {
+        state = automaton->next(state, static_cast<unsigned char>(c));
+        if (state == GrammarAutomaton::none) return false;
+      }
+      return automaton->may_end(state);
+    }
+  };
+
   static std::string literal(const Json& value) { return grammar_literal(value.dump()); }
 
   /// Of "enum" and "const", those values that the keywords beside it allow.
-  std::string enumeration(const Json& schema, const std::string& path) const {
+  std::string enumeration(const Json& schema, const std::string& path) {
     const Json* const only = find(schema, "const");
     const Json* const values = find(schema, "enum");
     if (values != nullptr && !values->is_array())
@@ -365,9 +452,13 @@ class SchemaWriter {
     const auto is_string = [](const Json& value) { return value.is_string(); };
     const bool has_strings =
         only != nullptr ? only->is_string() : std::ranges::any_of(values->items, is_string);
-    const std::optional<Grammar> strings = has_strings ? string_grammar(schema) : std::nullopt;
+    const std::vector<std::string> types = types_of(schema, path);
+    const StringRules strings = has_strings ? string_rules(schema, path) : StringRules();
     const auto add = [&](const Json& value) {
-      if (is_allowed(value, schema, strings, path)) choices.push_back(literal(value));
+      const bool is_of_type =
+          types.empty() || contains(types, std::string(type_of(value))) ||
+          (value.kind == Json::Kind::integer && contains(types, std::string("number")));
+      if (is_of_type && is_allowed(value, schema, strings, path)) choices.push_back(literal(value));
     };
     if (only == nullptr) {
       std::ranges::for_each(values->items, add);
@@ -381,18 +472,10 @@ class SchemaWriter {
     return group(choices);
   }
 
-  static bool is_allowed(const Json& value, const Json& schema,
-                         const std::optional<Grammar>& strings, const std::string& path) {
-    const std::vector<std::string> types = types_of(schema, path);
-    const bool fits = types.empty() || contains(types, std::string(type_of(value))) ||
-                      (value.kind == Json::Kind::integer && contains(types, std::string("number")));
-    if (!fits) return false;
+  static bool is_allowed(const Json& value, const Json& schema, const StringRules& strings,
+                         const std::string& path) {
     if (value.is_number()) return is_within(value.number, schema, path);
-    if (value.is_string()) {
-      if (!strings) return true;
-      GrammarMatcher matcher(*strings);
-      return matcher.push(value.dump()) && matcher.may_end();
-    }
+    if (value.is_string()) return strings.allow(value);
     const auto refuse = [&](std::initializer_list<const char*> keywords) {
       for (const char* const keyword : keywords) {
         if (!schema.contains(keyword)) continue;
@@ -420,15 +503,31 @@ class SchemaWriter {
            holds("exclusiveMinimum", std::greater<>()) && holds("exclusiveMaximum", std::less<>());
   }
 
-  /// Of the strings that a schema allows, where it asks anything of them.
-  static std::optional<Grammar> string_grammar(const Json& schema) {
+  /// The automata of equal patterns and formats are one.
+  StringRules string_rules(const Json& schema, const std::string& path) {
+    StringRules rules{.length = counts(schema, "minLength", "maxLength", path)};
     Json rest{.kind = Json::Kind::object};
-    for (const char* const keyword : {"minLength", "maxLength", "pattern", "format"}) {
+    for (const char* const keyword : {"pattern", "format"}) {
       if (const Json* const given = find(schema, keyword)) rest.member(keyword) = *given;
     }
-    if (rest.members.empty()) return std::nullopt;
+    if (rest.members.empty()) return rules;
     rest.member("type") = {.kind = Json::Kind::string, .text = "string"};
-    return Grammar::from_json_schema(rest.dump());
+    const std::string text = rest.dump();
+    auto known = string_automata_.find(text);
+    if (known == string_automata_.end()) {
+      auto program = std::make_shared<const GrammarProgram>(
+          compile_grammar(parse_grammar(grammar_of_json_schema(text), "root")));
+      string_instructions_ += program->code.size();
+      if (string_instructions_ > max_string_instructions) {
+        fail(Errc::limit_exceeded, path,
+             fmt::format("the patterns beside \"enum\" and \"const\" are programs of more than {} "
+                         "instructions",
+                         max_string_instructions));
+      }
+      known = string_automata_.emplace(text, GrammarAutomaton(std::move(program))).first;
+    }
+    rules.automaton = &known->second;
+    return rules;
   }
 
   static std::string_view type_of(const Json& value) {
@@ -443,14 +542,21 @@ class SchemaWriter {
   /// As "type" has them; none without it.
   static std::vector<std::string> types_of(const Json& schema, const std::string& path) {
     std::vector<std::string> types;
+    const auto add = [&](const std::string& name) {
+      constexpr std::string_view known[] = {"object", "array",   "string", "integer",
+                                            "number", "boolean", "null"};
+      if (!text::contains(known, name))
+        fail(Errc::bad_argument, path, fmt::format("\"type\" is \"{}\"", name));
+      if (!contains(types, name)) types.push_back(name);
+    };
     const Json* const type = find(schema, "type");
     if (type == nullptr) return types;
     if (type->is_string()) {
-      types.push_back(type->text);
+      add(type->text);
     } else if (type->is_array() && !type->items.empty()) {
       for (const Json& each : type->items) {
         if (!each.is_string()) fail(Errc::bad_type, path, "\"type\" lists what is no string");
-        types.push_back(each.text);
+        add(each.text);
       }
     } else {
       fail(Errc::bad_type, path, "\"type\" is neither a string nor a list of some");
@@ -495,8 +601,7 @@ class SchemaWriter {
     if (type == "array") return array(schema, path, depth);
     if (type == "string") return string(schema, path);
     if (type == "integer" || type == "number") return number(schema, type == "integer", path);
-    if (type == "boolean" || type == "null") return common(type);
-    fail(Errc::bad_argument, path, fmt::format("\"type\" is \"{}\"", type));
+    return common(type);  // boolean, null
   }
 
   /// A count in [0, 65536].
@@ -514,15 +619,6 @@ class SchemaWriter {
     }
     return static_cast<std::uint32_t>(number);
   }
-  /// As a repetition.
-  struct Counts {
-    std::uint32_t least = 0;
-    std::optional<std::uint32_t> most{};
-    std::string text() const {
-      if (least == 0 && !most) return "*";
-      return fmt::format("{{{},{}}}", least, most ? std::to_string(*most) : std::string());
-    }
-  };
   Counts counts(const Json& schema, const char* least, const char* most,
                 const std::string& path) const {
     const Counts found{count(schema, least, path).value_or(0), count(schema, most, path)};
@@ -743,7 +839,7 @@ class SchemaWriter {
     std::vector<Property> list;
     std::vector<std::string> names;
     const auto add = [&](const std::string& name, const Json& value) {
-      const std::string at = fmt::format("{}/properties/{}", path, name);
+      const std::string at = inside(path + "/properties", name);
       const bool is_required = required.contains(name);
       names.push_back(name);
       if (value.is_false() && !is_required) return;
@@ -848,37 +944,52 @@ class SchemaWriter {
       spellings.insert(spelled.substr(1, spelled.size() - 2));
     }
     common("char");
-    return fmt::format("\"\\\"\" {}", other_ends({spellings.begin(), spellings.end()}, path));
+    const std::string start = new_name(path);
+    add_other_ends(start, {spellings.begin(), spellings.end()}, path);
+    return fmt::format("\"\\\"\" {}", start);
   }
 
-  /// Ends of strings, with the quote, that are none of these, which are in order.
-  std::string other_ends(const std::vector<std::string>& ends, const std::string& path) {
-    const std::string name = new_name(path);
-    std::vector<std::string> choices;
-    std::string set;
-    bool has_empty = false;
-    for (std::size_t i = 0; i < ends.size();) {
-      if (ends[i].empty()) {
-        has_empty = true;
-        ++i;
-        continue;
+  /// Spellings of names, next to each other in their order, that begin alike.
+  struct Spellings {
+    std::string rule;           // of what may follow that beginning
+    std::size_t first, behind;  // which ones
+    std::size_t length;         // of what they have in common
+  };
+
+  /// Adds rules, from `start` on, of the ends of strings, with the quote, that are none of these ordered names.
+  void add_other_ends(const std::string& start, const std::vector<std::string>& names,
+                      const std::string& path) {
+    std::vector<Spellings> open{{start, 0, names.size(), 0}};
+    while (!open.empty()) {
+      const Spellings alike = std::move(open.back());
+      open.pop_back();
+      std::vector<std::string> choices;
+      std::string set;
+      bool has_empty = false;
+      for (std::size_t i = alike.first; i < alike.behind;) {
+        const std::string_view rest = std::string_view(names[i]).substr(alike.length);
+        if (rest.empty()) {
+          has_empty = true;
+          ++i;
+          continue;
+        }
+        const std::string character(rest.substr(0, character_length(rest)));
+        const std::size_t first = i;
+        while (i < alike.behind &&
+               std::string_view(names[i]).substr(alike.length).starts_with(character))
+          ++i;
+        if (character == "\\") continue;  // an escape, which is left out altogether
+        set += character == "]" || character == "[" ? "\\" + character
+               : character == "^" || character == "-"
+                   ? fmt::format("\\x{:02X}", static_cast<unsigned>(character[0]))
+                   : character;
+        open.push_back({new_name(path), first, i, alike.length + character.size()});
+        choices.push_back(fmt::format("{} {}", grammar_literal(character), open.back().rule));
       }
-      const std::size_t length = character_length(ends[i]);
-      const std::string character = ends[i].substr(0, length);
-      std::vector<std::string> rest;
-      for (; i < ends.size() && ends[i].starts_with(character); ++i)
-        rest.push_back(ends[i].substr(length));
-      if (character == "\\") continue;  // an escape, which is left out altogether
-      set += character == "]" || character == "[" ? "\\" + character
-             : character == "^" || character == "-"
-                 ? fmt::format("\\x{:02X}", static_cast<unsigned>(character[0]))
-                 : character;
-      choices.push_back(fmt::format("{} {}", grammar_literal(character), other_ends(rest, path)));
+      choices.push_back(fmt::format(R"([^"\\\x00-\x1F\x7F{}] char* "\"")", set));
+      if (!has_empty) choices.emplace_back(R"("\"")");
+      add_rule(alike.rule, spend_text(joined(choices), path));
     }
-    choices.push_back(fmt::format(R"([^"\\\x00-\x1F\x7F{}] char* "\"")", set));
-    if (!has_empty) choices.emplace_back(R"("\"")");
-    add_rule(name, joined(choices));
-    return name;
   }
   static std::size_t character_length(std::string_view text) {
     std::size_t length = 1;
@@ -891,7 +1002,8 @@ class SchemaWriter {
   std::vector<std::pair<std::string, std::string>> rules_;
   std::map<std::string, std::string> referred_;  // rules by the text of $ref
   std::size_t count_ = 0;
-  std::size_t merged_bytes_ = 0, rule_bytes_ = 0;
+  std::size_t merged_bytes_ = 0, rule_bytes_ = 0, string_instructions_ = 0;
+  std::map<std::string, GrammarAutomaton> string_automata_;  // by the keywords that they are of
   bool has_common_ = false;
   bool has_formats_ = false;
 };

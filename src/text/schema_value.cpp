@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -28,7 +29,10 @@ class SchemaBuilder {
   bool binary(nlohmann::json::binary_t& /*value*/) { return false; }
 
   bool start_object(std::size_t /*size*/) { return open(SchemaValue::Kind::object); }
-  bool end_object() { return close(); }
+  bool end_object() {
+    open_.back()->order.assign(open_.back()->members);
+    return close();
+  }
   bool start_array(std::size_t /*size*/) { return open(SchemaValue::Kind::array); }
   bool end_array() { return close(); }
   bool key(std::string& name) {
@@ -73,19 +77,71 @@ class SchemaBuilder {
 
 }  // namespace
 
+namespace {
+
+constexpr std::size_t few_members = 16, few_added = 256;
+
+auto name_in(const std::vector<SchemaMember>& members) {
+  return [&members](std::uint32_t place) -> std::string_view { return members[place].first; };
+}
+
+}  // namespace
+
+void NameOrder::assign(const std::vector<SchemaMember>& members) {
+  places_.clear();
+  settled_ = 0;
+  if (members.size() <= few_members) return;
+  places_.resize(members.size());
+  std::iota(places_.begin(), places_.end(), 0U);
+  std::ranges::sort(places_, {}, name_in(members));
+  settled_ = places_.size();
+}
+
+void NameOrder::add(const std::vector<SchemaMember>& members) {
+  if (places_.empty()) return assign(members);
+  const auto settled = [&] { return places_.begin() + static_cast<std::ptrdiff_t>(settled_); };
+  const auto last = static_cast<std::uint32_t>(members.size() - 1);
+  const auto name = name_in(members);
+  places_.insert(std::ranges::lower_bound(settled(), places_.end(), name(last), {}, name), last);
+  if (places_.size() - settled_ < few_added) return;
+  std::ranges::inplace_merge(places_, settled(), {}, name);
+  settled_ = places_.size();
+}
+
+const SchemaMember* NameOrder::find(const std::vector<SchemaMember>& members,
+                                    std::string_view name) const noexcept {
+  if (places_.empty()) {
+    const auto found = std::ranges::find(members, name, &SchemaMember::first);
+    return found == members.end() ? nullptr : &*found;
+  }
+  const auto name_of = name_in(members);
+  const auto settled = places_.begin() + static_cast<std::ptrdiff_t>(settled_);
+  for (const auto& [begin, end] :
+       {std::pair(places_.begin(), settled), std::pair(settled, places_.end())}) {
+    const auto found = std::ranges::lower_bound(begin, end, name, {}, name_of);
+    if (found != end && name_of(*found) == name) return &members[*found];
+  }
+  return nullptr;
+}
+
 const SchemaValue* SchemaValue::find(std::string_view name) const noexcept {
-  const auto found = std::ranges::find(members, name, &Member::first);
-  return found == members.end() ? nullptr : &found->second;
+  const Member* const found = order.find(members, name);
+  return found == nullptr ? nullptr : &found->second;
 }
 
 SchemaValue& SchemaValue::member(std::string_view name) {
-  const auto found = std::ranges::find(members, name, &Member::first);
-  if (found != members.end()) return found->second;
-  return members.emplace_back(std::string(name), SchemaValue()).second;
+  if (const Member* const found = order.find(members, name)) {
+    return members[static_cast<std::size_t>(found - members.data())].second;
+  }
+  members.emplace_back(std::string(name), SchemaValue());
+  order.add(members);
+  return members.back().second;
 }
 
 void SchemaValue::erase(std::string_view name) {
-  std::erase_if(members, [&](const Member& one) { return one.first == name; });
+  if (std::erase_if(members, [&](const Member& one) { return one.first == name; }) > 0) {
+    order.assign(members);
+  }
 }
 
 const SchemaValue* SchemaValue::at_pointer(std::string_view pointer) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,18 +9,38 @@
 
 namespace tenon::text {
 
+struct SchemaValue;
+using SchemaMember = std::pair<std::string, SchemaValue>;
+
+/// The names of an object's members in alphabetical order, where they are more than a few.
+class NameOrder {
+ public:
+  /// Of all members anew.
+  void assign(const std::vector<SchemaMember>& members);
+  /// Of the last member, too.
+  void add(const std::vector<SchemaMember>& members);
+  const SchemaMember* find(const std::vector<SchemaMember>& members,
+                           std::string_view name) const noexcept;
+
+ private:
+  // The places of members: first those of the `settled_` first ones in order, then, in order, those added since.
+  std::vector<std::uint32_t> places_;
+  std::size_t settled_ = 0;
+};
+
 /// A value of a JSON schema, with the members of objects in the order of the text. It is copied where schemas are
 /// merged, and destroyed without allocating memory, as nlohmann's values are not.
 struct SchemaValue {
   enum class Kind : std::uint8_t { null, boolean, integer, real, string, array, object };
-  using Member = std::pair<std::string, SchemaValue>;
+  using Member = SchemaMember;
 
   Kind kind = Kind::null;
   bool flag = false;
   double number = 0;
   std::string text{};  ///< of a string, or a number as it was spelled
   std::vector<SchemaValue> items{};
-  std::vector<Member> members{};
+  std::vector<Member> members{};  ///< changed by member() and erase() only
+  NameOrder order{};              ///< of `members`
 
   bool is_boolean() const noexcept { return kind == Kind::boolean; }
   bool is_true() const noexcept { return is_boolean() && flag; }

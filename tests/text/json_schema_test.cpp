@@ -12,7 +12,7 @@
 using namespace tenon;
 using namespace tenon::text;
 using testing::expect_error;
-using Texts = std::vector<std::string_view>;
+using Texts = std::vector<std::string>;
 
 // Texts drawn from grammars are checked against the `jsonschema` package in python/tests/package/test_grammars.py.
 namespace {
@@ -24,11 +24,11 @@ void check(std::string_view schema, const Texts& allowed, const Texts& refused) 
     GrammarMatcher matcher(grammar);
     return matcher.push(text) && matcher.may_end();
   };
-  for (const std::string_view text : allowed) {
+  for (const std::string& text : allowed) {
     INFO(text);
     CHECK(matches(text));
   }
-  for (const std::string_view text : refused) {
+  for (const std::string& text : refused) {
     INFO(text);
     CHECK_FALSE(matches(text));
   }
@@ -148,6 +148,8 @@ TEST_CASE("JSON schemas: constants, choices, and several types") {
   check(R"({"enum": ["a", "ab", "aé", "1", 7], "minLength": 2, "maxLength": 2})",
         {R"("ab")", R"("aé")", "7"}, {R"("a")", R"("1")"});
   check(R"({"enum": ["a", "b1", 7], "pattern": "\\d$"})", {R"("b1")", "7"}, {R"("a")"});
+  check(R"({"enum": ["1", "b1", "bé1"], "pattern": "\\d$", "minLength": 2, "maxLength": 2})",
+        {R"("b1")"}, {R"("1")", R"("bé1")"});
   check(R"({"const": 2, "enum": [1, 2]})", {"2"}, {"1"});
   check(R"({"type": ["null", "integer"], "minimum": 3})", {"null", "3"}, {"2", "true"});
   check(R"({"anyOf": [{"type": "null"}, {"type": "string", "maxLength": 0}]})", {"null", R"("")"},
@@ -158,6 +160,18 @@ TEST_CASE("JSON schemas: constants, choices, and several types") {
   check(R"({"allOf": [{"properties": {"a": {"type": "integer", "minimum": 1}}, "required": ["a"]},
                       {"properties": {"b": {"type": "null"}, "a": {"minimum": 3}}, "required": ["b"]}]})",
         {R"({"a":3,"b":null})"}, {R"({"a":3})", R"({"b":null})", R"({"a":2,"b":null})"});
+  const std::string a = R"({"properties": {"a": {"type": "null"}}, "additionalProperties": )";
+  const std::string b = R"({"properties": {"b": {}}})";
+  for (const std::string& both : {"[" + a + "false}, " + b + "]", "[" + b + ", " + a + "false}]"}) {
+    check(R"({"allOf": )" + both + "}", {"{}", R"({"a":null})"}, {R"({"b":1})", R"({"a":1})"});
+    fails(Errc::unsupported, R"({"required": ["b"], "allOf": )" + both + "}", "nothing");
+  }
+  check(R"({"allOf": [)" + a + R"({"type": "integer"}}, )" + b + "]}",
+        {R"({"b":1})", R"({"a":null,"b":2})", R"({"c":3})"}, {R"({"b":"x"})", R"({"c":null})"});
+  check(R"({"allOf": [)" + a + R"(true}, {"additionalProperties": {"type": "null"}}]})",
+        {R"({"a":null,"c":null})"}, {R"({"a":"x"})", R"({"c":1})"});
+  check(R"({"allOf": [{"properties": {"a": true}}, {"properties": {"a": {"type": "null"}}}]})",
+        {R"({"a":null})"}, {R"({"a":1})"});
 }
 
 TEST_CASE("JSON schemas: references, also to themselves") {
@@ -169,6 +183,8 @@ TEST_CASE("JSON schemas: references, also to themselves") {
   check(
       R"({"definitions": {"a/b": {"type": "integer"}}, "properties": {"x": {"$ref": "#/definitions/a~1b", "minimum": 4}}})",
       {R"({"x":4})"}, {R"({"x":3})"});
+  check(R"({"$ref": "#/%24defs/a%20b%25", "$defs": {"a b%": {"type": "null"}}})", {"null"}, {"1"});
+  check(R"({"$ref": "#/$defs/1%", "$defs": {"1%": {"type": "null"}}})", {"null"}, {"1"});
   fails(Errc::bad_reference, R"({"$ref": "#/$defs/x"})", "#/$defs/x");
   fails(Errc::unsupported, R"({"$ref": "other.json"})", "other.json");
   fails(Errc::cycle, R"({"$ref": "#"})", "itself");
@@ -242,4 +258,40 @@ TEST_CASE("JSON schemas: large ones take time in proportion") {
   check(schema, {R"({"member17":3,"member3999":4,"other":null})"},
         {R"({"member3999":4,"member17":3})"});
   fails(Errc::limit_exceeded, std::string(1 << 20, ' ') + "{}", "bytes");
+  const auto with_name = [](std::size_t length) {
+    return R"({"properties": {")" + std::string(length, 'a') +
+           R"(": {"type": "null"}}, "additionalProperties": true})";
+  };
+  const std::string name(30'000, 'a');
+  check(with_name(name.size()), {"{\"" + name + "\":null}", "{\"" + name + "a\":1}"},
+        {"{\"" + name + "\":1}"});
+  fails(Errc::limit_exceeded, with_name(150'000), "instructions");
+  const auto repeated = [](std::size_t count, const auto& one) {
+    std::string list;
+    for (std::size_t i = 0; i < count; ++i) list.append(i > 0 ? "," : "").append(one(i));
+    return list;
+  };
+  const auto any_of = [&](std::size_t count, const auto& one) {
+    return R"({"anyOf": [)" + repeated(count, one) + "]}";
+  };
+  check(any_of(1000, [](std::size_t) { return R"({"enum":["a"],"maxLength":65536})"; }), {R"("a")"},
+        {R"("b")"});
+  check(any_of(1000, [](std::size_t) { return R"({"enum":["a1"],"pattern":"\\d{1,60000}$"})"; }),
+        {R"("a1")"}, {R"("1")"});
+  fails(Errc::limit_exceeded,
+        any_of(40,
+               [](std::size_t i) {
+                 return R"({"enum":["a"],"pattern":"^(a|b{)" + std::to_string(60'000 + i) +
+                        R"(})$"})";
+               }),
+        "instructions");
+  fails(Errc::bad_argument, any_of(40, [](std::size_t) { return R"({"type":["null","x"]})"; }),
+        "x");
+  const auto name_of = [](std::size_t i) { return "\"a" + std::to_string(i) + "\""; };
+  const std::string names = repeated(10'000, name_of);
+  const std::string properties =
+      R"("properties": {)" + repeated(10'000, [&](std::size_t i) { return name_of(i) + ":{}"; }) +
+      "}";
+  check("{" + properties + R"(, "required": [)" + names + "]}", {}, {"{}"});
+  check(R"({"allOf": [{)" + properties + "}, {" + properties + R"(, "title": "t"}]})", {}, {});
 }

@@ -1,12 +1,25 @@
 #include "byte_trie.hpp"
 
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <cstddef>
+
+#include <fmt/format.h>
 
 namespace tenon::text {
 
 ByteTrie::ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> tokens) {
   std::erase_if(tokens, [](const auto& token) { return token.first.empty(); });
+  for (const auto& [text, id] : tokens) {
+    if (text.size() <= longest_token) continue;
+    throw Error(
+        Errc::limit_exceeded, "tokenizer",
+        fmt::format(
+            "token {} has {} bytes; models that look for the best of all tokens at each place "
+            "have at most {}",
+            id, text.size(), longest_token));
+  }
   std::ranges::sort(tokens);
 
   /// The tokens [begin, end) share the bytes down to one node.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
@@ -18,8 +19,11 @@ class ByteTrie {
  public:
   using Node = std::uint32_t;
   static constexpr Node none = ~Node{0};
+  /// At each place of a text, what looks for tokens goes through as many bytes at most.
+  static constexpr std::size_t longest_token = 2048;
 
   /// Of pairs of a text and an id. Empty texts are left out; of equal texts the one with the highest id stays.
+  /// Errors: limit_exceeded (a text of more than longest_token bytes).
   explicit ByteTrie(std::vector<std::pair<std::string_view, std::int32_t>> tokens);
 
   Node root() const noexcept { return 0; }

@@ -32,6 +32,7 @@ class CharacterBpe final : public SubwordModel, public WordModel {
       byte_ids_[byte] = recipe.byte_fallback ? index_.find(fmt::format("<0x{:02X}>", byte)) : -1;
     }
     if (recipe.vocabulary.unk) unknown_ = static_cast<std::int32_t>(*recipe.vocabulary.unk);
+    merges_by_score_ = recipe.vocabulary.merges.empty() && !recipe.vocabulary.scores.empty();
     drops_ = unknown_ < 0 && std::ranges::all_of(byte_ids_, [](auto id) { return id < 0; });
   }
 
@@ -105,7 +106,7 @@ class CharacterBpe final : public SubwordModel, public WordModel {
       }
       i += length;
     }
-    if (recipe_.vocabulary.merges.empty()) {
+    if (merges_by_score_) {
       merger.merge([this, word](const Symbol& left, const Symbol& right) {
         return by_score(word, left, right);
       });
@@ -198,7 +199,8 @@ class CharacterBpe final : public SubwordModel, public WordModel {
   std::array<std::int32_t, 256> byte_ids_{};
   const ByteFlags& joins_space_;
   std::int32_t unknown_ = -1;
-  bool drops_ = false;  ///< whether a character without a token leaves nothing
+  bool merges_by_score_ = false;  ///< or by the list of merges, which may be empty
+  bool drops_ = false;            ///< whether a character without a token leaves nothing
 };
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <tenon/error.hpp>
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace tenon::text {
@@ -14,6 +16,8 @@ std::uint32_t little_endian(std::string_view bytes, std::size_t at) {
   }
   return value;
 }
+
+constexpr std::size_t longest_entry = 1024;
 
 std::uint32_t offset_of(std::uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
 
@@ -30,13 +34,18 @@ CharacterMap::CharacterMap(std::string_view table) {
     units_.push_back(little_endian(table, at));
   }
   replacements_ = table.substr(4 + trie_bytes);
+  if (!replacements_.empty() && replacements_.back() != '\0') {
+    throw Error(Errc::bad_tokenizer, "tokenizer",
+                "the last of a table's character replacements has no end");
+  }
 }
 
 CharacterMap::Match CharacterMap::find(std::string_view text, bool takes_first) const noexcept {
   Match match;
   if (units_.empty()) return match;
   std::size_t node = offset_of(units_[0]);
-  for (std::size_t i = 0; i < text.size() && text[i] != 0; ++i) {
+  const std::size_t most = std::min(text.size(), longest_entry);
+  for (std::size_t i = 0; i < most && text[i] != 0; ++i) {
     node ^= static_cast<unsigned char>(text[i]);
     if (node >= units_.size()) break;
     const std::uint32_t unit = units_[node];

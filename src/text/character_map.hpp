@@ -15,7 +15,8 @@ namespace tenon::text {
 /// (bit 8), and the offset to its children (from bit 10, times 256 with bit 9), as in Darts-clone.
 class CharacterMap {
  public:
-  /// Errors: bad_tokenizer (a table that is cut). Every index is checked when it is used.
+  /// Errors: bad_tokenizer (a table that is cut). Every index is checked when it is used. A file may hold a circle
+  /// instead of a trie, so no entry has more than 1,024 bytes; SentencePiece's own have at most some 50.
   explicit CharacterMap(std::string_view table);
 
   struct Match {

@@ -2,6 +2,7 @@
 
 #include "base/utf8.hpp"
 #include "byte_alphabet.hpp"
+#include "growth_limit.hpp"
 #include "unicode.hpp"
 #include "unicode_ages.hpp"
 
@@ -105,13 +106,15 @@ std::string trimmed(std::string_view text, bool left, bool right) {
   return std::string(text.substr(begin, end - begin));
 }
 
-std::string replaced(std::string_view text, const Stage& pattern, std::string_view to) {
+std::string replaced(std::string_view text, const Stage& pattern, std::string_view to,
+                     const GrowthLimit& limit) {
   std::string out;
   out.reserve(text.size());
   std::size_t done = 0;
   ExpressionMatcher::Scratch scratch;
   for_each_match(text, pattern, scratch, [&](std::size_t begin, std::size_t end) {
     out.append(text.substr(done, begin - done)).append(to);
+    limit.check(out.size());
     done = end;
   });
   return out.append(text.substr(done));
@@ -133,7 +136,8 @@ std::string clean_nmt(std::string_view text) {
 
 /// Hugging Face looks up whole graphemes of less than 6 bytes, then characters, and replaces each
 /// by what its shortest beginning in the table becomes.
-std::string apply_by_grapheme(const CharacterMap& map, std::string_view text) {
+std::string apply_by_grapheme(const CharacterMap& map, std::string_view text,
+                              const GrowthLimit& limit) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
@@ -151,6 +155,7 @@ std::string apply_by_grapheme(const CharacterMap& map, std::string_view text) {
     }
     const std::string_view grapheme = text.substr(i, end - i);
     i = end;
+    limit.check(out.size());
     if (grapheme.size() < 6) {
       if (const auto match = map.shortest(grapheme); match.length != 0) {
         out.append(match.replacement);
@@ -161,6 +166,7 @@ std::string apply_by_grapheme(const CharacterMap& map, std::string_view text) {
       const std::string_view part = grapheme.substr(at, code_point_at(grapheme, at).length);
       const auto match = map.shortest(part);
       out.append(match.length != 0 ? match.replacement : part);
+      limit.check(out.size());
       at += part.size();
     }
   }
@@ -168,13 +174,15 @@ std::string apply_by_grapheme(const CharacterMap& map, std::string_view text) {
 }
 
 /// SentencePiece replaces the longest entry at each place.
-std::string apply_longest(const CharacterMap& map, std::string_view text) {
+std::string apply_longest(const CharacterMap& map, std::string_view text,
+                          const GrowthLimit& limit) {
   std::string out;
   out.reserve(text.size());
   for (std::size_t i = 0; i < text.size();) {
     const auto match = map.longest(text.substr(i));
     if (match.length != 0) {
       out.append(match.replacement);
+      limit.check(out.size());
       i += match.length;
     } else {
       const std::size_t length = code_point_at(text, i).length;
@@ -195,7 +203,7 @@ std::string with_single_spaces(std::string_view text) {
   return out;
 }
 
-std::string apply(const NormalizerStep& step, std::string text) {
+std::string apply(const NormalizerStep& step, std::string text, const GrowthLimit& limit) {
   using enum NormalizerStep::Kind;
   switch (step.kind) {
     case nfc:
@@ -215,13 +223,13 @@ std::string apply(const NormalizerStep& step, std::string text) {
     case prepend:
       return text.empty() ? text : step.to + text;
     case replace:
-      return replaced(text, step.pattern, step.to);
+      return replaced(text, step.pattern, step.to, limit);
     case nmt:
       return clean_nmt(text);
     case precompiled:
-      return apply_by_grapheme(*step.map, text);
+      return apply_by_grapheme(*step.map, text, limit);
     case sentencepiece:
-      return apply_longest(*step.map, text);
+      return apply_longest(*step.map, text, limit);
     case join_spaces:
       return with_single_spaces(text);
     case bert:
@@ -259,7 +267,11 @@ std::string normalize_bert(const BertOptions& options, std::string_view text) {
 }
 
 std::string normalize(std::span<const NormalizerStep> steps, std::string text) {
-  for (const NormalizerStep& step : steps) text = apply(step, std::move(text));
+  const GrowthLimit limit(text.size());
+  for (const NormalizerStep& step : steps) {
+    text = apply(step, std::move(text), limit);
+    limit.check(text.size());
+  }
   return text;
 }
 

@@ -41,7 +41,7 @@ struct NormalizerStep {
   BertOptions bert = {};
 };
 
-/// Ill-formed bytes stay, except through bert.
+/// Ill-formed bytes stay, except through bert. Errors: limit_exceeded (GrowthLimit).
 std::string normalize(std::span<const NormalizerStep> steps, std::string text);
 
 /// BertNormalizer.

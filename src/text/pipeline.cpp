@@ -74,6 +74,7 @@ void rewrite_words(Words& words, CutScratch& scratch, Rewrite&& rewrite) {
   for (std::size_t i = 0; i < words.ranges.size(); ++i) {
     const auto begin = static_cast<std::uint32_t>(text.size());
     rewrite(words[i], words.ranges[i].begin == 0, text);
+    words.limit.check(text.size());
     scratch.ranges.push_back({begin, static_cast<std::uint32_t>(text.size())});
   }
   words.text = std::move(text);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "growth_limit.hpp"
 #include "normalizer.hpp"
 #include "pretokenizer.hpp"
 
@@ -71,6 +72,7 @@ struct Words {
   };
   std::string text;
   std::vector<Range> ranges;
+  GrowthLimit limit{text.size()};
 
   std::string_view operator[](std::size_t at) const {
     return std::string_view(text).substr(ranges[at].begin, ranges[at].end - ranges[at].begin);
@@ -90,6 +92,7 @@ struct CutScratch {
 };
 
 /// Takes one step. `is_first` says that the first word begins the text.
+/// Errors: limit_exceeded (GrowthLimit).
 void cut(Words& words, const WordStep& step, bool is_first, CutScratch& scratch);
 
 }  // namespace tenon::text

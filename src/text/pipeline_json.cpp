@@ -1,6 +1,7 @@
 #include "pipeline_json.hpp"
 
 #include "base/base64.hpp"
+#include "base/utf8.hpp"
 #include "scanners.hpp"
 
 #include <array>
@@ -166,6 +167,9 @@ void PipelineReader::add_metaspace(const json& part) {
   WordStep step;
   step.kind = WordStep::Kind::spaces;
   step.mark = text(part, "replacement");
+  if (step.mark.empty() || code_point_at(step.mark, 0).length != step.mark.size()) {
+    malformed("a replacement that is not one character");
+  }
   step.prefix = prefix(part);
   const std::string mark = step.mark;
   pipeline_.steps.push_back(std::move(step));

@@ -1,5 +1,6 @@
 #include "byte_alphabet.hpp"
 #include "escapes.hpp"
+#include "growth_limit.hpp"
 #include "subword_model.hpp"
 
 #include <cstddef>
@@ -45,13 +46,17 @@ std::unique_ptr<WordModel> make_words(const Recipe& recipe, const Tables& tables
   return nullptr;
 }
 
-std::string replaced(std::string text, std::string_view from, std::string_view to) {
+std::string replaced(std::string text, std::string_view from, std::string_view to,
+                     const GrowthLimit& limit) {
   if (from.empty()) return text;
-  for (std::size_t at = text.find(from); at != std::string::npos;
-       at = text.find(from, at + to.size())) {
-    text.replace(at, from.size(), to);
+  std::string out;
+  std::size_t done = 0;
+  for (std::size_t at = text.find(from); at != std::string::npos; at = text.find(from, done)) {
+    out.append(text, done, at - done).append(to);
+    limit.check(out.size());
+    done = at + from.size();
   }
-  return text;
+  return out.append(text, done);
 }
 
 /// A model of words behind the steps of a Pipeline.
@@ -80,11 +85,12 @@ class PipelineModel final : public SubwordModel {
 
   void append_piece(std::string& out, std::int32_t id, bool is_first) const override {
     std::string piece(recipe_.token(id));
+    const GrowthLimit limit(piece.size());
     for (const DecodeStep& step : steps_.decoders) {
       switch (step.kind) {
         case DecodeStep::Kind::replace: {
           const bool drops = is_first && step.drops_when_first;
-          piece = replaced(std::move(piece), step.from, drops ? "" : step.to);
+          piece = replaced(std::move(piece), step.from, drops ? "" : step.to, limit);
           break;
         }
         case DecodeStep::Kind::byte_fallback:

@@ -377,15 +377,19 @@ class Reader : private JsonParts {
   }
 
   void read_postprocessor(const json& postprocessor) {
+    bool has_frame = false;
     for (const json* const part : parts(postprocessor, "processors")) {
       const std::string& type = text(*part, "type");
+      if (type != "ByteLevel" && std::exchange(has_frame, true)) {
+        unsupported("more than one post-processor that adds tokens");
+      }
       if (type == "TemplateProcessing") {
         read_template(*part);
       } else if (type == "BertProcessing" || type == "RobertaProcessing") {
         const std::int32_t separator = pair_id(required(*part, "sep"));
         recipe_.before.push_back(pair_id(required(*part, "cls")));
         recipe_.after.push_back(separator);
-        recipe_.between->assign(type == "BertProcessing" ? 1 : 2, separator);
+        recipe_.between.emplace(type == "BertProcessing" ? 1 : 2, separator);
       } else if (type != "ByteLevel") {
         unsupported(fmt::format("post-processor {}", type.substr(0, 40)));
       }

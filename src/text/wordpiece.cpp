@@ -3,8 +3,12 @@
 #include "subword_model.hpp"
 #include "unicode.hpp"
 
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <cstddef>
+
+#include <fmt/format.h>
 
 namespace tenon::text {
 namespace {
@@ -17,7 +21,14 @@ class WordPiece final : public SubwordModel, public WordModel {
       : recipe_(recipe),
         options_(recipe.vocabulary.bert),
         index_(tables.index),
-        unknown_(static_cast<std::int32_t>(recipe.vocabulary.unk.value_or(0))) {}
+        unknown_(static_cast<std::int32_t>(recipe.vocabulary.unk.value_or(0))) {
+    // Each piece is looked for from the longest on.
+    constexpr std::size_t longest_token = 512;
+    if (index_.max_length() <= longest_token) return;
+    throw Error(Errc::limit_exceeded, "tokenizer",
+                fmt::format("a token has {} bytes; those of WordPiece have at most {}",
+                            index_.max_length(), longest_token));
+  }
 
   std::string normalize(std::string_view text) const override {
     return normalize_bert(options_, text);
@@ -65,10 +76,10 @@ class WordPiece final : public SubwordModel, public WordModel {
     }
     const std::size_t old_size = ids.size();
     for (std::size_t begin = 0; begin < word.size();) {
-      // Prefix and rest stand in one buffer, so that every shorter piece is a view of it.
+      // Prefix and rest, as far as a token may go, stand in one buffer: every shorter piece is a view of it.
       const std::string_view prefix =
           begin == 0 ? std::string_view(options_.word_prefix) : continuing_prefix();
-      scratch.word.assign(prefix).append(word.substr(begin));
+      scratch.word.assign(prefix).append(word.substr(begin, index_.max_length() + 1));
       std::size_t end = std::min(scratch.word.size(), index_.max_length());
       while (end > prefix.size() && !is_character_end(scratch.word, end)) --end;
       std::int32_t id = -1;

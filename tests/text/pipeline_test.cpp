@@ -160,6 +160,34 @@ TEST_CASE("tokenizer.json: decoders, each alone") {
   }
 }
 
+TEST_CASE("tokenizer.json: steps that make long texts of short ones are refused when they do") {
+  const auto several = [](const char* type, const char* list, const char* step, int count) {
+    json part{{"type", type}, {list, json::array()}};
+    for (int i = 0; i < count; ++i) part[list].push_back(json::parse(step));
+    return part.dump();
+  };
+  const auto part_of = [](const char* name, const std::string& part) {
+    Ids ids;
+    return with_part(name, {part.c_str(), "", {"a"}}, &ids);
+  };
+  const char* const twice = R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
+  const auto normalizers = [&](int count) {
+    return part_of("normalizer", several("Sequence", "normalizers", twice, count));
+  };
+  CHECK(normalizers(10).encode("a") == Ids{0});  // 1024 bytes, a word without a token
+  expect_error(Errc::limit_exceeded, [&] { normalizers(11).encode("a"); });
+  expect_error(Errc::limit_exceeded, [&] { normalizers(60).encode("a"); });
+  const auto decoders = [&](int count) {
+    return part_of("decoder", several("Sequence", "decoders", twice, count));
+  };
+  CHECK(decoders(10).decode(Ids{1}) == std::string(1024, 'a'));
+  expect_error(Errc::limit_exceeded, [&] { decoders(60).decode(Ids{1}); });
+  const std::string bytes =
+      several("Sequence", "pretokenizers",
+              R"({"type":"ByteLevel","add_prefix_space":false,"use_regex":false})", 60);
+  expect_error(Errc::limit_exceeded, [&] { part_of("pre_tokenizer", bytes).encode("\x01"); });
+}
+
 TEST_CASE("tokenizer.json: parts that are wrong, or not implemented") {
   const auto refused = [](const char* name, const char* part, Errc code) {
     INFO(name << " " << part);
@@ -176,6 +204,7 @@ TEST_CASE("tokenizer.json: parts that are wrong, or not implemented") {
   refused(normalizer, R"({"type":"Replace","content":"a"})", Errc::bad_tokenizer);
   refused(splitter, R"({"type":"Odd"})", Errc::unsupported);
   refused(splitter, R"({"type":"FixedLength","length":0})", Errc::bad_tokenizer);
+  refused(splitter, R"({"type":"Metaspace","replacement":"__"})", Errc::bad_tokenizer);
   refused(splitter, R"({"type":"Metaspace","replacement":"_","prepend_scheme":"sometimes"})",
           Errc::bad_tokenizer);
   refused(splitter, R"({"type":"Split","pattern":{"String":"a"},"behavior":"Odd"})",

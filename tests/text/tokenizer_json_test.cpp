@@ -18,6 +18,22 @@ using Ids = std::vector<std::int32_t>;
 
 namespace {
 
+std::string base64_encoded(const std::string& bytes) {
+  constexpr std::string_view digits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (std::size_t i = 0; i < bytes.size(); i += 3) {
+    std::uint32_t three = 0;
+    for (std::size_t j = 0; j < 3; ++j) {
+      three = three << 8 | (i + j < bytes.size() ? static_cast<unsigned char>(bytes[i + j]) : 0U);
+    }
+    for (std::size_t j = 0; j < 4; ++j) {
+      text += i + j > bytes.size() ? '=' : digits[three >> (18 - 6 * j) & 63];
+    }
+  }
+  return text;
+}
+
 /// A WordPiece file as small as they get.
 json wordpiece() {
   return json::parse(R"({
@@ -79,6 +95,16 @@ TEST_CASE("tokenizer.json: two texts, as Hugging Face's tokenizers join them") {
   expect_error(Errc::unsupported, pair);
   document["post_processor"]["pair"] = json::array();
   expect_error(Errc::unsupported, pair);
+  const json bert = wordpiece()["post_processor"], frame = document["post_processor"];
+  const auto sequence = [&](const json& processors) {
+    document["post_processor"] = {{"type", "Sequence"}, {"processors", processors}};
+    return document;
+  };
+  CHECK(read(sequence({{{"type", "ByteLevel"}}, bert})).encode_pair("a", "a") ==
+        Ids{1, 3, 2, 3, 2});
+  for (const json& processors : {json{frame, bert}, json{bert, frame, bert}, json{bert, bert}}) {
+    expect_bad(sequence(processors), Errc::unsupported);
+  }
 }
 
 TEST_CASE("tokenizer.json: WordPiece with its template") {
@@ -97,6 +123,15 @@ TEST_CASE("tokenizer.json: byte-level BPE, merges in both spellings") {
   auto spaced = bpe();
   spaced["pre_tokenizer"]["add_prefix_space"] = true;
   CHECK(read(spaced).encode("ab") == Ids{4});
+}
+
+TEST_CASE("tokenizer.json: BPE without merges, with each kind of step before it") {
+  auto document = bpe();
+  document["model"]["merges"] = json::array();
+  for (const char* const normalizer : {"NFC", "NFKC", "Lowercase"}) {
+    document["normalizer"] = {{"type", normalizer}};
+    CHECK(read(document).encode("ab ab") == Ids{0, 1, 2, 0, 1});
+  }
 }
 
 /// The message of a document that is refused as not implemented.
@@ -193,6 +228,44 @@ TEST_CASE("tokenizer.json: tables of character replacements that are cut or lead
   // A unit whose children lie outside, and no trie at all.
   CHECK(read(with("BAAAAAD8/38=")).encode("ab") == Ids{1, 2});
   CHECK(read(with("AAAAAA==")).encode("ab") == Ids{1, 2});
+  // As bytes: the trie's length, the root whose children begin at 256, "a", and the rest.
+  const auto table = [&](std::uint32_t a, std::uint32_t value, const std::string& replacements) {
+    std::vector<std::uint32_t> units(513);
+    units[0] = 2048;
+    units[1] = 256u << 10;
+    units[1 + (256 ^ 'a')] = a;
+    units[1 + (256 ^ 'a' ^ 1)] = value;
+    std::string bytes(reinterpret_cast<const char*>(units.data()), 4 * units.size());
+    return with(base64_encoded(bytes + replacements).c_str());
+  };
+  const std::uint32_t leaf = 'a' | (1u << 8) | (1u << 10), first = 1u << 31;
+  CHECK(read(table(leaf, first, std::string("b\0", 2))).encode("ab") == Ids{2, 2});
+  expect_bad(table(leaf, first, "b"));             // a replacement without an end
+  const std::uint32_t circle = 'a' | ('a' << 10);  // whose child is itself
+  CHECK(read(table(circle, 0, std::string("b\0", 2))).encode(std::string(50'000, 'a')).size() ==
+        50'000);
+}
+
+TEST_CASE("tokenizer.json: tokens that are too long where each place looks for all of them") {
+  const auto unigram = [](std::size_t length) {
+    auto document = json::parse(R"({"model": {"type": "Unigram", "unk_id": 0,
+        "vocab": [["<unk>", 0], ["a", -1]]}})");
+    document["model"]["vocab"].push_back(json::array({std::string(length, 'a'), -2}));
+    return document;
+  };
+  CHECK(read(unigram(2048)).encode(std::string(2050, 'a')).size() == 3);
+  expect_bad(unigram(2049), Errc::limit_exceeded);
+  json document = wordpiece();
+  document["model"]["max_input_chars_per_word"] = 1'000'000'000;
+  const auto with_token = [&](std::size_t length) {
+    json changed = document;
+    changed["model"]["vocab"]["##" + std::string(length - 2, 'b')] = 5;
+    return changed;
+  };
+  const auto ids = read(with_token(512)).encode("a" + std::string(510, 'b') + "bb");
+  CHECK(ids == Ids{1, 3, 5, 4, 4, 2});
+  expect_bad(with_token(513), Errc::limit_exceeded);
+  CHECK(read(document).encode("a" + std::string(200'000, 'b')).size() == 200'003);
 }
 
 TEST_CASE("tokenizer.json: wrong types and missing parts") {

@@ -239,6 +239,8 @@ TEST_CASE("gemma4 and whitespace: merges over characters") {
   v.merges = {{"a", "b"}};
   v.lowercase = true;
   CHECK(Tokenizer(v).encode(" aB\n a b") == Ids{3, 1, 2});
+  v.merges.clear();
+  CHECK(Tokenizer(v).encode("ab") == Ids{1, 2});
 }
 
 TEST_CASE("tokens that end a generation: eos and the known closers") {

@@ -252,6 +252,9 @@ void set_deci(const Hyperparameters& values, DecoderConfig& config) {
   };
   config.heads = one_of("attention.head_count", heads);
   config.kv_heads = one_of("attention.head_count_kv", kv_heads);
+  if (config.heads == 0) {
+    values.refuse("attention.head_count", "0", "a number of heads in one layer at least");
+  }
   if (config.kv_heads == 0 || config.heads % config.kv_heads != 0) {
     values.refuse("attention.head_count_kv", std::to_string(config.kv_heads),
                   fmt::format("divisors of {} heads", config.heads));

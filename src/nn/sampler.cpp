@@ -228,7 +228,8 @@ void SamplerOptions::check(std::int64_t vocabulary) const {
   require(mirostat_eta >= 0 && std::isfinite(mirostat_eta), "mirostat_eta", mirostat_eta);
   for (const auto& [id, bias] : logit_bias) {
     check_bias(id, vocabulary);
-    if (std::isnan(bias)) refuse("logit_bias", fmt::format("of token {} is {}", id, bias));
+    if (!(bias < std::numeric_limits<float>::infinity()))
+      refuse("logit_bias", fmt::format("of token {} is {}", id, bias));
   }
 }
 

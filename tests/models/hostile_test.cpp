@@ -398,6 +398,9 @@ TEST_CASE("hostile models: layers that are one part each where they are not expe
   refused("deci", "attention.head_count", List{2, 0, 2, 0});
   refused("deci", "attention.head_count", List{2, 0, 4, 0, 2});
   refused("deci", "feed_forward_length", List{64, 32, -32, 0, 96});
+  TinyModel headless("deci");
+  headless.metadata.set_array<std::int32_t>("deci.attention.head_count", List{0, 0, 0, 0, 0});
+  CHECK(headless.refused(Errc::bad_hyperparameter).find("head_count") != std::string::npos);
   TinyModel bare("deci");  // attention alone
   bare.metadata.set_array<std::int32_t>("deci.feed_forward_length", List{64, 32, 32, 0, 0});
   CHECK(bare.refused(Errc::unsupported).find("layer 4") != std::string::npos);

@@ -176,6 +176,9 @@ TEST_CASE("sampler: numbers out of range are refused") {
   expect_error(Errc::bad_argument, [] { Sampler({.repetition_penalty = 0}); });
   expect_error(Errc::bad_argument, [] { Sampler({.frequency_penalty = INFINITY}); });
   expect_error(Errc::bad_argument, [] { Sampler({.presence_penalty = NAN}); });
+  for (const float bias : {INFINITY, NAN}) {
+    expect_error(Errc::bad_argument, [&] { Sampler({.logit_bias = {{0, bias}}}); });
+  }
   expect_error(Errc::bad_argument, [] { Sampler({.dry_multiplier = -1}); });
   expect_error(Errc::bad_argument, [] { Sampler({.dry_base = 0.9}); });
   expect_error(Errc::bad_argument, [] { Sampler({.dry_allowed_length = -1}); });

@@ -489,6 +489,7 @@ class Refusals(ServeTest):
                 ({"n": 0}, "OutOfRange", "n: "), ({"n": 1e9}, "OutOfRange", "n: "), ({"max_tokens": 1.5}, "BadType", "max_tokens"),
                 ({"max_tokens": 1e300}, "BadType", "max_tokens"), ({"stop": [1]}, "BadType", "stop"),
                 ({"stop": ""}, "BadArgument", "stop"), ({"logit_bias": {"x": 1}}, "BadType", "logit_bias"),
+                ({"logit_bias": {"5": 1e300}}, "BadArgument", "logit_bias"), ({"logit_bias": [[5, -1e300]]}, "BadArgument", "logit_bias"),
                 ({"logit_bias": {"99999": 1}}, "BadArgument", "99999"), ({"stream": 1}, "BadType", "stream"),
                 ({"grammar": "root ::= ("}, "Syntax", "grammar: "), ({"json_schema": 7}, "BadType", "json_schema: "),
                 ({"response_format": {"type": "json_object", "schema": {"type": "x"}}}, "BadArgument", "response_format.schema: "),

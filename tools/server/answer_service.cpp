@@ -8,7 +8,6 @@
 #include <exception>
 #include <map>
 #include <mutex>
-#include <set>
 #include <stop_token>
 #include <string_view>
 #include <thread>
@@ -66,6 +65,8 @@ struct AnswerService::Impl {
       mailbox->put({.index = index, .text = {}, .end = std::move(answer)});
     }
   };
+  using Receivers = std::map<std::int64_t, Receiver>;
+  using EarlyAnswers = std::map<std::int64_t, models::FinishedAnswer>;
 
   Impl(const models::LanguageModel& of, const models::AnswerBatchOptions& chosen)
       : model(of), options(chosen), batch(model, options), worker([this] { work(); }) {}
@@ -113,10 +114,12 @@ struct AnswerService::Impl {
     counts.generated_tokens += static_cast<std::int64_t>(answer.answer.tokens.size());
   }
 
-  /// A step that failed as a whole, such as for lack of memory, ends all answers.
+  /// A step that failed as a whole, such as for lack of memory, ends all answers. Only the new batch needs memory.
   void fail(const std::exception_ptr& error) {
     const std::scoped_lock lock(mutex);
     failure = error;
+    ++failures;
+    counts.failed += static_cast<std::int64_t>(receivers.size());
     for (const auto& [id, to] : receivers) {
       to.mailbox->cancel.request_stop();
       to.mailbox->fail(error);
@@ -124,13 +127,13 @@ struct AnswerService::Impl {
     try {
       batch = models::AnswerBatch(model, options);
       ++batches;
-      abandoned.clear();  // the new one counts from 0 again
-    } catch (...) {       // without memory for one, the old one goes on: its answers are cancelled
-      for (const auto& [id, to] : receivers) abandoned.insert(id);
+      // The new one counts from 0 again.
+      abandoned.clear();
+      early.clear();
+    } catch (...) {  // without memory for one, the old one goes on: its answers are cancelled
+      abandoned.merge(receivers);
     }
-    counts.failed += static_cast<std::int64_t>(receivers.size());
     receivers.clear();
-    early.clear();
   }
 
   /// Under the lock.
@@ -146,25 +149,33 @@ struct AnswerService::Impl {
     std::unique_lock lock(mutex);
     check_open();
     models::AnswerBatch current = batch;
-    const std::uint64_t number = batches;
+    const std::uint64_t batch_before = batches, failure_before = failures;
     lock.unlock();
+    // Once the answer is in the batch, no memory is needed to know of it.
+    Receivers made;
+    made.emplace(0, to);
+    Receivers::node_type receiver = made.extract(made.begin());
     const std::int64_t id = current.add(std::move(request));
+    receiver.key() = id;
     lock.lock();
+    // The answer is in the batch already, or has ended; a batch that was replaced has none any more.
+    const auto ended = batches == batch_before ? early.extract(id) : EarlyAnswers::node_type();
+    const bool is_in_batch = batches == batch_before && ended.empty();
     try {
       check_open();
     } catch (...) {
-      // The answer is in the batch already, or has ended; a batch that failed has none any more.
-      if (batches == number && early.erase(id) == 0) abandoned.insert(id);
+      if (is_in_batch) abandoned.insert(std::move(receiver));
       throw;
     }
-    if (batches != number) {
+    if (!ended.empty()) {
+      to.put(std::move(ended.mapped()));
+    } else if (failures != failure_before) {
       ++counts.failed;
+      to.mailbox->cancel.request_stop();
       to.mailbox->fail(failure);
-    } else if (const auto ended = early.find(id); ended != early.end()) {
-      to.put(std::move(ended->second));
-      early.erase(ended);
+      if (is_in_batch) abandoned.insert(std::move(receiver));
     } else {
-      receivers[id] = std::move(to);
+      receivers.insert(std::move(receiver));
       has_work.notify_one();
     }
   }
@@ -174,13 +185,14 @@ struct AnswerService::Impl {
   std::mutex mutex;
   std::condition_variable has_work;
   models::AnswerBatch batch;
-  std::uint64_t batches = 0;  // that failed
+  std::uint64_t failures = 0;  // of steps
+  std::uint64_t batches = 0;   // that were replaced after one
   std::exception_ptr failure;
   // By the number of the answer: who waits for it, and those that ended before that was known.
-  std::map<std::int64_t, Receiver> receivers;
-  std::map<std::int64_t, models::FinishedAnswer> early;
-  std::set<std::int64_t> abandoned;  // answers whose receivers were told that they failed
-  ServiceCounts counts;              // but for `under_way`
+  Receivers receivers;
+  EarlyAnswers early;
+  Receivers abandoned;   // were told that their answers failed
+  ServiceCounts counts;  // but for `under_way`
   bool is_stopping = false;
   std::thread worker;  // last: it uses the others
 };

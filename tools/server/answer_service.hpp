@@ -60,8 +60,8 @@ class AnswerService {
   AnswerService(const AnswerService&) = delete;
   AnswerService& operator=(const AnswerService&) = delete;
 
-  /// `emit` and `interrupt` of the requests are the service's. Errors: those of AnswerBatch::add(), before any of
-  /// them begins; cancelled after stop().
+  /// `emit` and `interrupt` of the requests are the service's. Errors: those of AnswerBatch::add(), and those added
+  /// before that one are cancelled; cancelled after stop(); busy.
   PendingAnswers answer(std::vector<models::AnswerRequest> requests);
 
   ServiceCounts counts() const;

@@ -139,11 +139,11 @@ void ChatCompletion::add_messages(const Json& messages) {
     }
     for (const char* member : {"name", "tool_call_id", "reasoning_content"}) fields.text(member);
     check_calls(fields);
-    Json more = messages[i];
-    more.erase("role");
-    more.erase("content");
-    for (auto member = more.begin(); member != more.end();) {
-      member = member->is_null() ? more.erase(member) : std::next(member);
+    Json more = Json::object();
+    auto& members = more.get_ref<Json::object_t&>();  // whose emplace() would compare all names
+    for (const auto& [name, value] : messages[i].items()) {
+      if (name != "role" && name != "content" && !value.is_null())
+        members.emplace_back(name, value);
     }
     if (!more.empty()) message.more = more.dump();
     messages_.push_back(std::move(message));

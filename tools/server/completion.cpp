@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cmath>
 #include <iterator>
+#include <limits>
 #include <new>
 #include <random>
 #include <utility>
@@ -32,8 +33,13 @@ std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fie
   const auto add = [&](std::int64_t token, const Json& bias) {
     // `false` is llama.cpp's for a token that is excluded.
     if (!bias.is_number() && bias != false) refuse();
+    const double value = bias.is_number() ? bias.get<double>() : 0;
+    if (std::abs(value) > std::numeric_limits<float>::max()) {
+      throw MemberError(Errc::bad_argument, fields.path("logit_bias"),
+                        fmt::format("has {}, which is no number of 32 bits", value));
+    }
     biases.emplace_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(token, -1, 1 << 30)),
-                        bias.is_number() ? bias.get<float>() : -INFINITY);
+                        bias.is_number() ? static_cast<float>(value) : -INFINITY);
   };
   const Json* given = fields.find("logit_bias");
   if (given == nullptr) return biases;
@@ -205,7 +211,8 @@ void Completion::check_sampler(const RequestFields& fields) const try {
 void Completion::read_limits(const RequestFields& fields) {
   for (const char* name : {"max_tokens", "max_completion_tokens"}) {
     const auto most = fields.integer(name, -1);
-    if (most && *most >= 0) options_.max_tokens = *most;  // -1: llama.cpp's for as many as fit
+    if (most && *most >= 0)
+      options_.max_tokens = *most;  // -1, llama.cpp's for no limit: the server's own
   }
   std::vector<std::string> stops = fields.texts("stop");
   const auto is_long = [](const std::string& text) { return text.size() > max_stop_bytes; };

@@ -4,7 +4,10 @@
 
 #include <algorithm>
 #include <charconv>
+#include <iterator>
 #include <numeric>
+#include <span>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -75,10 +78,6 @@ class SchemaBuilder {
   std::vector<SchemaValue*> open_;
 };
 
-}  // namespace
-
-namespace {
-
 constexpr std::size_t few_members = 16, few_added = 256;
 
 auto name_in(const std::vector<SchemaMember>& members) {
@@ -104,7 +103,11 @@ void NameOrder::add(const std::vector<SchemaMember>& members) {
   const auto name = name_in(members);
   places_.insert(std::ranges::lower_bound(settled(), places_.end(), name(last), {}, name), last);
   if (places_.size() - settled_ < few_added) return;
-  std::ranges::inplace_merge(places_, settled(), {}, name);
+  std::vector<std::uint32_t> merged;  // clang refuses what inplace_merge() uses
+  merged.reserve(places_.size());
+  std::ranges::merge(std::span(places_).first(settled_), std::span(places_).subspan(settled_),
+                     std::back_inserter(merged), {}, name, name);
+  places_ = std::move(merged);
   settled_ = places_.size();
 }
 

@@ -129,10 +129,14 @@ class Builder:
         self._lifted = [{}]   # for each function that is being recorded, id of what is known: (that, its tensor)
 
     def __getattr__(self, name):
-        function = getattr(ops, name)
-        method = functools.partial(self.call, function)
-        setattr(self, name, method)
-        return method
+        return functools.partial(self.call, getattr(ops, name))  # not kept: it would hold the builder in a cycle
+
+    def close(self):
+        """Once the program is made, or cannot be: values hold their builder, and it holds the model's weights and a graph."""
+        self.graph = None
+        for held in (self.sources, self.computed, self.transposed, self._constants):
+            held.clear()
+        self._lifted = [{}]
 
     def unknown_name(self):
         self._unknown += 1

@@ -40,8 +40,10 @@ def load(model, shapes=None, values=None, folder=None, optimize=True, packed=Non
 def load_program(proto, folder=None, shapes=None, values=None, optimize=True, packed=None):
     """The same, of a model that has been read."""
     importer = Importer(proto, folder, shapes, values, packed)
-    tensors = importer.program()
-    program = importer.builder.graph.program(tensors)
+    try:
+        program = importer.builder.graph.program(importer.program())
+    finally:
+        importer.builder.close()
     program.name = _word(proto.graph.name) or "model"
     names = [_word(one.name) for one in proto.graph.output]
     if optimize:

@@ -31,18 +31,25 @@ def load(source, shapes=None, values=None, optimize=True):
 
 def _read(importer, optimize=True):
     try:
-        tensors, names = importer.program()
-    except errors.Error:
-        raise
-    except (TypeError, AttributeError, KeyError, IndexError, ValueError, OverflowError, RecursionError,
-            MemoryError) as error:  # a graph that has not the form of the schema
-        raise malformed(importer.where, f"the graph: {type(error).__name__}: {error}") from error
-    program = importer.builder.graph.program(tensors)
+        tensors, names = _recorded(importer)
+        program = importer.builder.graph.program(tensors)
+    finally:
+        importer.builder.close()
     program.name = "exported"
     if optimize:
         program, _ = program.optimized()
     program.name_results(names)
     return program
+
+
+def _recorded(importer):
+    try:
+        return importer.program()
+    except errors.Error:
+        raise
+    except (TypeError, AttributeError, KeyError, IndexError, ValueError, OverflowError, RecursionError,
+            MemoryError) as error:  # a graph that has not the form of the schema
+        raise malformed(importer.where, f"the graph: {type(error).__name__}: {error}") from error
 
 
 class Model:

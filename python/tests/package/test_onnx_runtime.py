@@ -1,6 +1,7 @@
 """tenon.onnx: ops of the domain com.microsoft, samples of images and open sizes, against ONNX Runtime."""
 
 import concurrent.futures
+import gc
 import unittest
 import unittest.mock
 
@@ -14,6 +15,7 @@ try:
     import tenon.onnx
     from tenon import ops
     from tenon.importing import kept
+    from tenon.importing.values import Builder, Value
     from tenon.onnx import model as module
 except ImportError as error:
     raise unittest.SkipTest(str(error)) from None
@@ -296,6 +298,20 @@ class Kept(unittest.TestCase):
                                   [helper.make_empty_tensor_value_info("y")],
                                   [numpy_helper.from_array(real(8, 8), "w")])
         return tenon.onnx.Model(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]))
+
+    def test_nothing_is_left_of_reading(self):
+        """Nothing waits for the collector: a read program holds its weights once, and no memory of a graph."""
+        proto = self.model().proto
+        gc.collect()
+        gc.disable()
+        try:
+            kept = [tenon.onnx.load(proto) for _ in range(2)]
+            with self.assertRaises(tenon.Error):
+                tenon.onnx.load(proto, shapes={"x": (2, 9)})
+            left = [one for one in gc.get_objects() if isinstance(one, (Builder, Value))]
+        finally:
+            gc.enable()
+        self.assertEqual((len(kept), left), (2, []))
 
     def test_several_threads(self):
         nodes = [helper.make_node("MatMul", [f"x{i}", "w"], [f"x{i + 1}"]) for i in range(20)]

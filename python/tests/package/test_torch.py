@@ -4,6 +4,7 @@ python/tests/torch_suite records the archives and compares every op and whole ne
 """
 
 import contextlib
+import gc
 import importlib.util
 import io
 import json
@@ -23,6 +24,7 @@ try:
     import tenon
     import tenon.torch
     from tenon.importing import sizes as sz
+    from tenon.importing.values import Builder, Value
     from tenon.torch import expressions, node
 except ImportError as error:  # the compiled part is not built for this Python
     raise unittest.SkipTest(str(error)) from None
@@ -70,6 +72,16 @@ class Recorded(unittest.TestCase):
             with self.subTest(path.stem):
                 worst, _ = check.compare(path, Arrays(path.stem))
                 self.assertLess(worst, 1e-5)
+
+    def test_nothing_is_left_of_reading(self):
+        gc.collect()
+        gc.disable()
+        try:
+            kept = tenon.torch.load(FOLDER / "convolutions.pt2")
+            left = [one for one in gc.get_objects() if isinstance(one, (Builder, Value))]
+        finally:
+            gc.enable()
+        self.assertEqual((bool(kept.folded), left), (True, []))
 
     def test_a_program_has_names_and_weights(self):
         program = tenon.torch.load(FOLDER / "convolutions.pt2")

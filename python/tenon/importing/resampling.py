@@ -15,7 +15,8 @@ class Resampling:
 
     def __init__(self, n, x, axes, scales, sizes, mode, places, rounding="floor", cubic=-0.75, exclude=False,
                  antialias=False, ratio="stretch", roi=None, filler=0.0, multiplies=False):
-        """`multiplies`: places are multiplied by what a scale is the reciprocal of, as PyTorch does."""
+        """`multiplies`: places are multiplied by what a scale is the reciprocal of, as PyTorch does. `rounding`
+        "outwards": up along axes that become shorter, down along others."""
         self.multiplies = multiplies
         self.n, self.x, self.mode, self.places, self.rounding = n, x, mode, places, rounding
         self.cubic, self.exclude, self.ratio, self.roi, self.filler = cubic, exclude, ratio, roi, filler
@@ -44,7 +45,7 @@ class Resampling:
 
     def _whole_factors(self, have, scales, sizes):
         """For sizes that are not known: how often each element occurs, where each does so equally often."""
-        floors = self.places == "asymmetric" and self.rounding == "floor"
+        floors = self.places == "asymmetric" and self.rounding in ("floor", "outwards")
         rounds = self.places in ("half_pixel", "pytorch_half_pixel") and self.rounding.startswith("round")
         if self.mode != "nearest" or not floors and not rounds or all(isinstance(one, int) for one in have):
             return None
@@ -91,7 +92,7 @@ class Resampling:
         axes = [self.axes[i] for i in moved]
         fits = all(self.scales[i] * self.x.shape[self.axes[i]] == self.sizes[i] for i in moved) and \
             all(isinstance(size, int) for size in self.x.shape[min(axes):])  # the op names the sizes of all of these
-        return (fits and self.places in plain and not self.antialias and self.x.dtype in FLOATS
+        return (fits and len({self._rounding(i) for i in moved}) == 1 and self.places in plain and not self.antialias and self.x.dtype in FLOATS
                 and not (self.exclude and self.mode == "cubic") and min(axes) >= self.x.rank - 3
                 and (self.mode != "nearest" or all(map(self._is_exact, moved))))
 
@@ -103,18 +104,24 @@ class Resampling:
             return True
         exact = at * inputs / outputs if self.places == "asymmetric" else \
             ((2 * at + 1) * inputs - outputs) / (2 * outputs)
-        return np.array_equal(self._nearest(self._position(i, inputs), inputs), self._nearest(exact, inputs))
+        return np.array_equal(self._nearest(self._position(i, inputs), i), self._nearest(exact, i))
 
-    def _nearest(self, places, inputs):
-        return np.clip(_rounded(places.astype(np.float64), self.rounding), 0, inputs - 1).astype(np.int64)
+    def _rounding(self, i):
+        if self.rounding != "outwards":
+            return self.rounding
+        return "ceil" if self.scales[i] < 1 else "floor"
+
+    def _nearest(self, places, i):
+        last = self.x.shape[self.axes[i]] - 1
+        return np.clip(_rounded(places.astype(np.float64), self._rounding(i)), 0, last).astype(np.int64)
 
     def _by_op(self, moved):
         n, x = self.n, self.x
         first = min(self.axes[i] for i in moved)
         wanted = dict(zip(self.axes, self.sizes))
         sizes = tuple(wanted.get(axis, x.shape[axis]) for axis in range(first, x.rank))
-        made = n.b.resize(x, sizes=sizes, mode=self.mode, coordinates=self.places, rounding=self.rounding,
-                          cubic_coefficient=self.cubic)
+        made = n.b.resize(x, sizes=sizes, mode=self.mode, coordinates=self.places,
+                          rounding=self._rounding(moved[0]), cubic_coefficient=self.cubic)
         return shaped(made, (*x.shape[:first], *sizes))
 
     def _position(self, i, inputs):
@@ -152,7 +159,7 @@ class Resampling:
         places = self._position(i, inputs)
         outside = (places < 0) | (places > inputs - 1) if self.roi else None
         if self.mode == "nearest":
-            return self.n.b.gather(x, self.n.b.known(self._nearest(places, inputs)), axis=axis), outside
+            return self.n.b.gather(x, self.n.b.known(self._nearest(places, i)), axis=axis), outside
         weights = self._weights(places, self.scales[i], inputs)
         if weights.size > 2**26:
             raise self.n.error(f"{inputs} to {len(places)} elements with these attributes", "mode")

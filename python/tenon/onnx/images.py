@@ -9,6 +9,7 @@ from ..importing.pools import MAX_TAPS, max_with_places, maxima, means, window_s
 from ..importing.resampling import Resampling
 from ..importing.sampling import sampled
 from ..importing.shaping import shaped
+from ..importing.types import NUMPY, check_computed
 from .node import op
 from .products import window_of
 
@@ -99,6 +100,8 @@ def resize(n, x, *given):
     places = n.words("coordinate_transformation_mode", "half_pixel" if n.version >= 11 else "asymmetric", _PLACES)
     rounding = n.words("nearest_mode", "round_prefer_floor" if n.version >= 11 else "floor",
                        ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil"))
+    if n.version < 11 and mode == "nearest":
+        rounding = "outwards"
     held = None if scales is None else n.array(scales, "the scales").reshape(-1).astype(np.float64).tolist()
     wanted = None if sizes is None else n.sizes(sizes, "the sizes")
     held, wanted = held or None, wanted or None
@@ -125,6 +128,26 @@ def grid_sample(n, x, grid):
         return sampled(n, x, grid, mode, padding, aligned)
     made = n.b.grid_sample(x, grid, mode=mode, padding=padding, align_corners=aligned)
     return shaped(made, (*x.shape[:2], *grid.shape[1:3]))
+
+
+@op("AffineGrid")
+def affine_grid(n, theta, size):
+    """Not as ONNX's function: that one drops the axis of a single grid."""
+    lengths = n.integers(size, "the size")[2:]
+    rank = len(lengths)
+    if theta.rank != 3 or theta.shape[1:] != (rank, rank + 1) or rank not in (2, 3) or min(lengths) < 0:
+        raise n.malformed(f"{theta!r} for {lengths}")
+    check_computed(n.where, [*lengths, rank + 1])
+    base = np.ones((*lengths, rank + 1))
+    for axis, length in enumerate(lengths):  # the last axis comes first
+        if n.attribute("align_corners", 0):
+            at = np.linspace(-1, 1, length)
+        else:
+            at = (2 * np.arange(length) + 1) / max(length, 1) - 1
+        base[..., rank - 1 - axis] = at.reshape(-1, *[1] * (rank - 1 - axis))
+    base = n.b.known(base.reshape(1, math.prod(lengths), rank + 1).astype(NUMPY[theta.dtype]))
+    made = n.b.matmul(base, n.b.permute(theta, [0, 2, 1]))
+    return n.b.reshape_to(shaped(made, (theta.shape[0], math.prod(lengths), rank)), (theta.shape[0], *lengths, rank))
 
 
 @op("DeformConv")

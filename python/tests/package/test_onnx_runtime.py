@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import gc
+import math
 import unittest
 import unittest.mock
 
@@ -263,6 +264,35 @@ class Images(unittest.TestCase):
                     x = np.arange(count, dtype="f4").reshape(1, 1, -1)
                     [want], [y] = runtime.run(None, {"x": x}), tenon.onnx.Model(model).run([x])
                     np.testing.assert_array_equal(y, want, err_msg=f"{count} {scale} {places} {rounding}")
+
+    def test_nearest_elements_in_opset_10(self):
+        """Places are rounded up along axes that become shorter."""
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 3
+        for sizes, scales in (((2, 4), (0.6, 0.6)), ((6, 8), (0.6, 1.5)), ((5, 10), (1, 0.7)), ((6, 3), (2, 0.4)), ((7, 13), (0.9, 0.3)),
+                              ((4, 4), (0.5, 0.5)), ((4, 5), (2, 3))):
+            node = helper.make_node("Resize", ["x", "s"], ["y"], mode="nearest")
+            graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 1, (1, 1, *sizes))],
+                                      [helper.make_empty_tensor_value_info("y")],
+                                      [numpy_helper.from_array(np.array([1, 1, *scales], "f4"), "s")])
+            model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 10)])
+            runtime = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+            x = np.arange(math.prod(sizes), dtype="f4").reshape(1, 1, *sizes)
+            [want], [y] = runtime.run(None, {"x": x}), tenon.onnx.Model(model).run([x])
+            np.testing.assert_array_equal(y, want, err_msg=f"{sizes} {scales}")
+
+    def test_affine_grids(self):
+        for count, sizes in ((1, (3, 4)), (2, (3, 4)), (1, (2, 3, 4)), (2, (1, 4))):
+            for aligned in (0, 1) if 1 not in sizes else (0,):
+                node = helper.make_node("AffineGrid", ["t", "s"], ["y"], align_corners=aligned)
+                theta = real(count, len(sizes), len(sizes) + 1)
+                graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("t", 1, theta.shape)],
+                                          [helper.make_empty_tensor_value_info("y")],
+                                          [numpy_helper.from_array(np.array([count, 1, *sizes]), "s")])
+                model = helper.make_model(graph, ir_version=10, opset_imports=[helper.make_opsetid("", 20)])
+                runtime = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+                [want], [y] = runtime.run(None, {"t": theta}), tenon.onnx.Model(model).run([theta])
+                np.testing.assert_allclose(y, want, rtol=1e-5, atol=1e-6, err_msg=f"{count} {sizes} {aligned}")
 
 
 class Casts(unittest.TestCase):

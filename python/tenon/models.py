@@ -450,12 +450,21 @@ class BatchedLanguageModel(LanguageModel):
         with self._lock:
             self._waiting[self._batch.add(*arguments)] = answer
             if self._worker is None:
-                self._worker = threading.Thread(target=self._work, name="tenon-batch", daemon=True)
-                self._worker.start()
+                self._start_worker(arguments[-1])
         try:
             return answer.result()
         except BaseException:
             arguments[-1].cancel()
+            raise
+
+    def _start_worker(self, cancellation):
+        """Under the lock. Where no thread can be had, nobody waits for the answer, which the next thread drops."""
+        self._worker = threading.Thread(target=self._work, name="tenon-batch", daemon=True)
+        try:
+            self._worker.start()
+        except Exception:
+            self._worker = None
+            cancellation.cancel()
             raise
 
     def _work(self):

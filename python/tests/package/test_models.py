@@ -765,6 +765,11 @@ class Batches(unittest.TestCase):
         with self.assertRaisesRegex(KeyError, "hung up"):
             served.generate("abc", emit=lambda text: {}["hung up"], temperature=0)
         self.assertEqual(served.generate("abc", **options).tokens, want[0].tokens)
+        with unittest.mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
+            for _ in range(2):
+                with self.assertRaisesRegex(RuntimeError, "new thread"):
+                    served.generate("abc", **options)
+        self.assertEqual(served.generate("abc", **options).tokens, want[0].tokens)
 
     def test_prompts_that_begin_alike(self):
         model = tenon.LanguageModel(TINY / "tiny_llama.gguf", context=256, threads=1)

@@ -46,7 +46,44 @@ def _array_ufunc(self, ufunc, method, *inputs, **options):
 def _of_numpy(name, ours=None):
     """Our function for one of numpy's, without those arguments that say where and how numpy computes."""
     function = functions[ours or name] if (ours or name) in functions else _ops[ours or name]
-    return lambda *args, order=None, out=None, copy=None, **words: function(*args, **words)
+
+    def call(*args, order=None, out=None, copy=None, **words):
+        _check_out(name, out)
+        _check_order(name, order)
+        return function(*args, **words)
+
+    return call
+
+
+def _check_out(name, out):
+    if out is not None:
+        raise TypeError(f"numpy.{name}: a program has no array to write to, out={type(out).__name__}")
+
+
+def _check_order(name, order):
+    if order not in (None, "C", "K", "A"):
+        raise TypeError(f"numpy.{name}: order={order!r}: elements of a program are in the order of C; "
+                        "ops.permute() gives another one")
+
+
+def _reshape(a, shape=None, order="C", *, newshape=None, copy=None):
+    _check_order("reshape", order)
+    return functions["reshape"](a, newshape if shape is None else shape)
+
+
+def _ravel(a, order="C"):
+    _check_order("ravel", order)
+    return functions["flatten"](a)
+
+
+def _concatenate(arrays, axis=0, out=None):
+    _check_out("concatenate", out)
+    return functions["concat"]([functions["flatten"](one) for one in arrays] if axis is None else arrays, axis=axis or 0)
+
+
+def _stack(arrays, axis=0, out=None):
+    _check_out("stack", out)
+    return functions["stack"](arrays, axis)
 
 
 def _where(condition, a, b):
@@ -72,18 +109,18 @@ def _norm(x, ord=None, axis=None, keepdims=False):
 
 
 def _without_out(name, out):
-    if out is not None:
-        raise TypeError(f"numpy.{name}: a program has no array to write to, out={type(out).__name__}")
+    _check_out(name, out)
     return functions[name]
 
 
 _FUNCTIONS = {
     **{name: _of_numpy(name) for name in (
-        "reshape stack swapaxes squeeze flip roll tile tril triu broadcast_to outer inner kron einsum tensordot sort "
+        "swapaxes squeeze flip roll tile tril triu broadcast_to outer inner kron einsum tensordot sort "
         "argsort count_nonzero isclose nan_to_num solve cholesky det slogdet zeros_like ones_like full_like").split()},
     **{name: _of_numpy(name, ours) for name, ours in (
-        ("concatenate", "concat"), ("expand_dims", "unsqueeze"), ("repeat", "repeat_interleave"), ("ravel", "flatten"),
-        ("take_along_axis", "take_along"), ("inv", "inverse"))},
+        ("expand_dims", "unsqueeze"), ("repeat", "repeat_interleave"), ("take_along_axis", "take_along"),
+        ("inv", "inverse"))},
+    "reshape": _reshape, "ravel": _ravel, "concatenate": _concatenate, "stack": _stack,
     **{name: (lambda name: lambda *args, out=None, **words: _without_out(name, out)(*args, **words))(name)
        for name in "quantile nanquantile median nanmedian nanmean nansum interp".split()},
     "histogram": lambda a, bins=10, range=None, density=None, weights=None: functions["histogram"](
@@ -98,11 +135,14 @@ _FUNCTIONS = {
     "diagonal": lambda x, offset=0, axis1=0, axis2=1: functions["diagonal"](x, offset, axis1, axis2),
     "trace": lambda x, offset=0, axis1=0, axis2=1: functions["trace"](x, offset, axis1, axis2),
 }
+# numpy.linalg's functions that differ from numpy's of the same name.
+_OF_LINALG = {name: (lambda name: lambda x, *, offset=0: functions[name](x, offset))(name) for name in ("diagonal", "trace")}
 
 
 def _array_function(self, function, types, args, words):
     """numpy.concatenate([x, y]) and such of tensors of a graph: ours, or what numpy does by methods alone."""
-    ours = _FUNCTIONS.get(function.__name__)
+    name = function.__name__
+    ours = function.__module__ == "numpy.linalg" and _OF_LINALG.get(name) or _FUNCTIONS.get(name)
     if ours:
         return ours(*args, **words)
     return function._implementation(*args, **words)

@@ -341,6 +341,17 @@ class Habits(unittest.TestCase):
                 lambda x: np.moveaxis(x, 0, -1), lambda x: np.split(x, 2, axis=2)[1]):
             [got] = tenon.Session(tenon.export(call, "f32[3, 3, 4]")).forward(a)
             self.same(got, call(a), call, 1e-5)
+        for call in (lambda x: np.linalg.trace(x[..., :3], offset=1), np.linalg.diagonal, lambda x: np.reshape(x, (4, 9), "C"),
+                     lambda x: np.concatenate([x, x], axis=None)):
+            [got] = tenon.Session(tenon.export(call, "f32[3, 3, 4]")).forward(a)
+            self.same(got, call(a), call, 1e-5)
+        buffer = np.zeros((6, 3, 4), "f4")
+        for call, words in ((lambda x: np.reshape(x, (4, 9), order="F"), "order='F'"), (lambda x: np.ravel(x, "F"), "'F'"),
+                            (lambda x: np.concatenate([x, x], out=buffer), "no array to write to"),
+                            (lambda x: np.concatenate([x, x], 0, buffer), "no array to write to"),
+                            (lambda x: np.einsum("abc->c", x, out=buffer), "no array to write to")):
+            with self.assertRaisesRegex(TypeError, words):
+                tenon.export(call, "f32[3, 3, 4]")
         for wrong in (np.cross, lambda x: np.dot(x, x), lambda x: np.linalg.norm(x, 2, (0, 1))):
             with self.assertRaisesRegex(TypeError, "ops"):
                 tenon.export(lambda x: wrong(x, x) if wrong is np.cross else wrong(x), "f32[3, 3, 4]")

@@ -1,9 +1,9 @@
 """Functions of elements and layers that are more than one op or read better with other arguments."""
 
 from math import log10 as _math_log10
-from numbers import Integral as _Integral
 
-from .operands import _like, _ops, _public, functions
+from .making import _held, _is_real, full, zeros_like
+from .operands import _UNSIGNED, _as_real, _cast, _is_whole, _like, _operand, _ops, _public, common, functions
 from .reductions import _no_out
 
 
@@ -60,14 +60,16 @@ def swiglu(x, y):
 
 @_public
 def clip(x, low=None, high=None, out=None):
-    """x within [low, high]; None is no limit. Limits may be arrays."""
+    """x within [low, high]; None is no limit. Limits may be arrays. Integers beside a floating limit become f32."""
     _no_out("clip", out)
-    x = _like(x)
+    x, low, high = _like(x), *(one if one is None else _operand(one) for one in (low, high))
+    if isinstance(low, float) or isinstance(high, float):
+        x = _as_real(x)
     if all(isinstance(one, float) or isinstance(one, int) and abs(one) <= 2**53 for one in (low, high)):
         return _ops["clamp"](x, min=float(low), max=float(high))
     if low is not None:
-        x = _ops["maximum"](x, low)
-    return x if high is None else _ops["minimum"](x, high)
+        x = _ops["maximum"](*common(x, low))
+    return x if high is None else _ops["minimum"](*common(x, high))
 
 
 @_public
@@ -75,9 +77,22 @@ def round(x, decimals=0, out=None):
     """The nearest integer, or multiple of 10^-decimals; halves go to the even one."""
     _no_out("round", out)
     x = _like(x)
-    if decimals and x.dtype.is_floating:
-        return _ops["round"](x * 10.0**decimals) / 10.0**decimals
-    return _ops["round"](x) if x.dtype.is_floating else x
+    if not x.dtype.is_floating:
+        return _round_whole(x, 10**-decimals) if decimals < 0 and x.dtype != "bool" else x
+    if decimals < 0:
+        return _ops["round"](x / 10.0**-decimals) * 10.0**-decimals
+    return _ops["round"](x * 10.0**decimals) / 10.0**decimals if decimals else _ops["round"](x)
+
+
+def _round_whole(x, unit):
+    """Integers as the nearest multiple of a unit, which is even."""
+    if unit > 2**63:  # more than twice any i64
+        return zeros_like(x)
+    wide = x if x.dtype == "u64" else _cast(x, "i64")
+    below = functions["floor_divide"](wide, unit)
+    rest, half = wide - below * unit, unit // 2
+    is_up = _ops["logical_or"](rest > half, _ops["logical_and"](_ops["eq"](rest, half), _ops["eq"](below % 2, 1)))
+    return _cast((below + _cast(is_up, wide.dtype)) * unit, x.dtype)
 
 
 @_public
@@ -92,14 +107,29 @@ def pad(x, before=(), after=(), value=0.0, mode=""):
     axis, one for all, or a number for all. mode: "constant", "edge", "reflect" or "circular", which numpy and PyTorch
     call "wrap", and "edge" "replicate"."""
     x = _like(x)
-    if isinstance(before, int) and after == ():
-        before = ((before, before),) * x.ndim
-    if len(before) == 2 and after == () and all(isinstance(one, int) for one in before):
-        before = (tuple(before),) * x.ndim
-    if after == () and before and all(isinstance(one, (tuple, list)) and len(one) == 2 for one in before):
-        before, after = tuple(zip(*before))
-    value = int(value) if isinstance(value, _Integral) else float(value)  # the op refuses what no double holds
-    return _ops["pad"](x, before=tuple(before), after=tuple(after), value=value, mode=_PAD_MODES.get(mode, mode))
+    before, after = _widths(x.ndim, before, after)
+    value, mode = _held(value, x.dtype, "pad"), _PAD_MODES.get(mode, mode)
+    if _is_real(value):
+        return _ops["pad"](x, before=before, after=after, value=float(value), mode=mode)
+    is_around = _ops["pad"](zeros_like(x, "bool"), before=before, after=after, value=1.0, mode=mode)
+    return _ops["where"](is_around, full((), value, x.dtype), _ops["pad"](x, before=before, after=after, mode=mode))
+
+
+def _widths(rank, before, after):
+    """How many elements before each axis, and how many after, however they are given."""
+    before, after = (one.tolist() if hasattr(one, "tolist") else one for one in (before, after))
+    if not isinstance(after, int) and not len(after):
+        if isinstance(before, int):
+            before = (before,)
+        pairs = [tuple(one) if isinstance(one, (tuple, list)) else one for one in before]
+        if len(pairs) == 1:  # for all axes: a number, or a pair
+            pairs = (pairs if isinstance(pairs[0], tuple) else [(pairs[0],) * 2]) * rank
+        elif len(pairs) == 2 and not any(isinstance(one, tuple) for one in pairs):
+            pairs = [tuple(pairs)] * rank
+        if pairs and all(isinstance(one, tuple) and len(one) == 2 for one in pairs):
+            return tuple(zip(*pairs)) if rank else ((), ())
+        before = pairs
+    return tuple(before), tuple(after)
 
 
 _PAD_MODES = {"wrap": "circular", "replicate": "edge"}

@@ -1,7 +1,7 @@
 """Quantiles, covariances, histograms, interpolation and distances."""
 
 from .composed import _composed, _run
-from .operands import _as_real, _like, _public, common
+from .operands import _as_real, _like, _operand, _public, common
 
 
 def _quantile(name, x, q, axis, keep_dims, method, ignore_nan):
@@ -73,6 +73,7 @@ def histogram(x, bins=10, range=None, weights=None, density=False):
     low, high = (0.0, 0.0) if range is None else map(float, range)
     if range is not None and low == high:
         low, high = low - 0.5, high + 0.5
+    bins = _operand(bins)
     edges = None if isinstance(bins, int) else common(x, bins)[1]
     count = bins if edges is None else 1
     weights = None if weights is None else _like(weights)

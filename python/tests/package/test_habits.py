@@ -342,7 +342,7 @@ class Habits(unittest.TestCase):
             [got] = tenon.Session(tenon.export(call, "f32[3, 3, 4]")).forward(a)
             self.same(got, call(a), call, 1e-5)
         for call in (lambda x: np.linalg.trace(x[..., :3], offset=1), np.linalg.diagonal, lambda x: np.reshape(x, (4, 9), "C"),
-                     lambda x: np.concatenate([x, x], axis=None)):
+                     lambda x: np.concatenate([x, x], axis=None), lambda x: np.pad(x, ((1, 2),))):
             [got] = tenon.Session(tenon.export(call, "f32[3, 3, 4]")).forward(a)
             self.same(got, call(a), call, 1e-5)
         buffer = np.zeros((6, 3, 4), "f4")
@@ -440,6 +440,52 @@ class Habits(unittest.TestCase):
                             (lambda: tenon.export(lambda x: x - 300, x.type), "up to 255")):
             with self.assertRaisesRegex(tenon.Error, words):
                 call()
+
+    def test_numbers_that_arrays_are_filled_with(self):
+        large, small = 2**60 + 1, tenon.array(np.array([1], "u1"))
+        for program in (False, True):
+            call = (lambda f: tenon.Session(tenon.export(f, x="i64[2]")).forward([1, 2])[0]) if program else \
+                lambda f: f(tenon.array([1, 2]))
+            self.same(call(lambda x: ops.pad(x, 1, value=large)), [large, 1, 2, large])
+            self.same(call(lambda x: x + ops.full((2,), np.int64(large), "i64")), [large + 1, large + 2])
+        self.same(ops.pad(tenon.array([1, 2]), 1, value=3.0), [3, 1, 2, 3])
+        self.assertEqual(ops.full((1,), 2**64 - 1, "u64").tolist(), [2**64 - 1])
+        for call in (lambda: ops.pad(small, 1, value=300), lambda: ops.pad(small, 1, value=-1),
+                     lambda: ops.full((1,), 2**60, "u8"), lambda: ops.full_like(small, 256)):
+            with self.assertRaisesRegex(OverflowError, "among elements of u8, which are from 0 to 255"):
+                call()
+        for value in (1.5, float("nan")):
+            with self.assertRaisesRegex(TypeError, "i64, which are integers"):
+                ops.pad(tenon.array([1, 2]), 1, value=value)
+
+    def test_integers_that_are_clipped_and_rounded(self):
+        a = np.array([-15, -5, 0, 5, 14, 15, 25, 125])
+        for dtype in ("i1", "u1", "i4", "i8", "u8"):
+            x = np.abs(a).astype(dtype) if dtype[0] == "u" else a.astype(dtype)
+            for decimals in (0, 1, -1, -2, -25):
+                self.same(tenon.array(x).round(decimals), np.round(x, decimals), (dtype, decimals))
+        self.same(ops.round(tenon.array(a * 1.0), -1), np.round(a * 1.0, -1))
+        for low, high in ((0.5, 14.5), (None, 0.5), (0.5, None), (0, 2.0), (1, 14), (np.int64(1), 14), (np.float32(0.5), 3),
+                          (float("-inf"), 5)):
+            got = ops.clip(tenon.array(a), low, high)
+            self.same(got, np.clip(a, low, high), (low, high))
+            self.assertEqual(got.dtype.is_floating, np.clip(a, low, high).dtype.kind == "f", (low, high))
+        self.same(ops.clip(tenon.array([0, 1, 2]), np.array([0.5, 0.5, 1.5], "f4")), [0.5, 1, 2])
+
+    def test_numbers_in_steps(self):
+        for arguments, dtype in (((0.0, 3.5, 1), "i4"), ((0.0, 1000.0, 0.1), "f4"), ((0.0, 2.0**24 + 5), "f4"), ((1, 0, -0.25), "f8"),
+                                 ((0.0, 0.0), "f4")):
+            self.same(ops.arange(*arguments, dtype=np.dtype(dtype)), np.arange(*arguments).astype(dtype), arguments)
+        for arguments in ((0, 10, 5), (-10, 0, 5), (3, 3, 2), (0, 1, 1), (0, 1, 0)):
+            for dtype in ("i4", "f4", "f8"):
+                self.same(ops.linspace(*arguments, np.dtype(dtype)), np.linspace(*arguments, dtype=dtype), (arguments, dtype))
+        for count in range(2, 200):
+            self.assertEqual(ops.linspace(0.1, 0.7, count)[-1].item(), np.float32(0.7))
+        self.assertEqual([ops.arange(np.int64(5)).dtype, ops.arange(np.float32(5)).dtype, ops.arange(tenon.array(2)).dtype],
+                         ["i64", "f32", "i64"])
+        [got] = tenon.Session(tenon.export(lambda x: x * ops.linspace(0, 1, 5) + ops.arange(0, 0.5, 0.1), x="f32[5]")).forward(
+            np.ones(5, "f4"))
+        self.same(got, np.linspace(0, 1, 5) + np.arange(0, 0.5, 0.1), tolerance=1e-6)
 
     def test_numbers(self):
         self.assertEqual(tenon.array(np.array(2**64 - 3, "u8")).item(), 2**64 - 3)
@@ -541,7 +587,7 @@ class Habits(unittest.TestCase):
         w = self.array(3, 2, 3, 3)
         self.same(ops.conv2d(a, w, stride=2, padding=1), ops.conv2d(a, w, stride=(2, 2), padding=(1, 1)))
         self.same(ops.max_pool2d(a, 2), a.reshape(1, 2, 3, 2, 3, 2).max((3, 5)))
-        for width in (1, (1, 2), ((0, 0), (0, 1), (2, 1), (1, 0))):
+        for width in (1, (1, 2), ((0, 0), (0, 1), (2, 1), (1, 0)), ((1, 2),), (1,), np.int64(2), np.arange(8).reshape(4, 2)):
             self.same(ops.pad(a, width), np.pad(a, width), width)
         self.same(ops.pad(a, (0, 0, 1, 2), (0, 0, 3, 4)), np.pad(a, ((0, 0), (0, 0), (1, 3), (2, 4))))
 

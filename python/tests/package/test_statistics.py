@@ -109,6 +109,7 @@ class Statistics(unittest.TestCase):
         x = self.values(7, 30)
         for bins in (1, 10, 33):
             self.check(np.histogram(x, bins), lambda y: ops.histogram(y, bins), x)
+            self.check(np.histogram(x, 3), lambda y: ops.histogram(y, np.int64(3)), x)
             self.check(np.histogram(x, bins, (-0.7, 1.2)), lambda y: ops.histogram(y, bins, (-0.7, 1.2)), x)
             self.check(np.histogram(x, bins, density=True), lambda y: ops.histogram(y, bins, density=True), x)
         weights = self.random.random(x.shape).astype("f4")

@@ -124,6 +124,17 @@ std::string kind_of(nb::handle object) {
              : "an object of type " + nb::cast<std::string>(object.type().attr("__name__"));
 }
 
+/// numpy's array, dense where a stride is no multiple of an element, as of a field of a structure: DLPack has no such.
+nb::object with_whole_strides(const nb::module_& numpy, const nb::object& array) {
+  const auto item = nb::cast<std::int64_t>(array.attr("itemsize"));
+  for (const nb::handle stride : nb::borrow<nb::tuple>(array.attr("strides"))) {
+    if (item > 0 && nb::cast<std::int64_t>(stride) % item != 0) {
+      return numpy.attr("ascontiguousarray")(array);
+    }
+  }
+  return array;
+}
+
 /// numpy's array of numbers, lists and of types that it does not give out by itself.
 Imported imported(nb::handle object, std::optional<DType> dtype) {
   if (nb::ndarray<nb::ro> array; nb::try_cast(object, array, false)) {
@@ -156,7 +167,8 @@ Imported imported(nb::handle object, std::optional<DType> dtype) {
     array = array.attr("astype")(array.attr("dtype").attr("newbyteorder")("="));
   }
   nb::ndarray<nb::ro> view;
-  if (!nb::try_cast(array, view, false)) {
+  if (!nb::try_cast(array, view, false)) array = with_whole_strides(numpy, array);
+  if (!view.is_valid() && !nb::try_cast(array, view, false)) {
     if (!nb::hasattr(object, "dtype") && (type_name == "object" || type_name.starts_with("str"))) {
       throw Error(Errc::unsupported_dtype, "array",
                   fmt::format("{} is no array of numbers", kind_of(object)));

@@ -68,6 +68,15 @@ void require_held(DType dtype, const std::byte* place, std::int64_t number) {
                           number, name(dtype), number > held ? "up to" : "from", held));
 }
 
+/// Refuses an integer that no type holds.
+void require_64_bits(nb::handle number) {
+  if (std::uint64_t whole = 0; PyLong_Check(number.ptr()) == 0 || nb::try_cast(number, whole))
+    return;
+  if (std::int64_t whole = 0; nb::try_cast(number, whole)) return;
+  throw Error(Errc::unsupported_dtype, "ops",
+              "an integer of more than 64 bits: beside floating numbers, float(x) is one of them");
+}
+
 }  // namespace
 
 std::size_t conditions(const OpDef& def) { return &def == &op_def<Where>() ? 1 : 0; }
@@ -95,6 +104,7 @@ bool store_number(nb::handle number, DType dtype, std::byte* place) {
 Buffer to_operand(nb::handle object, std::optional<DType> type) {
   if (is_complex_number(object)) return to_buffer(object);
   if (!is_number(object)) return to_buffer(object);
+  require_64_bits(object);
   const bool is_whole = !nb::isinstance<nb::float_>(object);
   const bool has_type = type && !is_block(*type) && !is_object(*type);
   const DType dtype = has_type ? *type : is_whole ? DType::i64 : DType::f32;
@@ -502,7 +512,7 @@ bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::boolean
 
 /// Whether an object of another library, or a list, may have integers or booleans.
 bool is_list_or_whole(PyObject* object) {
-  if (PyList_Check(object) || PyTuple_Check(object)) return true;
+  if (PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object)) return true;
   const nb::handle handle(object);
   if (!nb::hasattr(handle, "dtype")) return false;
   const nb::object dtype = handle.attr("dtype");
@@ -528,8 +538,18 @@ bool is_mixed(PyObject* a, PyObject* b) {
 
 /// Whether Python is to find another meaning of an operator: beside what is neither a number nor an array.
 bool is_foreign(PyObject* object) {
-  return object == Py_None || PyUnicode_Check(object) || PyBytes_Check(object) ||
-         PyDict_Check(object);
+  if (object == Py_None || PyUnicode_Check(object) || PyBytes_Check(object) ||
+      PyDict_Check(object) || PyType_Check(object)) {
+    return true;
+  }
+  if (type_of_array(object) || PyLong_Check(object) || PyFloat_Check(object) ||
+      PySequence_Check(object) != 0 || PyObject_CheckBuffer(object) != 0) {
+    return false;
+  }
+  const nb::handle other(object);
+  return std::ranges::none_of(std::array{"__dlpack__", "__array__", "__array_interface__",
+                                         "__complex__", "__float__", "__index__"},
+                              [&](const char* name) { return nb::hasattr(other, name); });
 }
 
 template <OpName name>
@@ -539,6 +559,7 @@ PyObject* unary(PyObject* x) {
 
 template <OpName name>
 PyObject* binary(PyObject* a, PyObject* b) {
+  if (is_foreign(a) || is_foreign(b)) Py_RETURN_NOTIMPLEMENTED;
   if (is_mixed(a, b)) {
     PyObject* const pair = call_function("common", a, b);
     if (pair == nullptr) return nullptr;
@@ -547,12 +568,12 @@ PyObject* binary(PyObject* a, PyObject* b) {
     Py_DECREF(pair);
     return result;
   }
-  if (is_foreign(a) || is_foreign(b)) Py_RETURN_NOTIMPLEMENTED;
   return operator_of<name>()(a, b);
 }
 
 /// Of integers and booleans f32, as numpy, PyTorch and JAX have it; `//` is the whole quotient.
 PyObject* quotient(PyObject* a, PyObject* b) {
+  if (is_foreign(a) || is_foreign(b)) Py_RETURN_NOTIMPLEMENTED;
   const std::optional<DType> left = type_of_array(a), right = type_of_array(b);
   if ((left && is_whole(*left)) || (right && is_whole(*right))) {
     return call_function("true_divide", a, b);

@@ -56,6 +56,40 @@ std::vector<Buffer> to_sample(const Program& program, nb::handle sample) {
   return inputs;
 }
 
+/// Whether dense arrays of one type have the same numbers; a NaN is none.
+bool is_same(const HostBuffer& a, const HostBuffer& b) {
+  const DType dtype = a.shape().dtype();
+  if (!is_floating(dtype)) {
+    return a.shape().bytes() == 0 ||
+           std::memcmp(a.bytes(), b.bytes(), static_cast<std::size_t>(a.shape().bytes())) == 0;
+  }
+  const auto number = [dtype](const HostBuffer& array, std::int64_t i) {
+    return load_as_double(dtype, array.bytes() + i * block_bytes(dtype));
+  };
+  for (std::int64_t i = 0; i < a.shape().elements(); ++i) {
+    if (number(a, i) != number(b, i)) return false;
+  }
+  return true;
+}
+
+/// A list of numbers as an array of a type, which integers must hold, as they hold single numbers.
+Buffer of_list(nb::handle list, DType type) {
+  const bool is_real = !is_complex(type) && !is_block(type) && !is_object(type);
+  const Buffer given =
+      is_real ? to_buffer(list, type) : to_buffer(list);  // real ones with all their digits
+  const DType from = given.shape().dtype();
+  if (from == type) return given;
+  const HostBuffer numbers = given.to_host().contiguous();
+  HostBuffer made = numbers.to(type).contiguous();
+  const bool is_checked = is_integer(type) || (type == boolean && is_floating(from));
+  if (is_checked && !is_same(numbers, made.to(from).contiguous())) {
+    throw Error(
+        Errc::bad_type, "forward",
+        fmt::format("numbers among {} that {} does not hold", to_string(numbers), name(type)));
+  }
+  return made.to_device(cpu_device());
+}
+
 /// The inputs of a call.
 class Inputs {
  public:
@@ -75,6 +109,20 @@ class Inputs {
     for (const auto& [i, owner] : donors_) {
       if (i < arrays.size()) nb::cast<Buffer&>(owner) = std::move(arrays[i]);
     }
+  }
+
+  /// What the inputs are, where one of them is donated; else nothing.
+  std::vector<Shape> donated_shapes(const Program& program) const {
+    std::vector<Shape> shapes;
+    if (donors_.empty()) return shapes;
+    for (const Buffer& array : arrays) {
+      if (!array.has_data()) {
+        throw Error(Errc::bad_input, program.name,
+                    fmt::format("input {} has no data", shapes.size()));
+      }
+      shapes.push_back(array.shape().without_tags());
+    }
+    return shapes;
   }
 
   std::vector<Buffer> arrays;
@@ -118,9 +166,13 @@ class Inputs {
     if (i < main.parameter_count && main.values[i].shape) type = main.values[i].shape->dtype();
     Buffer buffer;
     try {
-      buffer = to_operand(array, type);
+      const bool is_list = nb::isinstance<nb::list>(array) || nb::isinstance<nb::tuple>(array);
+      buffer = is_list && type ? of_list(array, *type) : to_operand(array, type);
     } catch (const Error& error) {
-      if (error.code() != Errc::bad_argument && error.code() != Errc::unsupported_dtype) throw;
+      if (error.code() != Errc::bad_argument && error.code() != Errc::unsupported_dtype &&
+          error.code() != Errc::bad_type) {
+        throw;
+      }
       const std::string name =
           i < main.parameter_count ? fmt::format("'{}'", main.values[i].name) : std::to_string(i);
       throw Error(Errc::bad_input, "forward",
@@ -129,9 +181,6 @@ class Inputs {
                                   ? ". Arrays are given one by one, in order or by name: "
                                     "forward(*arrays), forward(**arrays)"
                                   : ""));
-    }
-    if (nb::isinstance<nb::list>(array) && type && *type != buffer.shape().dtype()) {
-      buffer = buffer.to_host().to(*type).to_device(cpu_device());
     }
     arrays.push_back(std::move(buffer));
   }
@@ -411,6 +460,15 @@ void bind_runs(nb::class_<Session>& session) {
       "submit",
       [](Session& self, const nb::args& arrays, const nb::kwargs& named) {
         Inputs inputs(self.program(), arrays, named);
+        try {
+          // submit() keeps what it is given: inputs that it would refuse are found before that.
+          const std::vector<Shape> shapes = inputs.donated_shapes(self.program());
+          const nb::gil_scoped_release no_gil;
+          if (!shapes.empty()) self.prepare(shapes);
+        } catch (...) {
+          inputs.give_back();
+          throw;
+        }
         const nb::gil_scoped_release no_gil;
         return self.submit(std::move(inputs.arrays));
       },
@@ -419,8 +477,13 @@ void bind_runs(nb::class_<Session>& session) {
       "step_to",
       [](Session& self, const std::string& value, const nb::args& arrays) {
         Inputs inputs(self.program(), arrays, nb::kwargs());
-        const nb::gil_scoped_release no_gil;
-        return self.step_to(value, std::move(inputs.arrays));
+        try {
+          const nb::gil_scoped_release no_gil;
+          return self.step_to(value, inputs.arrays);  // which reuses no input
+        } catch (...) {
+          inputs.give_back();
+          throw;
+        }
       },
       nb::arg("value"), nb::arg("arrays"),
       "Runs up to and including the op that computes `value`, and returns it. Arrays are given to "

@@ -78,7 +78,9 @@ def _ravel(a, order="C"):
 
 def _concatenate(arrays, axis=0, out=None):
     _check_out("concatenate", out)
-    return functions["concat"]([functions["flatten"](one) for one in arrays] if axis is None else arrays, axis=axis or 0)
+    if axis is None:
+        arrays, axis = [functions["flatten"](one) for one in arrays], 0
+    return functions["concat"](arrays, axis=axis)
 
 
 def _stack(arrays, axis=0, out=None):
@@ -136,7 +138,8 @@ _FUNCTIONS = {
     "trace": lambda x, offset=0, axis1=0, axis2=1: functions["trace"](x, offset, axis1, axis2),
 }
 # numpy.linalg's functions that differ from numpy's of the same name.
-_OF_LINALG = {name: (lambda name: lambda x, *, offset=0: functions[name](x, offset))(name) for name in ("diagonal", "trace")}
+_OF_LINALG = {name: (lambda name: lambda x, *, offset=0: functions[name](x, offset))(name)
+              for name in ("diagonal", "trace")}
 
 
 def _array_function(self, function, types, args, words):
@@ -322,7 +325,7 @@ def _op_doc(op):
 
 
 def _as_index(array):
-    value = array.item()
+    value = array.item() if array.size == 1 else None
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{array.type!r} is no integer")
     return value

@@ -92,7 +92,8 @@ class Resampling:
         axes = [self.axes[i] for i in moved]
         fits = all(self.scales[i] * self.x.shape[self.axes[i]] == self.sizes[i] for i in moved) and \
             all(isinstance(size, int) for size in self.x.shape[min(axes):])  # the op names the sizes of all of these
-        return (fits and len({self._rounding(i) for i in moved}) == 1 and self.places in plain and not self.antialias and self.x.dtype in FLOATS
+        fits = fits and len({self._rounding(i) for i in moved}) == 1
+        return (fits and self.places in plain and not self.antialias and self.x.dtype in FLOATS
                 and not (self.exclude and self.mode == "cubic") and min(axes) >= self.x.rank - 3
                 and (self.mode != "nearest" or all(map(self._is_exact, moved))))
 

@@ -132,7 +132,7 @@ class Builder:
         return functools.partial(self.call, getattr(ops, name))  # not kept: it would hold the builder in a cycle
 
     def close(self):
-        """Once the program is made, or cannot be: values hold their builder, and it holds the model's weights and a graph."""
+        """When the program is made, or cannot be: values hold their builder, which holds the model's weights and a graph."""
         self.graph = None
         for held in (self.sources, self.computed, self.transposed, self._constants):
             held.clear()

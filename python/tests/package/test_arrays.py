@@ -223,6 +223,10 @@ class Habits(unittest.TestCase):
     def test_other_byte_orders_and_types(self):
         np.testing.assert_array_equal(tenon.array(np.array([1, 2.5], ">f4")).numpy(), np.array([1, 2.5], "f4"))
         np.testing.assert_array_equal(tenon.array(np.array([[1, 2]], ">i8").T).numpy(), [[1], [2]])
+        fields = np.zeros(3, [("a", "u1"), ("b", "<f4"), ("c", ">i2")])  # elements 7 bytes apart
+        fields["b"], fields["c"] = [1, 2.5, -1], [3, 2, 1]
+        np.testing.assert_array_equal(tenon.array(fields["b"]).numpy(), fields["b"])
+        np.testing.assert_array_equal(tenon.array(fields["c"]).numpy(), fields["c"])
         with self.assertRaisesRegex(tenon.InputError, "astype\\('complex64'\\)"):
             tenon.array(np.array([1j]))
         with self.assertRaisesRegex(TypeError, r"^mean\(\) got"):

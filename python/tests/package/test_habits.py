@@ -437,7 +437,8 @@ class Habits(unittest.TestCase):
         for call, words in ((lambda: x + 300, "300 beside an array of u8, which holds numbers up to 255"),
                             (lambda: x * -1, "-1 beside an array of u8, which holds numbers from 0"),
                             (lambda: x < 256, "up to 255"), (lambda: ops.maximum(x.astype("i32"), 1e10), "i32"),
-                            (lambda: tenon.export(lambda x: x - 300, x.type), "up to 255")):
+                            (lambda: tenon.export(lambda x: x - 300, x.type), "up to 255"),
+                            (lambda: x.astype("f32") + 2**70, "more than 64 bits"), (lambda: x - 2**70, "more than 64 bits")):
             with self.assertRaisesRegex(tenon.Error, words):
                 call()
 
@@ -457,6 +458,17 @@ class Habits(unittest.TestCase):
         for value in (1.5, float("nan")):
             with self.assertRaisesRegex(TypeError, "i64, which are integers"):
                 ops.pad(tenon.array([1, 2]), 1, value=value)
+
+    def test_operators_beside_what_is_no_array(self):
+        for x in (tenon.array([1, 2]), tenon.array([1.0, 2.0]), tenon.array([True, False])):
+            for other in (None, "a", object(), {1}, int):
+                self.assertIs(x == other, False)
+                self.assertIs(x != other, True)
+                for call in (lambda: x + other, lambda: other * x, lambda: x / other, lambda: x // other, lambda: x < other):
+                    with self.assertRaises(TypeError):
+                        call()
+            self.same(x + range(2), x.numpy() + np.arange(2))
+            self.assertEqual((tenon.array([2, 1]) * (1, 2)).tolist(), [2, 2])
 
     def test_integers_that_are_clipped_and_rounded(self):
         a = np.array([-15, -5, 0, 5, 14, 15, 25, 125])
@@ -537,7 +549,29 @@ class Habits(unittest.TestCase):
             with self.assertRaises(tenon.Error):
                 session.forward(*given())
             self.same(x, kept)
+            for call in (session.submit, lambda *arrays: session.step_to(session.program.op_names()[-1], *arrays)):
+                with self.assertRaises(tenon.Error):
+                    call(*given())
+                self.same(x, kept)
+        with self.assertRaises(tenon.Error):
+            session.step_to("none", x.donate(), y)
+        self.same(x, kept)
+        self.same(session.step_to(session.program.op_names()[-1], x.donate(), y), kept + y.numpy())
+        x = tenon.array(kept) + 0
+        self.same(session.submit(x.donate(), y)[0], kept + y.numpy())
+        x = tenon.array(kept) + 0
         self.same(session.forward(x.donate(), y)[0], kept + y.numpy())
+
+    def test_lists_of_numbers_as_inputs(self):
+        for dtype, given in (("i32", [1.0, -2.0]), ("f64", [0.1, 2]), ("u8", (255, 0)), ("i64", (True, 2**62)), ("f16", (1, 0.1)),
+                             ("bool", [1, 0]), ("u64", [2**64 - 1, 0]), ("c64", [1j, 2]), ("c64", (1, 2))):
+            session = tenon.Session(tenon.export(lambda x: ops.concat([x, x]), x=f"{dtype}[2]"))
+            self.same(session.forward(given)[0], np.array(given, tenon.DType(dtype).numpy_name).tolist() * 2, dtype)
+        for dtype, given in (("i32", [1.7, -2.9]), ("u8", (300, 0)), ("u8", [-1, 0]), ("i32", [float("nan"), 0]),
+                             ("i64", [2**64 - 1, 0]), ("i32", (1e10, 0)), ("bool", [0.5, 0])):
+            session = tenon.Session(tenon.export(lambda x: ops.concat([x, x]), x=f"{dtype}[2]"))
+            with self.assertRaisesRegex(tenon.ArgumentError, f"input 'x': numbers .* {dtype} does not hold"):
+                session.forward(given)
 
     def test_large_integers(self):
         large = 2**53 + 1

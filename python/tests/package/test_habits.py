@@ -593,9 +593,9 @@ class Habits(unittest.TestCase):
         for one in (n, np.int64(n)):
             self.assertEqual(ops.full((1,), one, "i64").item(), n)
             self.assertEqual(ops.clip(x, one, one).numpy().tolist(), [n, n])
-            for call in (lambda: ops.clamp(x, min=one), lambda: ops.pad(x, (1,), (0,), one)):
-                with self.assertRaisesRegex(tenon.ArgumentError, "'(min|value)' cannot be"):
-                    call()
+            self.assertEqual(ops.pad(x, (1,), (0,), one).numpy().tolist(), [n, 1, n])
+            with self.assertRaisesRegex(tenon.ArgumentError, "'min' cannot be"):
+                ops.clamp(x, min=one)
         largest = np.iinfo("i8").max
         self.assertEqual(ops.pad(x, (1,), (0,), largest).numpy().tolist(), [largest, 1, n])
 

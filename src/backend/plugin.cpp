@@ -132,14 +132,15 @@ void check_available(const PluginDescriptor& descriptor, const std::string& path
   }
 }
 
-/// What `make` makes, a call of the plugin.
+/// What `make` makes, a call of the plugin. `devices`: null where the device is the caller's, whose
+/// memory needs no code of the plugin.
 template <class Make>
 BackendPtr create(const PluginDescriptor& descriptor, const std::shared_ptr<const Library>& library,
-                  const Make& make) {
+                  PluginDevices* devices, const Make& make) {
   const std::string name = descriptor.name;
   BackendPtr backend = guarded(name, make);
   if (!backend) throw Error(Errc::plugin_init, name, "the plugin made no backend");
-  return keep_loaded(std::move(backend), library, library->devices());
+  return keep_loaded(std::move(backend), library, devices);
 }
 
 /// Makes a backend and destroys it: detects a plugin that cannot start while loading.
@@ -148,7 +149,8 @@ void try_out(const PluginDescriptor& descriptor, const std::shared_ptr<const Lib
   if (descriptor.create == nullptr) return;  // it needs a device, which only a caller has
   BackendPtr backend;
   try {
-    backend = create(descriptor, library, [&] { return descriptor.create({.threads = 1}); });
+    backend = create(descriptor, library, &library->devices(),
+                     [&] { return descriptor.create({.threads = 1}); });
   } catch (const Error& error) {
     throw Error(Errc::plugin_init, path, error.what());
   }
@@ -183,17 +185,18 @@ void announce(const PluginDescriptor& descriptor, const std::shared_ptr<const Li
     throw Error(Errc::unavailable, "make_backend", "the plugin has just been unloaded");
   };
   if (descriptor.create_for != nullptr) {
-    add_device_backend(descriptor.scheme, [hold, &descriptor](const DevicePtr& device,
-                                                              const BackendOptions& options) {
-      const auto held = hold();
-      return create(descriptor, held, [&] { return descriptor.create_for(device, options); });
-    });
+    add_device_backend(descriptor.scheme,
+                       [hold, &descriptor](const DevicePtr& device, const BackendOptions& options) {
+                         const auto held = hold();
+                         return create(descriptor, held, nullptr,
+                                       [&] { return descriptor.create_for(device, options); });
+                       });
   }
   if (descriptor.create == nullptr) return;
   try {
     add_backend(descriptor.name, [hold, &descriptor](const BackendOptions& options) {
       const auto held = hold();
-      return create(descriptor, held, [&] { return descriptor.create(options); });
+      return create(descriptor, held, &held->devices(), [&] { return descriptor.create(options); });
     });
   } catch (...) {
     if (descriptor.scheme != nullptr) remove_device_backend(descriptor.scheme);

@@ -83,14 +83,14 @@ class HeldPartition final : public Partition {
 
 class HeldBackend final : public Backend {
  public:
-  HeldBackend(Held<BackendPtr> inner, PluginDevices& devices)
+  HeldBackend(Held<BackendPtr> inner, PluginDevices* devices)
       : inner_(std::move(inner)), devices_(devices), name_(inner_.object->name()) {}
 
   std::string_view name() const noexcept override { return name_; }
   MemRegion& region() const override {
     return guarded(name_, [&]() -> MemRegion& {
       MemRegion& region = inner_.object->region();
-      devices_.add(region);
+      if (devices_ != nullptr) devices_->add(region);
       return region;
     });
   }
@@ -124,7 +124,7 @@ class HeldBackend final : public Backend {
   }
 
   Held<BackendPtr> inner_;
-  PluginDevices& devices_;
+  PluginDevices* devices_;
   std::string name_;
 };
 
@@ -149,12 +149,18 @@ void PluginDevices::add(const MemRegion& region) {
   if (region.is_host()) return;  // sessions have arrays of CPU memory in the program's own device
   const auto device = device_of(region);
   if (device == nullptr) return;
+  const auto is_known = [&] {
+    return std::ranges::any_of(entries_,
+                               [&](const Entry& entry) { return entry.device.lock() == device; });
+  };
+  {
+    const std::scoped_lock lock(mutex_);
+    if (is_known()) return;
+  }
   const std::size_t chunks = chunks_of(*device);
   const std::scoped_lock lock(mutex_);
   std::erase_if(entries_, [](const Entry& entry) { return entry.device.expired(); });
-  if (std::ranges::none_of(entries_,
-                           [&](const Entry& entry) { return entry.device.lock() == device; }))
-    entries_.push_back({device, chunks});
+  if (!is_known()) entries_.push_back({device, chunks});
 }
 
 bool PluginDevices::has_arrays() const {
@@ -170,7 +176,7 @@ bool PluginDevices::has_arrays() const {
 }
 
 BackendPtr keep_loaded(BackendPtr backend, std::shared_ptr<const void> library,
-                       PluginDevices& devices) {
+                       PluginDevices* devices) {
   return std::make_shared<const HeldBackend>(
       Held<BackendPtr>{std::move(library), std::move(backend)}, devices);
 }

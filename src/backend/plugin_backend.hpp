@@ -49,9 +49,9 @@ class PluginDevices {
 };
 
 /// A plugin's backend, for callers: it and all that it makes (partitions, packed weights) keep
-/// `library` loaded, so that no code is unmapped under an object that needs it. `devices` lives as
-/// long as the library is loaded.
+/// `library` loaded, so that no code is unmapped under an object that needs it. `devices`: where the
+/// backend's device is noted; lives as long as the library is loaded, and may be null.
 BackendPtr keep_loaded(BackendPtr backend, std::shared_ptr<const void> library,
-                       PluginDevices& devices);
+                       PluginDevices* devices);
 
 }  // namespace tenon

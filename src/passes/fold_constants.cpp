@@ -1,3 +1,4 @@
+#include "passes/constant_folder.hpp"
 #include "passes/function_editor.hpp"
 
 #include <tenon/error.hpp>
@@ -63,36 +64,45 @@ HostBuffer compute(const Instruction& instruction, const std::vector<HostBuffer>
 }  // namespace
 
 int fold_constants(Program& program, Function& function, std::int64_t max_bytes) {
-  if (!prefix_is_free(program)) return 0;
-  int folded = 0;
+  return passes::ConstantFolder(program, max_bytes)
+      .fold(function, passes::is_called(program, function));
+}
+
+passes::ConstantFolder::ConstantFolder(Program& program, std::int64_t max_bytes)
+    : program_(program), max_bytes_(max_bytes), may_fold_(prefix_is_free(program)) {
   const bool is_bounded = max_bytes <= std::numeric_limits<std::int64_t>::max() / most_results;
-  std::int64_t left = is_bounded ? max_bytes * most_results - folded_bytes(program)
-                                 : std::numeric_limits<std::int64_t>::max();
+  left_ = is_bounded ? max_bytes * most_results - folded_bytes(program)
+                     : std::numeric_limits<std::int64_t>::max();
+}
+
+int passes::ConstantFolder::fold(Function& function, bool is_called) {
+  if (!may_fold_) return 0;
+  auto& arrays = program_.folded;
+  int folded = 0;
   std::vector<HostBuffer> known(function.values.size());
   // A constant cannot be updated in place: values that are stay computed.
-  const std::vector<bool> updated =
-      passes::updated_values(function, passes::is_called(program, function));
+  const std::vector<bool> updated = updated_values(function, is_called);
   for (Instruction& instruction : function.body) {
     HostBuffer& value = known[instruction.result];
     if (instruction.kind == Kind::constant && instruction.operands.empty()) {
-      if (const auto found = program.folded.find(instruction.text); found != program.folded.end()) {
+      if (const auto found = arrays.find(instruction.text); found != arrays.end()) {
         value = found->second;
       }
     }
     if (instruction.kind != Kind::op || updated[instruction.result]) continue;
-    value = compute(instruction, known, std::min(max_bytes, left));
+    value = compute(instruction, known, std::min(max_bytes_, left_));
     if (value.is_empty()) continue;
-    left -= value.shape().bytes();
+    left_ -= value.shape().bytes();
     const std::string base =
         fmt::format("{}{}.{}", prefix, function.name, function.values[instruction.result].name);
     std::string name = base;
-    for (int i = 1; program.folded.contains(name); ++i) name = fmt::format("{}.{}", base, i);
+    for (int i = 1; arrays.contains(name); ++i) name = fmt::format("{}.{}", base, i);
     instruction.kind = Kind::constant;
     instruction.op = {};
     instruction.operands.clear();
     instruction.text = name;
     function.values[instruction.result].shape = value.shape();
-    program.folded.emplace(std::move(name), value);
+    arrays.emplace(std::move(name), value);
     ++folded;
   }
   return folded;

@@ -1,3 +1,4 @@
+#include "passes/constant_folder.hpp"
 #include "passes/rewrites.hpp"
 
 #include <tenon/optimize.hpp>
@@ -50,8 +51,10 @@ class Optimizer {
     verify(program_);
     called_ = passes::called_functions(program_);
     settle();
-    for (Function& function : program_.functions)
-      count("fold_constants", fold_constants(program_, function));
+    passes::ConstantFolder folder(program_);
+    for (Function& function : program_.functions) {
+      count("fold_constants", folder.fold(function, called_.contains(function.name)));
+    }
     settle();
     drop_unused_functions();
     drop_unused_arrays();

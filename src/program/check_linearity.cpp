@@ -3,7 +3,6 @@
 #include <tenon/error.hpp>
 #include <tenon/object.hpp>
 
-#include <algorithm>
 #include <unordered_map>
 
 #include <fmt/format.h>
@@ -43,15 +42,11 @@ struct Summary {
     bool whole = true;
     bool constant = false;
     int root = -1;  ///< of the function: results of one root share their storage
+    /// No other result has this root. A part of storage that nobody has otherwise counts as a whole.
+    bool is_only = true;
   };
   std::vector<Result> results;
 };
-
-/// Whether no other result of the call shares this one's storage: a part of storage that nobody has
-/// otherwise counts as a whole.
-bool is_only(const Summary::Result& result, const Summary& callee) {
-  return std::ranges::count(callee.results, result.root, &Summary::Result::root) == 1;
-}
 
 class LinearityChecker {
  public:
@@ -158,6 +153,9 @@ Summary LinearityChecker::run() {
     summary.results.push_back(
         {storage.parameter, holder.whole, storage.origin == Root::Origin::constant, holder.root});
   }
+  std::unordered_map<int, int> of_root;
+  for (const Summary::Result& result : summary.results) ++of_root[result.root];
+  for (Summary::Result& result : summary.results) result.is_only = of_root[result.root] == 1;
   return summary;
 }
 
@@ -256,7 +254,7 @@ void LinearityChecker::step_call(const Instruction& instruction, int i) {
       const auto [known, is_first] = made.try_emplace(result.root);
       if (is_first) known->second = fresh(instruction.result, origin);
       results.push_back(known->second);
-      if (!is_only(result, callee)) results.back().whole = result.whole;
+      if (!result.is_only) results.back().whole = result.whole;
       continue;
     }
     const Holder& argument = holders_[operands[static_cast<std::size_t>(result.parameter)]];

@@ -185,8 +185,13 @@ class SchemaWriter {
   }
   /// The path of a member.
   static std::string inside(std::string_view path, std::string_view name) {
-    constexpr std::size_t shown = 100;
-    return fmt::format("{}/{}{}", path, name.substr(0, shown), name.size() > shown ? "..." : "");
+    return fmt::format("{}/{}", path, beginning(name, 100));
+  }
+  /// So many bytes of a text, or less for the last character's sake, and "..." for the rest.
+  static std::string beginning(std::string_view text, std::size_t bytes) {
+    if (text.size() <= bytes) return std::string(text);
+    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+    return fmt::format("{}...", text.substr(0, bytes));
   }
 
   /// A common rule, with those that it uses.
@@ -241,9 +246,10 @@ class SchemaWriter {
     std::string text;
     for (std::size_t i = 0; i < uri.size(); ++i) {
       unsigned byte = 0;
-      const char* const end = uri.data() + i + 3;
-      const bool is_escape = uri[i] == '%' && i + 2 < uri.size() &&
-                             std::from_chars(uri.data() + i + 1, end, byte, 16).ptr == end;
+      const std::string_view digits = uri.substr(i + 1, 2);
+      const char* const end = digits.data() + digits.size();
+      const bool is_escape = uri[i] == '%' && digits.size() == 2 &&
+                             std::from_chars(digits.data(), end, byte, 16).ptr == end;
       text += is_escape ? static_cast<char>(byte) : uri[i];
       if (is_escape) i += 2;
     }
@@ -276,8 +282,7 @@ class SchemaWriter {
     if (is_new) {
       const std::string name = new_name(text);
       known->second = name;
-      constexpr std::size_t shown = 1000;
-      std::string body = expression(target, text.substr(0, shown), depth + 1);
+      std::string body = expression(target, beginning(text, 1000), depth + 1);
       add_rule(name, std::move(body));
       return name;
     }
@@ -331,6 +336,7 @@ class SchemaWriter {
       }
     }
     if (theirs) {
+      if (our_rest) spend_copy(*our_rest, path);
       const std::optional<Json> rest = our_rest ? std::optional(*our_rest) : std::nullopt;
       Json& ours = one.member("properties");
       ours.kind = Json::Kind::object;
@@ -435,6 +441,7 @@ class SchemaWriter {
       for (const char c : value.dump()) {
         state = automaton->next(state, static_cast<unsigned char>(c));
         if (state == GrammarAutomaton::none) return false;
+        automaton->trim({&state});  // states of other values, too, were too many
       }
       return automaton->may_end(state);
     }

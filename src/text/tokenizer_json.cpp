@@ -377,10 +377,9 @@ class Reader : private JsonParts {
   }
 
   void read_postprocessor(const json& postprocessor) {
-    bool has_frame = false;
     for (const json* const part : parts(postprocessor, "processors")) {
       const std::string& type = text(*part, "type");
-      if (type != "ByteLevel" && std::exchange(has_frame, true)) {
+      if (type != "ByteLevel" && !(recipe_.before.empty() && recipe_.after.empty())) {
         unsupported("more than one post-processor that adds tokens");
       }
       if (type == "TemplateProcessing") {

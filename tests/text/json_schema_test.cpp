@@ -198,6 +198,11 @@ TEST_CASE(
   fails(Errc::duplicate_name, R"({"type": "null", "type": "null"})", "type");
   fails(Errc::bad_type, "[]", "#");
   fails(Errc::bad_type, R"({"type": 1})", "#");
+  // A long name is cut between two of its characters: 98 bytes of é behind the a.
+  std::string name = "a";
+  for (int i = 0; i < 60; ++i) name += "é";
+  fails(Errc::bad_type, R"({"properties": {")" + name + R"(": {"type": 1}}})",
+        name.substr(0, 99) + "...");
   fails(Errc::bad_argument, R"({"type": "float"})", "float");
   fails(Errc::bad_type, R"({"properties": {"a": 1}})", "#/properties/a");
   fails(Errc::bad_type, R"({"required": "a"})", "required");

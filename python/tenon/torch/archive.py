@@ -214,7 +214,7 @@ def _saved(program):
                     raise
         # What vmap has made cannot be saved, or cannot be read, before ops that change values in place are functional.
         return _stream_of(decomposed(program), torch.export.save)
-    except Error:
+    except (Error, MemoryError, OSError):
         raise
     except Exception as error:
         what = next(iter(str(error).splitlines()), "")

@@ -1,4 +1,6 @@
 """Updates in place: no value is read after an op has overwritten its storage."""
+from collections import Counter
+
 from ..program import TENSOR, TUPLE
 from ..schema import OPS
 from ..tensors import is_linear_object
@@ -32,7 +34,7 @@ class LinearityChecker:
         return Holder(root)
 
     def run(self):
-        """What a call consumes, by parameter; and for each result (parameter or None, whole, root)."""
+        """What a call consumes, by parameter; and for each result (parameter or None, whole, root, whether no other has it)."""
         function = self.function
         for k, value in enumerate(function.parameters):
             if value.kind == TENSOR:
@@ -49,7 +51,8 @@ class LinearityChecker:
             if holder.root.is_object and any(self.shares(name, other) for other in function.results[:k]):
                 self.complain(f"'{name}' is returned twice: it is one object", None, k)
             results.append((holder.root.parameter, holder.whole, holder.root))
-        return consumes, results
+        counts = Counter(root for _, _, root in results)
+        return consumes, [(*result, counts[result[2]] == 1) for result in results]
 
     def complain(self, message, made, operand):
         if made is None:
@@ -134,12 +137,11 @@ class LinearityChecker:
             if self.consume(names[k], self.holders[names[k]], made, k):
                 self.holders[names[k]].root.latest = result
         holders, made_there = [], {}  # by the callee's root: results of one share its storage
-        for parameter, whole, root in results:
+        for parameter, whole, root, is_only in results:
             if parameter is None:
                 if root not in made_there:
                     made_there[root] = self.fresh(result, "constant" if root.origin == "constant" else "made")
                 # A part of storage that nobody has otherwise counts as a whole.
-                is_only = sum(other is root for _, _, other in results) == 1
                 holders.append(Holder(made_there[root].root, 0, is_only or whole))
             else:
                 argument = self.holders[names[parameter]]

@@ -245,7 +245,7 @@ TEST_CASE("verify: results of a call that share their storage") {
   };
   const std::string view = "slice(a, axis=0, begin=0, end=2)";
   CHECK(error_in(with_result(view, "    u = update_slice(p, i, v)\n    return u, q\n")) ==
-        "Alias: 'q' was consumed at line 12 by update_slice; use 'u'");
+        "Alias: 'q' was consumed at line 16 by update_slice; use 'u'");
   CHECK(error_in(with_result(view, "    u = update_slice(q, i, v)\n    return u\n")) ==
         "Alias: 'q' is a view of 'p'; only a whole value can be updated");
   CHECK_NOTHROW(verified(with_result(view, "    u = update_slice(p, i, v)\n    return u\n")));

@@ -48,6 +48,11 @@ inline CodePoint decode_multibyte(std::string_view text, std::size_t position) n
   return {value, length, true, false};
 }
 
+/// Whether a byte is none that a character begins with: it continues one.
+constexpr bool continues_character(char byte) noexcept {
+  return (static_cast<unsigned char>(byte) & 0xC0) == 0x80;
+}
+
 /// The character at a byte position; past the end, one of length 0.
 inline CodePoint code_point_at(std::string_view text, std::size_t position) noexcept {
   if (position >= text.size()) return {};

@@ -1,5 +1,6 @@
 #include "json_schema.hpp"
 
+#include "base/utf8.hpp"
 #include "digit_ranges.hpp"
 #include "grammar_automaton.hpp"
 #include "grammar_program.hpp"
@@ -190,7 +191,7 @@ class SchemaWriter {
   /// So many bytes of a text, or less for the last character's sake, and "..." for the rest.
   static std::string beginning(std::string_view text, std::size_t bytes) {
     if (text.size() <= bytes) return std::string(text);
-    while (bytes > 0 && (static_cast<unsigned char>(text[bytes]) & 0xC0) == 0x80) --bytes;
+    while (bytes > 0 && continues_character(text[bytes])) --bytes;
     return fmt::format("{}...", text.substr(0, bytes));
   }
 
@@ -433,8 +434,8 @@ class SchemaWriter {
     GrammarAutomaton* automaton = nullptr;  // none where there is no pattern and no format
 
     bool allow(const Json& value) const {
-      const auto characters = static_cast<std::size_t>(std::ranges::count_if(
-          value.text, [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; }));
+      const auto characters = value.text.size() - static_cast<std::size_t>(std::ranges::count_if(
+                                                      value.text, continues_character));
       if (characters < length.least || (length.most && characters > *length.most)) return false;
       if (automaton == nullptr) return true;
       GrammarAutomaton::State state = automaton->start();
@@ -1000,8 +1001,7 @@ class SchemaWriter {
   }
   static std::size_t character_length(std::string_view text) {
     std::size_t length = 1;
-    while (length < text.size() && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80)
-      ++length;
+    while (length < text.size() && continues_character(text[length])) ++length;
     return length;
   }
 

@@ -17,7 +17,7 @@ unsigned byte_at(std::string_view text, std::size_t i) {
 /// Where the character that ends at `end` begins.
 std::size_t character_start(std::string_view text, std::size_t end) {
   std::size_t start = end - 1;
-  while (start > 0 && end - start < 4 && (byte_at(text, start) & 0xC0) == 0x80) --start;
+  while (start > 0 && end - start < 4 && continues_character(text[start])) --start;
   return start;
 }
 

@@ -67,9 +67,8 @@ class WordPiece final : public SubwordModel, public WordModel {
   void encode_word(std::string_view word, Scratch& scratch,
                    std::vector<std::int32_t>& ids) const override {
     if (word.empty()) return;
-    const auto characters = std::count_if(word.begin(), word.end(), [](char c) {
-      return (static_cast<unsigned char>(c) & 0xC0) != 0x80;
-    });
+    const auto characters =
+        std::count_if(word.begin(), word.end(), [](char c) { return !continues_character(c); });
     if (static_cast<std::size_t>(characters) > options_.max_word_chars) {
       ids.push_back(unknown_);
       return;
@@ -107,7 +106,7 @@ class WordPiece final : public SubwordModel, public WordModel {
   }
 
   static bool is_character_end(std::string_view text, std::size_t at) {
-    return at == text.size() || (static_cast<unsigned char>(text[at]) & 0xC0) != 0x80;
+    return at == text.size() || !continues_character(text[at]);
   }
 
   const Recipe& recipe_;

@@ -368,13 +368,15 @@ class BoundExe {
                   "forward's arguments, in their order");
     if constexpr (fits<Args...>()) {
       return with_memory_errors("forward", [&] {
-        return call(std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
+        return call([](Session& session,
+                       std::vector<Buffer>& inputs) { return session.forward(std::move(inputs)); },
+                    std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
       });
     }
   }
 
   /// As operator(), but returns at once: Session::submit. Arguments that are moved in are not given
-  /// back.
+  /// back where the run fails after that.
   template <class... Args>
   Result submit(Args&&... args) {
     static_assert(fits<Args...>(),
@@ -382,15 +384,9 @@ class BoundExe {
                   "forward's arguments, in their order");
     if constexpr (fits<Args...>()) {
       return with_memory_errors("submit", [&] {
-        Buffers buffers(std::forward<Args>(args)...);
-        std::vector<Buffer*> leaves;
-        Entry& entry = session_for(buffers, leaves);
-        std::vector<Buffer> inputs;
-        for (Buffer* leaf : leaves) inputs.push_back(std::move(*leaf));
-        Result result;
-        const Places places = places_of(*static_cast<const Form*>(entry.form.get()), result);
-        fill(places, entry.session.submit(std::move(inputs)));
-        return result;
+        return call([](Session& session,
+                       std::vector<Buffer>& inputs) { return session.submit(std::move(inputs)); },
+                    std::index_sequence_for<Args...>(), std::forward<Args>(args)...);
       });
     }
   }
@@ -461,8 +457,9 @@ class BoundExe {
   template <std::size_t I, class Arg, class Value = std::tuple_element_t<I, Buffers>>
   using Taken = std::conditional_t<std::is_same_v<Arg, Value>, Value&&, Value>;
 
-  template <std::size_t... I, class... Args>
-  Result call(std::index_sequence<I...>, Args&&... args) {
+  /// `run` runs a session on inputs, which it leaves alone where it throws.
+  template <class Run, std::size_t... I, class... Args>
+  Result call(Run run, std::index_sequence<I...>, Args&&... args) {
     // Copies are made first: where one throws, nothing has been moved.
     std::tuple<Taken<I, Args>...> copied(std::forward<Args>(args)...);
     Buffers buffers(std::move(copied));
@@ -475,7 +472,7 @@ class BoundExe {
       const Places places = places_of(*static_cast<const Form*>(entry.form.get()), result);
       inputs.reserve(leaves.size());
       for (Buffer* leaf : leaves) inputs.push_back(std::move(*leaf));
-      fill(places, entry.session.forward(std::move(inputs)));
+      fill(places, run(entry.session, inputs));
       return result;
     } catch (...) {
       for (std::size_t i = 0; i < inputs.size(); ++i) *leaves[i] = std::move(inputs[i]);

@@ -265,9 +265,11 @@ class Session {
   /// results are ready.
   ///
   /// Errors: those of planning and binding, which are done before it returns (see prepare()), and
-  /// Errc::bad_input. Callbacks are called on the session's thread. Inputs of a run that fails are
-  /// not given back: pass copies of handles that are still needed.
-  std::vector<Buffer> submit(std::vector<Buffer> inputs, const SubmitOptions& options = {});
+  /// Errc::bad_input; when it throws, `inputs` has every handle again. Callbacks are called on the
+  /// session's thread. Inputs of a run that fails later are not given back: pass copies of handles
+  /// that are still needed.
+  std::vector<Buffer> submit(std::vector<Buffer>&& inputs, const SubmitOptions& options = {});
+  std::vector<Buffer> submit(const std::vector<Buffer>& inputs, const SubmitOptions& options = {});
 
   /// Runs up to and including the op that computes `value`, and returns its output. Continues where
   /// the last call stopped; inputs are read at the first call and may be omitted later. After the
@@ -345,7 +347,7 @@ class Session {
   void change_option(std::string_view option);
   std::vector<Buffer> run(std::vector<Buffer>& inputs, std::span<Buffer> given,
                           const Interrupt& interrupt);
-  std::vector<Buffer> start(std::vector<Buffer> inputs, const SubmitOptions& options);
+  std::vector<Buffer> start(std::vector<Buffer>& inputs, const SubmitOptions& options);
   std::shared_ptr<const sessions::BoundPlan> plan_of(std::span<const Buffer> inputs,
                                                      bool keeps_all);
   Buffer run_to(std::string_view value, std::vector<Buffer> inputs);

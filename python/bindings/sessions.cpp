@@ -111,20 +111,6 @@ class Inputs {
     }
   }
 
-  /// What the inputs are, where one of them is donated; else nothing.
-  std::vector<Shape> donated_shapes(const Program& program) const {
-    std::vector<Shape> shapes;
-    if (donors_.empty()) return shapes;
-    for (const Buffer& array : arrays) {
-      if (!array.has_data()) {
-        throw Error(Errc::bad_input, program.name,
-                    fmt::format("input {} has no data", shapes.size()));
-      }
-      shapes.push_back(array.shape().without_tags());
-    }
-    return shapes;
-  }
-
   std::vector<Buffer> arrays;
 
  private:
@@ -461,16 +447,12 @@ void bind_runs(nb::class_<Session>& session) {
       [](Session& self, const nb::args& arrays, const nb::kwargs& named) {
         Inputs inputs(self.program(), arrays, named);
         try {
-          // submit() keeps what it is given: inputs that it would refuse are found before that.
-          const std::vector<Shape> shapes = inputs.donated_shapes(self.program());
           const nb::gil_scoped_release no_gil;
-          if (!shapes.empty()) self.prepare(shapes);
+          return self.submit(std::move(inputs.arrays));
         } catch (...) {
           inputs.give_back();
           throw;
         }
-        const nb::gil_scoped_release no_gil;
-        return self.submit(std::move(inputs.arrays));
       },
       "As forward(), but returns at once: the buffers become ready");
   session.def(

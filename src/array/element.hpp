@@ -1,6 +1,6 @@
 #pragma once
 
-#include "quant/half.hpp"
+#include "base/half_bits.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -71,13 +71,13 @@ To saturate(From value) noexcept {
 // The values of tenon::to_float and to_half, to_bfloat16, NaN payloads included, without branches
 // and within sight of the compiler, so that loops over them become vector code.
 
-inline float widen(half value) noexcept { return quant::widen(value.bits); }
+inline float widen(half value) noexcept { return widen_half(value.bits); }
 inline float widen(bfloat16 value) noexcept {
   return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16);
 }
 
 inline float widen(float8_e5m2 value) noexcept {
-  return quant::widen(static_cast<std::uint16_t>(value.bits << 8));
+  return widen_half(static_cast<std::uint16_t>(value.bits << 8));
 }
 inline float widen(float8_e4m3 value) noexcept {
   const std::uint32_t sign = static_cast<std::uint32_t>(value.bits & 0x80u) << 24;

@@ -1,6 +1,6 @@
 #include "base/json_writer.hpp"
 
-#include "program/words.hpp"
+#include "base/utf8.hpp"
 
 #include <cstddef>
 #include <iterator>

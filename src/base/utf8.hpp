@@ -61,14 +61,16 @@ inline CodePoint code_point_at(std::string_view text, std::size_t position) noex
   return decode_multibyte(text, position);
 }
 
-inline bool is_valid_utf8(std::string_view text) noexcept {
+/// Where a text stops being well-formed UTF-8 (shortest form, no surrogates); its size where it does not.
+inline std::size_t utf8_end(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = code_point_at(text, i);
-    if (!c.is_valid) return false;
+    if (!c.is_valid) return i;
     i += c.length;
   }
-  return true;
+  return text.size();
 }
+inline bool is_utf8(std::string_view text) noexcept { return utf8_end(text) == text.size(); }
 
 /// Where the character (or the ill-formed part) that ends at `end` begins; `end` must not be 0.
 inline std::size_t character_before(std::string_view text, std::size_t end) noexcept {

@@ -12,15 +12,6 @@
 #include <fmt/format.h>
 
 namespace tenon::io {
-bool is_utf8(std::string_view text) noexcept {
-  for (std::size_t i = 0; i < text.size();) {
-    const CodePoint c = code_point_at(text, i);
-    if (!c.is_valid) return false;
-    i += c.length;
-  }
-  return true;
-}
-
 std::string quote_name(std::string_view name) {
   constexpr std::size_t shown_bytes = 120;
   if (name.size() <= shown_bytes) return fmt::format("'{}'", printable(name));

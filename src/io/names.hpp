@@ -11,9 +11,6 @@
 
 namespace tenon::io {
 
-/// Whether `text` is well-formed UTF-8 (Unicode 15, table 3-7: shortest form, no surrogates).
-bool is_utf8(std::string_view text) noexcept;
-
 /// A name as a message shows it: quoted, on one line, long ones abbreviated, else as printable()
 /// has it.
 std::string quote_name(std::string_view name);

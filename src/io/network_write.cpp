@@ -1,5 +1,6 @@
 #include "base/atomic_file.hpp"
 #include "base/json_writer.hpp"
+#include "base/utf8.hpp"
 #include "names.hpp"
 #include "network_json.hpp"
 #include "program/registered.hpp"

@@ -1,4 +1,5 @@
 #include "base/atomic_file.hpp"
+#include "base/utf8.hpp"
 #include "names.hpp"
 #include "safetensors_format.hpp"
 #include "write_tensors.hpp"

@@ -1,4 +1,5 @@
 // What a program computes from constants alone: found while it is flattened, split off afterwards.
+#include "base/digest.hpp"
 #include "lower/constant_paths.hpp"
 #include "lower/flat.hpp"
 
@@ -9,8 +10,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace tenon::lowering {
 namespace {
@@ -41,8 +40,7 @@ std::string name_of(const Flat& flat, const MadeConstant& made) {
                         input.place.offset, to_string(input.shape),
                         fmt::join(std::span(input.strides).first(rank), ","));
   }
-  const XXH128_hash_t digest = XXH3_128bits(text.data(), text.size());
-  return fmt::format("{} {:016x}{:016x}", made.op.def()->name, digest.high64, digest.low64);
+  return fmt::format("{} {}", made.op.def()->name, digest_of(text));
 }
 
 /// The constant that an op makes in one iteration of the loops around it.

@@ -1,3 +1,5 @@
+#include "base/digest.hpp"
+
 #include <tenon/lowered.hpp>
 
 #include <string>
@@ -5,8 +7,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace tenon {
 namespace {
@@ -55,9 +55,7 @@ class StepText {
 std::string digest_of(const Lowered& program, std::span<const Step> steps) {
   StepText text(program);
   text.add(steps);
-  const std::string all = text.take();
-  const XXH128_hash_t digest = XXH3_128bits(all.data(), all.size());
-  return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
+  return digest_of(text.take());
 }
 
 }  // namespace tenon

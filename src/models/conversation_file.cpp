@@ -1,5 +1,7 @@
 #include "conversation_file.hpp"
 
+#include "base/digest.hpp"
+
 #include <tenon/error.hpp>
 #include <tenon/io/save.hpp>
 
@@ -7,8 +9,6 @@
 #include <map>
 
 #include <fmt/format.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace tenon::models {
 namespace {
@@ -22,25 +22,6 @@ constexpr const char* images_name = "images";
 
 constexpr std::size_t samples = 64, sample_bytes = 64;
 constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
-
-class Digest {
- public:
-  Digest() { XXH3_128bits_reset(&state_); }
-
-  void add(const void* bytes, std::size_t count) { XXH3_128bits_update(&state_, bytes, count); }
-  void add(std::string_view text) {
-    const std::uint64_t size = text.size();  // so that texts cannot run into each other
-    add(&size, sizeof size);
-    add(text.data(), text.size());
-  }
-  std::string text() const {
-    const XXH128_hash_t hash = XXH3_128bits_digest(&state_);
-    return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-  }
-
- private:
-  XXH3_state_t state_;
-};
 
 using Facts = std::map<std::string, std::string>;
 

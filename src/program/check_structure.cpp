@@ -1,3 +1,4 @@
+#include "base/utf8.hpp"
 #include "graph/operand_count.hpp"
 #include "program/findings.hpp"
 #include "program/words.hpp"

@@ -1,3 +1,4 @@
+#include "base/utf8.hpp"
 #include "program/cursor.hpp"
 #include "program/findings.hpp"
 #include "program/limits.hpp"

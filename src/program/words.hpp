@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstddef>
 #include <string_view>
 
 namespace tenon {
@@ -22,9 +21,5 @@ bool is_language_word(std::string_view word) noexcept;
 
 /// Reserved names of functions: ops and the words of the language (const, pack, ...).
 bool is_builtin(std::string_view word) noexcept;
-
-/// Where a text stops being well-formed UTF-8; its size when it does not.
-std::size_t utf8_end(std::string_view text) noexcept;
-inline bool is_utf8(std::string_view text) noexcept { return utf8_end(text) == text.size(); }
 
 }  // namespace tenon

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "base/half_bits.hpp"
 #include "elements.hpp"
-#include "half.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -138,7 +138,7 @@ struct BlockScales {
   int scales[count] = {};
 
   /// As a decoder computes it.
-  float scale(int b) const noexcept { return widen(d) * static_cast<float>(scales[b]); }
+  float scale(int b) const noexcept { return widen_half(d) * static_cast<float>(scales[b]); }
 };
 
 /// Integers of [low, high] for the scales under fit.d, the best ones up to 1 from the wanted; returns the error.
@@ -146,7 +146,7 @@ template <class Codebook, std::size_t count>
 double choose_scales(const Elements& in, const float (&wanted)[count], int low, int high,
                      BlockScales<count>& fit) noexcept {
   constexpr std::size_t length = 256 / count;
-  const double d = widen(fit.d);
+  const double d = widen_half(fit.d);
   double sum = 0;
   for (std::size_t b = 0; b < count; ++b) {
     const Elements part = in.part(b * length, length);
@@ -246,7 +246,8 @@ struct BlockAffine {
 
   /// As a decoder computes it.
   Affine pair(int b) const noexcept {
-    return {widen(d) * static_cast<float>(scales[b]), widen(dmin) * static_cast<float>(mins[b])};
+    return {widen_half(d) * static_cast<float>(scales[b]),
+            widen_half(dmin) * static_cast<float>(mins[b])};
   }
 };
 
@@ -256,7 +257,7 @@ template <std::size_t count>
 double choose_affines(const Elements& in, const Affine (&wanted)[count], int high, int range,
                       BlockAffine<count>& fit) noexcept {
   constexpr std::size_t length = 256 / count;
-  const double d = widen(fit.d), dmin = widen(fit.dmin);
+  const double d = widen_half(fit.d), dmin = widen_half(fit.dmin);
   double sum = 0;
   for (std::size_t b = 0; b < count; ++b) {
     const Elements part = in.part(b * length, length);
@@ -295,7 +296,7 @@ bool refine(const Elements& in, int high, BlockAffine<count>& fit) noexcept {
     mx += m * sums.x1;
   }
   const double determinant = s2 * m2 - sm * sm;
-  double d = s2 > 0 ? sx / s2 : 0.0, dmin = widen(fit.dmin);
+  double d = s2 > 0 ? sx / s2 : 0.0, dmin = widen_half(fit.dmin);
   if (determinant > 0) {
     d = (sx * m2 - sm * mx) / determinant;
     dmin = (sm * sx - s2 * mx) / determinant;

@@ -2,8 +2,8 @@
 // that are odd numbers. Types with signs of their own for every element are encoded here where all
 // elements count alike, and all of them with importances in iq_importance.cpp.
 
+#include "base/half_bits.hpp"
 #include "codecs.hpp"
-#include "half.hpp"
 #include "iq_importance.hpp"
 #include "levels.hpp"
 
@@ -28,7 +28,7 @@ void decode_level_block(const Block& block, float* out) noexcept {
   constexpr const Levels& levels = levels_of(Block{});
   LevelCodes block_codes;
   unpack(block, block_codes);
-  const float d = widen(block_codes.d) * levels.unit;
+  const float d = widen_half(block_codes.d) * levels.unit;
   for (int b = 0; b < 16; ++b) {
     const float scale = d * static_cast<float>(block_codes.scales[b]);
     for (int i = 16 * b; i < 16 * b + 16; ++i) {
@@ -138,7 +138,7 @@ class Fit {
   std::uint16_t points_[groups][max_classes];
 };
 
-/// Scales of a block's sub-blocks: widen(d) unit (2 codes[b] + 1).
+/// Scales of a block's sub-blocks: widen_half(d) unit (2 codes[b] + 1).
 template <std::size_t subs>
 struct OddScales {
   std::uint16_t d = 0;
@@ -176,7 +176,7 @@ template <std::size_t subs, class AFit>
 float choose_codes(const AFit& fit, float unit, const float (&wanted)[subs],
                    OddScales<subs>& scales) {
   constexpr std::size_t length = AFit::groups / subs;
-  const float d = widen(scales.d) * unit;
+  const float d = widen_half(scales.d) * unit;
   float sum = 0;
   for (std::size_t b = 0; b < subs; ++b) {
     const float ratio = d > 0 ? wanted[b] / d : 0;
@@ -221,7 +221,7 @@ OddScales<subs> fit_odd_scales(const AFit& fit, const float* magnitudes, const L
       }
       // Least squares for d with these points and codes.
       float product = 0, square = 0;
-      const float d = widen(scales.d) * levels.unit;
+      const float d = widen_half(scales.d) * levels.unit;
       for (std::size_t g = 0; g < AFit::groups; ++g) {
         const float factor = static_cast<float>(2 * scales.codes[g / length] + 1);
         const std::size_t c = fit.nearest(g, d * factor);
@@ -269,7 +269,7 @@ void put_nibble(std::uint8_t* nibbles, std::size_t i, unsigned code) noexcept {
 
 template <std::size_t subs>
 float scale_of(const OddScales<subs>& scales, const Levels& levels, std::size_t b) noexcept {
-  return widen(scales.d) * levels.unit * static_cast<float>(2 * scales.codes[b] + 1);
+  return widen_half(scales.d) * levels.unit * static_cast<float>(2 * scales.codes[b] + 1);
 }
 
 }  // namespace

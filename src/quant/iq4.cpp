@@ -1,9 +1,9 @@
 // iq4_nl and iq4_xs: sixteen unevenly spaced levels under one scale for 32 elements.
 
+#include "base/half_bits.hpp"
 #include "codecs.hpp"
 #include "codes.hpp"
 #include "fit.hpp"
-#include "half.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -40,11 +40,11 @@ void decode_levels(const std::uint8_t* nibbles, float scale, float* out) noexcep
 }  // namespace
 
 void decode(const BlockIQ4NL& block, float* out) noexcept {
-  decode_levels(block.nibbles, widen(block.d), out);
+  decode_levels(block.nibbles, widen_half(block.d), out);
 }
 
 void decode(const BlockIQ4XS& block, float* out) noexcept {
-  const float d = widen(block.d);
+  const float d = widen_half(block.d);
   std::int8_t scales[8];
   unpack_scales_iq4xs(block, scales);
   for (int b = 0; b < 8; ++b) {
@@ -54,7 +54,7 @@ void decode(const BlockIQ4XS& block, float* out) noexcept {
 
 void encode(const Elements& in, BlockIQ4NL& block) noexcept {
   block.d = to_half(fit_scale<Levels>(in)).bits;
-  pack_levels(in.x.data(), widen(block.d), block.nibbles);
+  pack_levels(in.x.data(), widen_half(block.d), block.nibbles);
 }
 
 void encode(const Elements& in, BlockIQ4XS& block) noexcept {

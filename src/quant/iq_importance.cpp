@@ -8,7 +8,7 @@
 
 #include "iq_importance.hpp"
 
-#include "half.hpp"
+#include "base/half_bits.hpp"
 #include "levels.hpp"
 
 #include <tenon/dtype.hpp>
@@ -271,7 +271,7 @@ struct OddScales {
   unsigned alternatives[subs] = {};
 
   double scale(const Levels& levels, std::size_t b) const noexcept {
-    return widen(d) * levels.unit * static_cast<float>(2 * codes[b] + 1);
+    return widen_half(d) * levels.unit * static_cast<float>(2 * codes[b] + 1);
   }
 };
 
@@ -336,7 +336,7 @@ class UnitFit {
 
   /// Codes and alternatives under scales.d, and the error that they leave.
   double choose(const Levels& levels, const double (&wanted)[subs], Scales& scales) const noexcept {
-    const double d = widen(scales.d) * levels.unit;
+    const double d = widen_half(scales.d) * levels.unit;
     double sum = 0;
     for (std::size_t b = 0; b < subs; ++b) {
       const double steps = d > 0 ? wanted[b] / d : 0;

@@ -1,9 +1,9 @@
 // The types with a second level of scales: blocks of 256 elements in sub-blocks of 16 or 32.
 
+#include "base/half_bits.hpp"
 #include "codecs.hpp"
 #include "codes.hpp"
 #include "fit.hpp"
-#include "half.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -45,7 +45,7 @@ void decode_with_mins(const Block& block, float* out) noexcept {
   std::uint8_t codes[super_block], scales[8], mins[8];
   unpack_codes(block, codes);
   unpack_scales_q4k(block.scales, scales, mins);
-  const float d = widen(block.d), dmin = widen(block.dmin);
+  const float d = widen_half(block.d), dmin = widen_half(block.dmin);
   float scale[8], min[8];
   for (int b = 0; b < 8; ++b) {
     scale[b] = d * static_cast<float>(scales[b]);
@@ -110,7 +110,7 @@ void pack_nibble_pairs(const std::uint8_t (&codes)[super_block], Block& block) n
 void decode(const BlockQ2K& block, float* out) noexcept {
   std::uint8_t codes[super_block];
   unpack_codes(block, codes);
-  const float d = widen(block.d), dmin = widen(block.dmin);
+  const float d = widen_half(block.d), dmin = widen_half(block.dmin);
   float scale[16], min[16];
   for (int b = 0; b < 16; ++b) {
     scale[b] = d * static_cast<float>(block.scales[b] & 15);
@@ -124,7 +124,7 @@ void decode(const BlockQ3K& block, float* out) noexcept {
   unpack_codes(block, codes);
   std::int8_t scales[16];
   unpack_scales_q3k(block.scales, scales);
-  const float d = widen(block.d);
+  const float d = widen_half(block.d);
   float scale[16];
   for (int b = 0; b < 16; ++b) scale[b] = d * static_cast<float>(scales[b]);
   scale_codes<16>(codes, 4, scale, out);
@@ -137,7 +137,7 @@ void decode(const BlockQ5K& block, float* out) noexcept { decode_with_mins(block
 void decode(const BlockQ6K& block, float* out) noexcept {
   std::uint8_t codes[super_block];
   unpack_codes(block, codes);
-  const float d = widen(block.d);
+  const float d = widen_half(block.d);
   float scale[16];
   for (int b = 0; b < 16; ++b) scale[b] = d * static_cast<float>(block.scales[b]);
   scale_codes<16>(codes, 32, scale, out);

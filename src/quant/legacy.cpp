@@ -1,10 +1,10 @@
 // The types with one scale for 32 elements: q4_0, q4_1, q5_0, q5_1, q8_0. Without importances the
 // encoders follow the arithmetic of `gguf.quants` step by step, in f32, since their bytes must be the same.
 
+#include "base/half_bits.hpp"
 #include "codecs.hpp"
 #include "codes.hpp"
 #include "fit.hpp"
-#include "half.hpp"
 
 #include <tenon/dtype.hpp>
 
@@ -73,7 +73,7 @@ template <int middle>
 std::uint16_t fit_symmetric(const Elements& in, std::uint8_t (&codes)[block_elements]) noexcept {
   const auto d = to_half(fit_scale<Integers<-middle, middle - 1>>(in)).bits;
   for (std::size_t i = 0; i < block_elements; ++i) {
-    const int level = nearest(ratio(in.x[i], widen(d)), -middle, middle - 1);
+    const int level = nearest(ratio(in.x[i], widen_half(d)), -middle, middle - 1);
     codes[i] = static_cast<std::uint8_t>(level + middle);
   }
   return d;
@@ -107,7 +107,7 @@ ScaleAndMin fit_with_min(const Elements& in, int high,
   const Affine fit = fit_affine({below, in.importance}, high);
   const auto d = to_half(static_cast<float>(fit.scale)).bits;
   const auto m = to_half(static_cast<float>(most - fit.min)).bits;
-  const Affine stored{widen(d), -widen(m)};
+  const Affine stored{widen_half(d), -widen_half(m)};
   for (std::size_t i = 0; i < block_elements; ++i) {
     codes[i] = static_cast<std::uint8_t>(affine_code(in.x[i], stored, high));
   }
@@ -117,35 +117,35 @@ ScaleAndMin fit_with_min(const Elements& in, int high,
 }  // namespace
 
 void decode(const BlockQ4_0& block, float* out) noexcept {
-  const float d = widen(block.d);
+  const float d = widen_half(block.d);
   std::uint8_t codes[block_elements];
   unpack_nibbles<16>(block.nibbles, codes);
   for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(codes[i] - 8);
 }
 
 void decode(const BlockQ4_1& block, float* out) noexcept {
-  const float d = widen(block.d), m = widen(block.m);
+  const float d = widen_half(block.d), m = widen_half(block.m);
   std::uint8_t codes[block_elements];
   unpack_nibbles<16>(block.nibbles, codes);
   for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(codes[i]) + m;
 }
 
 void decode(const BlockQ5_0& block, float* out) noexcept {
-  const float d = widen(block.d);
+  const float d = widen_half(block.d);
   std::uint8_t codes[block_elements];
   unpack_five_bits(block, codes);
   for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(codes[i] - 16);
 }
 
 void decode(const BlockQ5_1& block, float* out) noexcept {
-  const float d = widen(block.d), m = widen(block.m);
+  const float d = widen_half(block.d), m = widen_half(block.m);
   std::uint8_t codes[block_elements];
   unpack_five_bits(block, codes);
   for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(codes[i]) + m;
 }
 
 void decode(const BlockQ8_0& block, float* out) noexcept {
-  const float d = widen(block.d);
+  const float d = widen_half(block.d);
   for (int i = 0; i < block_elements; ++i) out[i] = d * static_cast<float>(block.q[i]);
 }
 

@@ -1,5 +1,5 @@
+#include "base/half_bits.hpp"
 #include "codecs.hpp"
-#include "half.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/quant.hpp>
@@ -167,7 +167,7 @@ void dequantize(DType type, const std::byte* blocks, float* out, std::int64_t co
       std::memcpy(out, blocks, static_cast<std::size_t>(count) * 4);
       return;
     case DType::f16:
-      read_plain<std::uint16_t>(blocks, out, count, widen);
+      read_plain<std::uint16_t>(blocks, out, count, widen_half);
       return;
     case DType::bf16:
       read_plain<bfloat16>(blocks, out, count, [](bfloat16 x) {

@@ -1,10 +1,10 @@
 // Few levels under one scale: tq1_0 and tq2_0, q1_0 and q2_0. Floats of four bits: mxfp4, under a power of
 // two for 32, and nvfp4, under a float of eight bits for 16.
 
+#include "base/half_bits.hpp"
 #include "codecs.hpp"
 #include "codes.hpp"
 #include "fit.hpp"
-#include "half.hpp"
 #include "levels.hpp"
 
 #include <tenon/dtype.hpp>
@@ -22,7 +22,7 @@ template <class Block>
 void decode_ternary(const Block& block, float* out) noexcept {
   std::uint8_t codes[ternary_block];
   unpack_codes(block, codes);
-  const float d = widen(block.d);
+  const float d = widen_half(block.d);
   for (int i = 0; i < ternary_block; ++i) out[i] = d * static_cast<float>(codes[i] - 1);
 }
 
@@ -43,7 +43,7 @@ std::uint16_t fit_ternary(const float* in, std::uint8_t (&codes)[ternary_block])
   }
   const std::uint16_t d = to_half(static_cast<float>(scale)).bits;
   for (int i = 0; i < ternary_block; ++i) {
-    codes[i] = static_cast<std::uint8_t>(nearest(ratio(in[i], widen(d)), -1, 1) + 1);
+    codes[i] = static_cast<std::uint8_t>(nearest(ratio(in[i], widen_half(d)), -1, 1) + 1);
   }
   return d;
 }
@@ -82,7 +82,7 @@ template <class Block>
 void decode_codes(const Block& block, int step, int offset, float* out) noexcept {
   std::uint8_t codes[Block::size];
   unpack_codes(block, codes);
-  const float d = widen(block.d);
+  const float d = widen_half(block.d);
   for (int i = 0; i < Block::size; ++i) out[i] = d * static_cast<float>(step * codes[i] - offset);
 }
 
@@ -101,7 +101,7 @@ void decode(const BlockMXFP4& block, float* out) noexcept {
 
 void decode(const BlockNVFP4& block, float* out) noexcept {
   for (int g = 0; g < 4; ++g) {
-    const float d = widen(nvfp4_scale(block.scales[g]));
+    const float d = widen_half(nvfp4_scale(block.scales[g]));
     std::uint8_t codes[nv_group];
     unpack_nibbles<8>(block.nibbles + 8 * g, codes);
     for (int i = 0; i < nv_group; ++i) *out++ = d * static_cast<float>(mxfp4_values[codes[i]]);
@@ -157,17 +157,18 @@ void encode(const Elements& elements, BlockNVFP4& block) noexcept {
     // From the smallest scale under which 12, the largest value, is not cut off; below it some elements
     // are, and above it up to the scale under which that element is 8.
     int top = 1;
-    while (top < 0x7E && 12 * widen(nvfp4_scale(static_cast<std::uint8_t>(top))) < largest) ++top;
+    while (top < 0x7E && 12 * widen_half(nvfp4_scale(static_cast<std::uint8_t>(top))) < largest)
+      ++top;
     double least = INFINITY;
     for (int code = std::max(top - 6, 1); code <= std::min(top + 5, 0x7E); ++code) {
       const auto byte = static_cast<std::uint8_t>(code);
-      const double error = fp4_error(in, nv_group, widen(nvfp4_scale(byte)));
+      const double error = fp4_error(in, nv_group, widen_half(nvfp4_scale(byte)));
       if (error < least) {
         least = error;
         block.scales[g] = byte;
       }
     }
-    const double scale = widen(nvfp4_scale(block.scales[g]));
+    const double scale = widen_half(nvfp4_scale(block.scales[g]));
     std::uint8_t codes[nv_group];
     for (int i = 0; i < nv_group; ++i)
       codes[i] = static_cast<std::uint8_t>(fp4_code(in[i] / scale));
@@ -194,7 +195,7 @@ void encode(const Elements& elements, BlockQ2_0& block) noexcept {
   block = {};
   block.d = to_half(fit_scale<Integers<-1, 2>>({elements.x})).bits;
   for (int i = 0; i < BlockQ2_0::size; ++i) {
-    const auto code = static_cast<unsigned>(nearest(ratio(in[i], widen(block.d)), -1, 2) + 1);
+    const auto code = static_cast<unsigned>(nearest(ratio(in[i], widen_half(block.d)), -1, 2) + 1);
     block.crumbs[i / 4] = static_cast<std::uint8_t>(block.crumbs[i / 4] | code << (i % 4 * 2));
   }
 }

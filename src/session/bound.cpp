@@ -1,4 +1,5 @@
 // A session's plans bound to weights.
+#include "base/digest.hpp"
 #include "lower/constant_paths.hpp"
 #include "session/constants.hpp"
 #include "session/run.hpp"
@@ -11,8 +12,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#define XXH_INLINE_ALL
-#include <xxhash.h>
 
 namespace tenon {
 
@@ -21,9 +20,7 @@ using namespace sessions;
 namespace {
 
 std::string content_digest(const HostBuffer& array) {
-  const XXH128_hash_t digest =
-      XXH3_128bits(array.bytes(), static_cast<std::size_t>(array.shape().bytes()));
-  return fmt::format("{:016x}{:016x}", digest.high64, digest.low64);
+  return digest_of(array.bytes(), static_cast<std::size_t>(array.shape().bytes()));
 }
 
 }  // namespace

@@ -467,11 +467,19 @@ std::vector<Buffer> Session::run(std::vector<Buffer>& inputs, std::span<Buffer> 
   }
 }
 
-std::vector<Buffer> Session::submit(std::vector<Buffer> inputs, const SubmitOptions& options) {
-  return with_memory_errors("Session::submit", [&] { return start(std::move(inputs), options); });
+std::vector<Buffer> Session::submit(std::vector<Buffer>&& inputs, const SubmitOptions& options) {
+  return with_memory_errors("Session::submit", [&] { return start(inputs, options); });
 }
 
-std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptions& options) {
+std::vector<Buffer> Session::submit(const std::vector<Buffer>& inputs,
+                                    const SubmitOptions& options) {
+  return with_memory_errors("Session::submit", [&] {
+    std::vector<Buffer> handles = inputs;
+    return start(handles, options);
+  });
+}
+
+std::vector<Buffer> Session::start(std::vector<Buffer>& inputs, const SubmitOptions& options) {
   struct Submitted {
     std::shared_ptr<const Shared> shared;
     std::shared_ptr<State> state;
@@ -513,15 +521,21 @@ std::vector<Buffer> Session::start(std::vector<Buffer> inputs, const SubmitOptio
   const std::scoped_lock lock(state_->activations->handles());
   submitted->run.emplace(plan_of(inputs, false), *shared_, *state_, inputs, std::span<Buffer>(),
                          state_->interrupt);
-  submitted->run->start_input_copies();
-  submitted->handles.emplace(submitted->run->handles_of_results());
-  EventSource ended;
-  std::vector<Buffer> results;
-  for (const Buffer& result : submitted->run->results()) {
-    results.push_back(result.ready_at(ended.event()));
+  try {
+    submitted->run->start_input_copies();
+    submitted->handles.emplace(submitted->run->handles_of_results());
+    EventSource ended;
+    std::vector<Buffer> results;
+    for (const Buffer& result : submitted->run->results()) {
+      results.push_back(result.ready_at(ended.event()));
+    }
+    state_->activations->queue().push([submitted] { submitted->execute(); }, std::move(ended));
+    inputs.clear();
+    return results;
+  } catch (...) {
+    submitted->run->fail(inputs, std::current_exception());
+    throw;
   }
-  state_->activations->queue().push([submitted] { submitted->execute(); }, std::move(ended));
-  return results;
 }
 
 /// Where a run that goes step by step comes to a value.

@@ -753,8 +753,7 @@ bool AnswerFormat::has_calls() const { return impl_->syntax.call.form != CallSyn
 
 ChatAnswer AnswerFormat::read(std::string_view text, bool is_whole) const {
   return with_memory_errors("AnswerFormat", [&] {
-    if (!is_valid_utf8(text))
-      throw Error(Errc::bad_encoding, "AnswerFormat", "the answer is not UTF-8");
+    if (!is_utf8(text)) throw Error(Errc::bad_encoding, "AnswerFormat", "the answer is not UTF-8");
     return AnswerReader(impl_->syntax, impl_->marks, impl_->tools, text, is_whole).read();
   });
 }

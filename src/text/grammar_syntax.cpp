@@ -26,7 +26,7 @@ bool is_surrogate(char32_t c) { return c >= 0xD800 && c <= 0xDFFF; }
 class GrammarParser {
  public:
   explicit GrammarParser(std::string_view text) : text_(text) {
-    if (is_valid_utf8(text)) return;
+    if (is_utf8(text)) return;
     throw Error(Errc::bad_encoding, "grammar", "the text is not UTF-8");
   }
 

@@ -266,7 +266,7 @@ std::vector<std::int32_t> Tokenizer::Impl::encode(std::string_view text,
   }
   std::span<const TextRange> plain = options.plain;
   Repaired repaired;
-  if (options.invalid_utf8 == InvalidUtf8::replace && !is_valid_utf8(text)) {
+  if (options.invalid_utf8 == InvalidUtf8::replace && !is_utf8(text)) {
     repaired = repair(text, plain);
     text = repaired.text;
     plain = repaired.plain;

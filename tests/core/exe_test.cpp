@@ -712,7 +712,9 @@ TEST_CASE("Exe: plain values of arguments are those of then") {
   CHECK(values(run(x, 3)) == std::vector<float>{3, 6});
   check_contains(expect_error(Errc::bad_input, [&] { run(x, 5); }),
                  {"argument 1 is 5: forward was compiled with 3"});
-  expect_error(Errc::bad_input, [&] { run.submit(x, 5); });
+  Buffer moved = x;
+  expect_error(Errc::bad_input, [&] { run.submit(std::move(moved), 5); });
+  CHECK(values(moved) == std::vector<float>{1, 2});
   expect_error(Errc::bad_input, [&] { run.prepare({two, 5}); });
   CHECK(values(run(x, 3)) == std::vector<float>{3, 6});
 

@@ -165,6 +165,20 @@ TEST_CASE("submit: a run that fails gives its error to all that needs its result
   expect_error(Errc::bad_input, [&] { pick.submit({device(ints({2}, {0, 7}))}); });
 }
 
+TEST_CASE("submit: inputs are given back where it throws, and consumed where it does not") {
+  Session run(doubled(), {.backends = backends("reference")});
+  std::vector<Buffer> inputs{own({1, 2, 3})};
+  expect_error(Errc::bad_input, [&] { run.submit(std::move(inputs)); });
+  REQUIRE(inputs.size() == 1);
+  CHECK(values(inputs[0]) == std::vector<float>{1, 2, 3});
+  inputs = {own({1, 2, 3, 4})};
+  const std::vector<Buffer> kept = inputs;
+  const Buffer first = run.submit(kept)[0], second = run.submit(std::move(inputs))[0];
+  CHECK(inputs.empty());
+  CHECK(kept[0].has_data());
+  CHECK(values(first) == values(second));
+}
+
 TEST_CASE("submit: sessions wait for one another's results, and for events") {
   Held first(doubled());
   Session second(doubled(), {.backends = backends("cpu")});

@@ -19,7 +19,7 @@ bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0x
 
 /// A token as OpenAI's completions show it: JSON has no bytes that are no text.
 std::string shown(const std::string& piece) {
-  if (is_valid_utf8(piece)) return piece;
+  if (is_utf8(piece)) return piece;
   std::string text = "bytes:";
   for (const char byte : piece) {
     text += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));

@@ -5,9 +5,9 @@
 
 /// Half-precision conversion without branches, so that loops over it are vectorised; the same
 /// values as `tenon::to_float(half)`.
-namespace tenon::quant {
+namespace tenon {
 
-inline float widen(std::uint16_t half_bits) noexcept {
+inline float widen_half(std::uint16_t half_bits) noexcept {
   constexpr std::uint32_t bias_gap = 112u << 23;  // exponent biases 127 - 15
   const std::uint32_t sign = static_cast<std::uint32_t>(half_bits & 0x8000u) << 16;
   const std::uint32_t magnitude = static_cast<std::uint32_t>(half_bits & 0x7FFFu) << 13;
@@ -20,4 +20,4 @@ inline float widen(std::uint16_t half_bits) noexcept {
   return std::bit_cast<float>(sign | (magnitude >= (31u << 23) ? special : finite));
 }
 
-}  // namespace tenon::quant
+}  // namespace tenon

@@ -1,4 +1,4 @@
-#include "../../src/quant/fit.hpp"
+#include "quant/fit.hpp"
 #include "quant_portable_fit.hpp"
 
 #include <tenon/error.hpp>

@@ -14,7 +14,7 @@
 // fit.cpp once more, in a namespace of its own and as other processors than those of x86-64 compile it.
 #undef __x86_64__
 #define quant portable_quant
-#include "../../src/quant/fit.cpp"
+#include "quant/fit.cpp"
 #undef quant
 
 PortableFit portable_fit(std::span<const float> x, const float* importance) {

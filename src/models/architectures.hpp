@@ -15,7 +15,7 @@ struct Architecture {
   /// the scores (ALiBi), or not at all.
   enum class Positions : std::uint8_t { rotary, added, alibi, none };
   /// What layers without keys and values keep: nn::Mamba, Mamba-2, nn::GatedDeltaNet, nn::ShortConv, nn::Rwkv6Layer or nn::Rwkv7Layer.
-  enum class State : std::uint8_t { none, mamba, mamba2, delta_net, short_conv, rwkv };
+  enum class State : std::uint8_t { none, mamba, mamba2, delta_net, short_conv, rwkv6, rwkv7 };
 
   std::string_view name;
   /// Rows of queries and keys are stored in the order for interleaved rotation, which the model had
@@ -25,19 +25,32 @@ struct Architecture {
   Positions positions = Positions::rotary;
   bool has_embedding_norm = false;
   bool has_mean_norms = false;
-  bool has_bare_norms = false;  ///< without weights, of mean and variance
-  bool has_first_norms = true;  ///< before each part of a layer
-  bool has_last_norms = false;  ///< behind each part of a layer
+  bool has_bare_norms = false;       ///< without weights, of mean and variance
+  bool has_first_norms = true;       ///< before each part of a layer
+  bool has_last_norms = false;       ///< behind each part of a layer
+  bool may_lack_first_norm = false;  ///< the first layer's: it reads normalised embeddings
   bool is_parallel = false;
+  // What files call norms: those of a layer's parts, and the last one of all.
   std::string_view feed_forward_norm = "ffn_norm";
+  std::string_view last_attention_norm = "post_attention_norm";
+  std::string_view last_feed_forward_norm = "post_ffw_norm";
+  std::string_view other_last_feed_forward_norm =
+      {};  ///< which some files have in the place of that
+  std::string_view output_norm = "output_norm";
   std::string_view activation = "silu";
   Gate gate = Gate::own;
   std::string_view router_scores = "softmax";  ///< where the file has none
   bool has_normalized_router = true;
+  bool has_weighted_expert_inputs = false;  ///< see nn::MixtureOfExperts
+  /// Experts may stand beside a dense part, named as in layers without experts; the sum is divided by the root of 2.
+  bool may_have_dense_part = false;
+  bool has_side_experts = false;  ///< layers with experts have both, see SideExperts
   State state = State::none;
-  bool has_attention = true;         ///< in all layers, or in those without a state
-  bool has_parallel_states = false;  ///< layers have both, whose results are added
-  bool has_single_parts = false;     ///< a layer is an attention, a state or a feed-forward part
+  bool has_normed_state_inputs = false;  ///< of nn::Mamba: "time_norm", "in_norm" and "out_norm"
+  bool has_joined_beta_time = false;     ///< of nn::GatedDeltaNet: "beta_time"
+  bool has_attention = true;             ///< in all layers, or in those without a state
+  bool has_parallel_states = false;      ///< layers have both, whose results are added
+  bool has_single_parts = false;  ///< a layer is an attention, a state or a feed-forward part
   /// With "embedding_scale", "residual_scale" and "logit_scale", by which logits are divided.
   bool has_scales = false;
   bool has_scaled_embedding = false;  ///< by the root of the width
@@ -46,6 +59,10 @@ struct Architecture {
   bool has_plain_local_rope = false;        ///< layers with a window: no scaling of positions
   std::int64_t unrotated_every = 0;         ///< see DecoderConfig
   bool has_rotated_norms = false;           ///< see nn::MultiHeadAttention
+  bool has_normed_values = false;           ///< without weights
+  bool may_have_keys_for_values = false;    ///< where a layer has no weight of values
+  bool has_unrotated_temperature = false;   ///< only layers without a rotation have a temperature
+  bool may_have_output_scale = false;       ///< of a layer
   bool has_two_dimensional_images = false;  ///< positions of an image have two axes (M-RoPE)
   bool has_interleaved_axes = false;        ///< see ImageAxes
   bool is_causal = true;                    ///< no: it makes embeddings, see DecoderConfig

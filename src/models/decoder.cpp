@@ -14,10 +14,15 @@ namespace {
 
 using Gate = Architecture::Gate;
 using Positions = Architecture::Positions;
+using State = Architecture::State;
+
+const Architecture& architecture_of(const DecoderConfig& config) {
+  return *find_architecture(config.architecture);
+}
 
 DecoderNorm<> norm_part(const WeightsView& view, const DecoderConfig& config) {
   DecoderNorm<> made;
-  if (find_architecture(config.architecture)->has_bare_norms) {
+  if (architecture_of(config).has_bare_norms) {
     made.eps = config.norm_eps;
   } else if (config.has_mean_norms) {
     made.layer = nn::LayerNorm<>::init(view, config.norm_eps);
@@ -36,6 +41,7 @@ std::optional<DecoderNorm<>> optional_norm(const WeightsView& view, std::string_
 /// Queries, keys and values, which one tensor may have below each other.
 nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfig& config,
                                      std::int64_t layer) {
+  const Architecture& architecture = architecture_of(config);
   nn::MultiHeadAttention<> made;
   const CachedHeads cached = config.cached_heads(layer);
   if (view["attn_qkv"].contains("weight")) {
@@ -53,14 +59,13 @@ nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfi
     const bool is_own = config.layer_of_values(layer) == layer;
     made.query = nn::Linear<>::init(view["attn_q"]);
     if (is_own || view["attn_k"].contains("weight")) made.key = nn::Linear<>::init(view["attn_k"]);
-    const bool has_keys_for_values = config.architecture == "gemma4";
-    if ((is_own && !has_keys_for_values) || view["attn_v"].contains("weight")) {
+    const bool needs_values = is_own && !architecture.may_have_keys_for_values;
+    if (needs_values || view["attn_v"].contains("weight")) {
       made.value = nn::Linear<>::init(view["attn_v"]);
     }
   }
   made.output = nn::Linear<>::init(view["attn_output"]);
-  const bool needs_norms =
-      config.has_gated_attention || find_architecture(config.architecture)->has_rotated_norms;
+  const bool needs_norms = config.has_gated_attention || architecture.has_rotated_norms;
   const auto add_norm = [&](const char* name, std::int64_t heads, auto& rms, auto& mean) {
     if (!needs_norms && !view[name].contains("weight")) return;
     if (config.has_mean_norms) {
@@ -81,12 +86,12 @@ nn::MultiHeadAttention<> projections(const WeightsView& view, const DecoderConfi
 
 nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderConfig& config,
                                         std::int64_t layer) {
+  const Architecture& architecture = architecture_of(config);
   const bool is_local = config.is_local(layer);
   nn::MultiHeadAttention<> made = projections(view, config, layer);
   made.sinks = view["attn_sinks"].find("weight");
-  made.has_rotated_norms = find_architecture(config.architecture)->has_rotated_norms;
-  // Llama 4's layers have one of both: the rotation or the temperature.
-  if (config.architecture != "llama4" || !config.is_rotated(layer)) {
+  made.has_rotated_norms = architecture.has_rotated_norms;
+  if (!architecture.has_unrotated_temperature || !config.is_rotated(layer)) {
     made.temperature = config.temperature;
   }
   if (is_local) made.chunk = config.attention_chunk;
@@ -97,7 +102,7 @@ nn::MultiHeadAttention<> attention_part(const WeightsView& view, const DecoderCo
   made.options.scale = config.attention_scale;
   made.options.softcap = config.attention_softcap;
   made.options.window = is_local ? config.window : 0;
-  if (config.alt_up || config.architecture == "gemma4") made.value_eps = config.norm_eps;
+  if (architecture.has_normed_values) made.value_eps = config.norm_eps;
   if (config.layer_of_values(layer) != layer) made.shared_layer = config.place(layer).keys;
   if (config.is_rotated(layer)) made.rope = is_local ? config.local_rope : config.rope;
   return made;
@@ -137,7 +142,7 @@ nn::GatedDeltaNet<> delta_net_part(const WeightsView& view, const DecoderConfig&
   nn::GatedDeltaNet<> made;
   made.input = nn::Linear<>::init(view["attn_qkv"]);
   made.gate = nn::Linear<>::init(view["attn_gate"]);
-  if (config.architecture == "qwen3next") {
+  if (architecture_of(config).has_joined_beta_time) {
     made.beta_time = nn::Linear<>::init(view["ssm_ba"]);
   } else {
     made.beta = nn::Linear<>::init(view["ssm_beta"]);
@@ -166,7 +171,7 @@ nn::Mamba<> mamba_part(const WeightsView& view, const DecoderConfig& config) {
   if (sizes.heads == 0) {
     made.parameters = nn::Linear<>::init(view["ssm_x"]);
     made.time = nn::Linear<>::init(view["ssm_dt"]);
-    if (config.architecture == "jamba") {
+    if (architecture_of(config).has_normed_state_inputs) {
       const auto norm = [&](const char* name) {
         return nn::RmsNorm<>::init(view[name], config.norm_eps);
       };
@@ -326,6 +331,7 @@ nn::FeedForward<> dense_part(const WeightsView& view, const std::string& suffix,
 }
 
 nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig& config) {
+  const Architecture& architecture = architecture_of(config);
   nn::MixtureOfExperts<> made;
   made.router = nn::Linear<>::init(view["ffn_gate_inp"]);
   made.router_bias = view["exp_probs_b"].find("bias");
@@ -336,13 +342,12 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
     made.latent_down = nn::Linear<>::init(view["ffn_latent_down"]);
     made.latent_up = nn::Linear<>::init(view["ffn_latent_up"]);
   }
-  const Gate gate = find_architecture(config.architecture)->gate;
   made.has_fused_gate = view["ffn_gate_up_exps"].contains("weight");
   if (made.has_fused_gate) {
     made.up = view["ffn_gate_up_exps"].tensor("weight");
     made.up_scale = view["ffn_gate_up_exps"].find("scale");
   } else {
-    if (gate != Gate::none) made.gate = view["ffn_gate_exps"].tensor("weight");
+    if (architecture.gate != Gate::none) made.gate = view["ffn_gate_exps"].tensor("weight");
     made.up = view["ffn_up_exps"].tensor("weight");
     made.gate_scale = view["ffn_gate_exps"].find("scale");
     made.up_scale = view["ffn_up_exps"].find("scale");
@@ -354,11 +359,11 @@ nn::MixtureOfExperts<> expert_part(const WeightsView& view, const DecoderConfig&
   made.down_bias = view["ffn_down_exps"].find("bias");
   made.activation = config.activation;
   made.options = config.router;
-  made.has_weighted_inputs = config.architecture == "llama4";
+  made.has_weighted_inputs = architecture.has_weighted_expert_inputs;
   if (view.contains("ffn_up_shexp.weight")) {
-    made.shared = dense_part(view, "_shexp", config.activation, gate);
-  } else if (config.architecture == "grok" && view.contains("ffn_up.weight")) {
-    made.shared = dense_part(view, "", config.activation, gate);
+    made.shared = dense_part(view, "_shexp", config.activation, architecture.gate);
+  } else if (architecture.may_have_dense_part && view.contains("ffn_up.weight")) {
+    made.shared = dense_part(view, "", config.activation, architecture.gate);
     made.sum_scale = std::sqrt(0.5);
   }
   made.shared_gate = view["ffn_gate_inp_shexp"].find("weight");
@@ -378,31 +383,22 @@ SideExperts<> side_expert_part(const WeightsView& view, const DecoderConfig& con
   return made;
 }
 
-}  // namespace
+/// The norms before a layer's attention or state, and before its feed-forward part where that reads what they read.
+void add_first_norms(DecoderLayer<>& layer, const WeightsView& view, const DecoderConfig& config,
+                     std::int64_t index) {
+  const Architecture& architecture = architecture_of(config);
+  if (!architecture.has_first_norms || config.mixing(index) == Mixing::none) return;
+  const bool has_two = view["attn_norm_2"].contains("weight");  // Falcon 40B
+  const bool may_lack = index == 0 && architecture.may_lack_first_norm;
+  if (!may_lack || view["attn_norm"].contains("weight")) {
+    layer.attention_norm = norm_part(view[has_two ? "attn_norm_2" : "attn_norm"], config);
+  }
+  if (has_two) layer.feed_forward_norm = norm_part(view["attn_norm"], config);
+}
 
-template <>
-DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
-                                                const DecoderConfig& config, std::int64_t index) {
-  const Architecture& architecture = *find_architecture(config.architecture);
-  DecoderLayer layer;
-  layer.place = config.place(index);
-  if (config.rwkv) {
-    if (config.architecture == "rwkv6") {
-      layer.rwkv6 = rwkv6_part(view, config, index);
-    } else {
-      layer.rwkv = rwkv_part(view, config, index);
-    }
-    return layer;
-  }
-  if (architecture.has_first_norms && config.mixing(index) != Mixing::none) {
-    const bool has_two = view["attn_norm_2"].contains("weight");  // Falcon 40B
-    // ModernBERT's first layer reads the normalised embeddings.
-    const bool has_none = index == 0 && config.architecture == "modern-bert";
-    if (!has_none || view["attn_norm"].contains("weight")) {
-      layer.attention_norm = norm_part(view[has_two ? "attn_norm_2" : "attn_norm"], config);
-    }
-    if (has_two) layer.feed_forward_norm = norm_part(view["attn_norm"], config);
-  }
+/// What mixes positions: a state, attention, both, or neither.
+void add_mixing(DecoderLayer<>& layer, const WeightsView& view, const DecoderConfig& config,
+                std::int64_t index) {
   if (config.keeps_state(index)) {
     if (config.mamba && config.mamba->is_delta_net) {
       layer.delta_net = delta_net_part(view, config);
@@ -422,46 +418,78 @@ DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
   if (config.mixing(index) == Mixing::projection) {
     layer.projection = nn::Linear<>::init(view["attn_output"]);
   }
+}
+
+/// The norms behind a layer's parts, and that before its feed-forward part.
+void add_other_norms(DecoderLayer<>& layer, const WeightsView& view, const DecoderConfig& config,
+                     std::int64_t index) {
+  const Architecture& architecture = architecture_of(config);
+  if (architecture.has_last_norms) {
+    const std::string_view other = architecture.other_last_feed_forward_norm;
+    const bool has_other = !other.empty() && view[other].contains("weight");
+    layer.post_attention_norm = norm_part(view[architecture.last_attention_norm], config);
+    layer.post_feed_forward_norm =
+        norm_part(view[has_other ? other : architecture.last_feed_forward_norm], config);
+  }
+  const std::string_view name = architecture.feed_forward_norm;
+  if (config.is_feed_forward(index)) {
+    layer.feed_forward_norm = std::exchange(layer.attention_norm, std::nullopt);
+  } else if (config.is_parallel) {
+    if (!layer.feed_forward_norm) layer.feed_forward_norm = optional_norm(view, name, config);
+  } else if (view.contains(name)) {  // files of Falcon-H1 name it so
+    layer.feed_forward_norm = DecoderNorm<>{nn::RmsNorm<>{view.tensor(name), config.norm_eps}, {}};
+  } else if (architecture.has_first_norms) {
+    layer.feed_forward_norm = norm_part(view[name], config);
+  }
+}
+
+/// The feed-forward part, or experts, or both.
+void add_feed_forward(DecoderLayer<>& layer, const WeightsView& view, const DecoderConfig& config,
+                      std::int64_t index) {
+  const Architecture& architecture = architecture_of(config);
+  const bool has_experts = config.has_experts(index);
+  if (has_experts && !architecture.has_side_experts) {
+    layer.experts = expert_part(view, config);
+    return;
+  }
+  if (has_experts) layer.side_experts = side_expert_part(view, config);
+  layer.feed_forward = dense_part(view, "", config.activation, architecture.gate);
+  const auto at = static_cast<std::size_t>(index);
+  if (!config.cutoffs.empty()) layer.feed_forward->cutoff = config.cutoffs[at];
+  if (!config.own_activations.empty()) {
+    layer.feed_forward->own_activation = config.own_activations[at];
+  }
+}
+
+}  // namespace
+
+template <>
+DecoderLayer<Tensor> DecoderLayer<Tensor>::init(const WeightsView& view,
+                                                const DecoderConfig& config, std::int64_t index) {
+  const Architecture& architecture = architecture_of(config);
+  DecoderLayer layer;
+  layer.place = config.place(index);
+  if (architecture.state == State::rwkv6) {
+    layer.rwkv6 = rwkv6_part(view, config, index);
+    return layer;
+  }
+  if (architecture.state == State::rwkv7) {
+    layer.rwkv = rwkv_part(view, config, index);
+    return layer;
+  }
+  add_first_norms(layer, view, config, index);
+  add_mixing(layer, view, config, index);
   if (config.alt_up) {
     layer.alt_up = alt_up_part(view, config);
   } else if (config.layer_inputs > 0) {
     layer.input_gate = input_gate_part(view, config);
   }
-  if (config.architecture == "gemma4") {
+  if (architecture.may_have_output_scale) {
     layer.output_scale = view["layer_output_scale"].find("weight");
   }
   if (!config.has_feed_forward(index)) return layer;
-  const std::string_view second = architecture.feed_forward_norm;
-  if (architecture.has_last_norms) {
-    const bool is_grok = config.architecture == "grok";
-    const bool has_output_norm = is_grok && view.contains("layer_output_norm.weight");
-    layer.post_attention_norm =
-        norm_part(view[is_grok ? "attn_output_norm" : "post_attention_norm"], config);
-    layer.post_feed_forward_norm =
-        norm_part(view[has_output_norm ? "layer_output_norm" : "post_ffw_norm"], config);
-  }
-  if (config.is_feed_forward(index)) {
-    layer.feed_forward_norm = std::exchange(layer.attention_norm, std::nullopt);
-  } else if (config.is_parallel) {
-    if (!layer.feed_forward_norm) layer.feed_forward_norm = optional_norm(view, second, config);
-  } else if (view.contains(second)) {  // files of Falcon-H1 name it so
-    layer.feed_forward_norm =
-        DecoderNorm<>{nn::RmsNorm<>{view.tensor(second), config.norm_eps}, {}};
-  } else if (architecture.has_first_norms) {
-    layer.feed_forward_norm = norm_part(view[second], config);
-  }
-  const bool has_side_experts = config.has_experts(index) && config.architecture == "gemma4";
-  if (has_side_experts) layer.side_experts = side_expert_part(view, config);
-  if (config.has_experts(index) && !has_side_experts) {
-    layer.experts = expert_part(view, config);
-  } else {
-    layer.feed_forward = dense_part(view, "", config.activation, architecture.gate);
-    const auto at = static_cast<std::size_t>(index);
-    if (!config.cutoffs.empty()) layer.feed_forward->cutoff = config.cutoffs[at];
-    if (!config.own_activations.empty()) {
-      layer.feed_forward->own_activation = config.own_activations[at];
-    }
-  }
+  add_other_norms(layer, view, config, index);
+  add_feed_forward(layer, view, config, index);
   return layer;
 }
 
@@ -470,7 +498,7 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   Decoder decoder;
   decoder.config = config;
   decoder.tokens = nn::Embedding<>::init(view["token_embd"]);
-  const Architecture& architecture = *find_architecture(config.architecture);
+  const Architecture& architecture = architecture_of(config);
   // Models with ALiBi may have them, too: some of MPT's.
   if (architecture.positions == Positions::added ||
       (architecture.positions == Positions::alibi && view.contains("position_embd.weight"))) {
@@ -495,10 +523,7 @@ Decoder<Tensor> Decoder<Tensor>::init(const WeightsView& view, const DecoderConf
   }
   // Files of LFM2 have the last norm under the name of one before the first layer.
   const bool is_lfm2 = config.short_conv_taps > 0 && !view.contains("output_norm.weight");
-  const bool is_neo_bert = config.architecture == "neo-bert";
-  decoder.norm = norm_part(
-      is_neo_bert ? view["enc"]["output_norm"] : view[is_lfm2 ? "token_embd_norm" : "output_norm"],
-      config);
+  decoder.norm = norm_part(view[is_lfm2 ? "token_embd_norm" : architecture.output_norm], config);
   if (view.contains("output.weight")) decoder.head = nn::Linear<>::init(view["output"]);
   return decoder;
 }

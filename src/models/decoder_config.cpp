@@ -317,14 +317,15 @@ void set_delta_layers(const Hyperparameters& values, DecoderConfig& config) {
   }
 }
 
-void set_rwkv(const Hyperparameters& values, DecoderConfig& config) {
+void set_rwkv(const Hyperparameters& values, const Architecture& architecture,
+              DecoderConfig& config) {
   RwkvSizes sizes;
   sizes.head_size = values.integer("wkv.head_size", 1, config.width);
   if (config.width % sizes.head_size != 0) {
     values.refuse("wkv.head_size", std::to_string(sizes.head_size),
                   fmt::format("divisors of the width {}", config.width));
   }
-  if (config.architecture == "rwkv6") {
+  if (architecture.state == State::rwkv6) {
     sizes.halved_every = values.integer_or("rescale_every_n_layers", 0, 0, max_layers);
   }
   config.rwkv = sizes;
@@ -777,8 +778,9 @@ void set_states(const Hyperparameters& values, const Architecture& architecture,
     case State::short_conv:
       config.short_conv_taps = values.integer("shortconv.l_cache", 2, 1 << 10);
       break;
-    case State::rwkv:
-      set_rwkv(values, config);
+    case State::rwkv6:
+    case State::rwkv7:
+      set_rwkv(values, architecture, config);
       break;
   }
   config.has_parallel_states = architecture.has_parallel_states;

@@ -284,7 +284,9 @@ TEST_CASE("draft: the answer is the one without") {
         "gpt-oss", "exaone4", "qwen2vl"}) {
     const auto model = small_model(architecture, 6), other = small_model("qwen2");
     std::int64_t accepted[3] = {};
+    EveryThird third;
     for (std::size_t i = 0; i < samplers.size(); ++i) {
+      if (third.skips()) continue;
       INFO(architecture << ", sampler " << i);
       const Tokens prompt = repeating(random, 2 + random() % 24);
       GenerateOptions options{.max_tokens = 60, .sampler = samplers[i]};

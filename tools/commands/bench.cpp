@@ -19,86 +19,129 @@ struct Options {
   int repetitions = 5;
 };
 
-void run(Tool& tool, const Options& options) {
-  const std::int64_t longest = std::max({options.prefill, options.decode, std::int64_t{1}});
-  tool.require_context("bench", options.depth + longest);
-  if (tool.context == 0) tool.context = options.depth + longest;
-  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
-  auto conversation = model.conversation();
-  const auto tokens = random_tokens(std::max(longest, options.depth), model.config().vocabulary);
-  const auto all = std::span(tokens);
+/// A conversation that is timed on random tokens, again and again from the same depth.
+class Timed {
+ public:
+  Timed(const models::LanguageModel& model, const Options& options)
+      : model_(model),
+        options_(options),
+        conversation_(model.conversation()),
+        tokens_(random_tokens(
+            std::max({options.prefill, options.decode, options.depth, std::int64_t{1}}),
+            model.config().vocabulary)) {}
 
-  // Time to the first token after a start, with a prompt of one token: the minimum for a user.
-  conversation.read(all.first(1));
-  const double first_token = seconds(Clock::now() - tool.started);
+  void read_first_token() { conversation_.read(first(1)); }
 
-  const auto go_to_depth = [&] {
-    if (conversation.rewindable(options.depth) < options.depth) {
-      conversation.rewind(0);
-      conversation.read(all.first(static_cast<std::size_t>(options.depth)));
-    }
-    conversation.rewind(options.depth);
-  };
-  const auto prefill_once = [&] {
+  /// Tokens of a prompt per second.
+  double prefill() {
     go_to_depth();
     const auto start = Clock::now();
-    conversation.read(all.first(static_cast<std::size_t>(options.prefill)));
-    return static_cast<double>(options.prefill) / seconds(Clock::now() - start);
-  };
-  const auto decode_once = [&] {
+    conversation_.read(first(options_.prefill));
+    return static_cast<double>(options_.prefill) / seconds(Clock::now() - start);
+  }
+
+  /// Tokens read one by one per second, in all conversations.
+  double decode() {
     go_to_depth();
-    std::vector<models::Conversation> each{conversation};
-    while (static_cast<std::int64_t>(each.size()) < options.conversations) {
-      each.push_back(conversation.fork());
+    std::vector<models::Conversation> each{conversation_};
+    while (static_cast<std::int64_t>(each.size()) < options_.conversations) {
+      each.push_back(conversation_.fork());
     }
     std::vector<std::int32_t> read(each.size());
     const auto start = Clock::now();
-    for (std::int64_t i = 0; i < options.decode; ++i) {
+    for (std::int64_t i = 0; i < options_.decode; ++i) {
       for (std::size_t j = 0; j < each.size(); ++j) {
-        read[j] = tokens[(static_cast<std::size_t>(i) + j) % tokens.size()];
+        read[j] = tokens_[(static_cast<std::size_t>(i) + j) % tokens_.size()];
       }
-      model.read_each(each, read);
+      model_.read_each(each, read);
     }
-    return static_cast<double>(options.decode * options.conversations) /
+    return static_cast<double>(options_.decode * options_.conversations) /
            seconds(Clock::now() - start);
-  };
-  std::vector<double> prefill;
-  std::vector<double> decode;
-  // One warm-up run of each, then interleaved runs, so that noise affects both alike.
-  if (options.prefill > 0) prefill_once();
-  if (options.decode > 0) decode_once();
+  }
+
+ private:
+  std::span<const std::int32_t> first(std::int64_t count) const {
+    return std::span(tokens_).first(static_cast<std::size_t>(count));
+  }
+
+  void go_to_depth() {
+    if (conversation_.rewindable(options_.depth) < options_.depth) {
+      conversation_.rewind(0);
+      conversation_.read(first(options_.depth));
+    }
+    conversation_.rewind(options_.depth);
+  }
+
+  const models::LanguageModel& model_;
+  const Options& options_;
+  models::Conversation conversation_;
+  std::vector<std::int32_t> tokens_;
+};
+
+struct Times {
+  double first_token = 0;               ///< seconds from the program's start on
+  std::vector<double> prefill, decode;  ///< tokens per second of each run
+};
+
+/// One run of each to warm up, then interleaved runs, so that noise affects both alike.
+Times measure(const Tool& tool, const models::LanguageModel& model, const Options& options) {
+  Timed timed(model, options);
+  Times times;
+  timed.read_first_token();
+  times.first_token = seconds(Clock::now() - tool.started);
+  if (options.prefill > 0) timed.prefill();
+  if (options.decode > 0) timed.decode();
   for (int i = 0; i < options.repetitions; ++i) {
-    if (options.prefill > 0) prefill.push_back(prefill_once());
-    if (options.decode > 0) decode.push_back(decode_once());
+    if (options.prefill > 0) times.prefill.push_back(timed.prefill());
+    if (options.decode > 0) times.decode.push_back(timed.decode());
   }
-  if (tool.json) {
-    tool.print({{"prefill_tokens", options.prefill},
-                {"decode_tokens", options.decode},
-                {"depth", options.depth},
-                {"conversations", options.conversations},
-                {"prefill_tok_s", median(prefill)},
-                {"decode_tok_s", median(decode)},
-                {"load_s", seconds(model.load_times().total())},
-                {"load", load_times(model.load_times())},
-                {"first_token_s", first_token},
-                {"peak_bytes", peak_bytes()},
-                {"runs", {{"prefill_tok_s", prefill}, {"decode_tok_s", decode}}}});
-    return;
+  return times;
+}
+
+Json described(const Options& options, const models::LanguageModel& model, const Times& times) {
+  return {{"prefill_tokens", options.prefill},
+          {"decode_tokens", options.decode},
+          {"depth", options.depth},
+          {"conversations", options.conversations},
+          {"prefill_tok_s", median(times.prefill)},
+          {"decode_tok_s", median(times.decode)},
+          {"load_s", seconds(model.load_times().total())},
+          {"load", load_times(model.load_times())},
+          {"first_token_s", times.first_token},
+          {"peak_bytes", peak_bytes()},
+          {"runs", {{"prefill_tok_s", times.prefill}, {"decode_tok_s", times.decode}}}};
+}
+
+void print(const Options& options, const models::LanguageModel& model, const Times& times) {
+  if (options.prefill > 0) {
+    fmt::print("prefill {:5} tokens  {:9.1f} tokens/s\n", options.prefill, median(times.prefill));
   }
-  if (options.prefill > 0)
-    fmt::print("prefill {:5} tokens  {:9.1f} tokens/s\n", options.prefill, median(prefill));
   if (options.decode > 0) {
     const std::string each =
         options.conversations == 1
             ? std::string()
             : fmt::format(" in all, {} conversations at once", options.conversations);
-    fmt::print("decode  {:5} tokens  {:9.1f} tokens/s{}\n", options.decode, median(decode), each);
+    fmt::print("decode  {:5} tokens  {:9.1f} tokens/s{}\n", options.decode, median(times.decode),
+               each);
   }
   fmt::print(
       "load {:.3f} s, first token {:.3f} s after the start, peak memory {:.1f} MiB, medians of {} "
       "runs\n",
-      seconds(model.load_times().total()), first_token, static_cast<double>(peak_bytes()) / 1048576,
-      options.repetitions);
+      seconds(model.load_times().total()), times.first_token,
+      static_cast<double>(peak_bytes()) / 1048576, options.repetitions);
+}
+
+void run(Tool& tool, const Options& options) {
+  const std::int64_t longest = std::max({options.prefill, options.decode, std::int64_t{1}});
+  tool.require_context("bench", options.depth + longest);
+  if (tool.context == 0) tool.context = options.depth + longest;
+  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
+  const Times times = measure(tool, model, options);
+  if (tool.json) {
+    tool.print(described(options, model, times));
+  } else {
+    print(options, model, times);
+  }
 }
 
 }  // namespace

@@ -122,9 +122,16 @@ bool is_interrupted(const models::Generated& result) {
          result.end == models::Generated::End::deadline;
 }
 
-void print_summary(const models::LanguageModel& model, const models::Generated& result,
-                   std::optional<std::size_t> cached, double first_token,
+struct Answer {
+  models::Generated generated;
+  std::optional<std::size_t>
+      cached;              ///< tokens of the prompt that the cache held, where one is used
+  double first_token = 0;  ///< seconds from the program's start on; 0: there was none
+};
+
+void print_summary(const models::LanguageModel& model, const Answer& answer,
                    const models::GenerateOptions& options, const std::string& source) {
+  const models::Generated& result = answer.generated;
   const models::LoadTimes& load = model.load_times();
   const nn::SamplerOptions& sampler = options.sampler;
   fmt::print(
@@ -136,11 +143,70 @@ void print_summary(const models::LanguageModel& model, const models::Generated& 
       "temperature {:g}, top-k {}, top-p {:g}, repetition penalty {:g} (defaults of {}), "
       "seed {}; stopped: {}\n",
       seconds(load.total()), seconds(load.map), seconds(load.plan), seconds(load.pack),
-      seconds(load.tokenizer), first_token, result.prompt_tokens,
-      cached ? fmt::format(" after {} in the cache", *cached) : std::string(),
+      seconds(load.tokenizer), answer.first_token, result.prompt_tokens,
+      answer.cached ? fmt::format(" after {} in the cache", *answer.cached) : std::string(),
       result.prefill_tokens_per_second(), seconds(result.plan_time), result.tokens.size(),
       result.decode_tokens_per_second(), drafts_of(result), sampler.temperature, sampler.top_k,
       sampler.top_p, sampler.repetition_penalty, source, sampler.seed, stopped_by(result.end));
+}
+
+/// How to generate, but for the grammar; `source` says where what the command line leaves open comes from.
+models::GenerateOptions options_of(const Tool& tool, const Options& options,
+                                   const models::LanguageModel& model, const std::stop_token& stop,
+                                   std::string& source) {
+  models::GenerateOptions generate = options.generation.for_model(model, source);
+  generate.logprobs = options.logprobs;
+  generate.draft = options.draft.for_model(tool, model, stop);
+  generate.interrupt.cancel = stop;
+  if (options.timeout_s > 0) {
+    generate.interrupt.deadline =
+        tool.started + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                           std::chrono::duration<double>(options.timeout_s));
+  }
+  return generate;
+}
+
+/// The answer to a prompt, which is shown as it grows unless it is printed as JSON.
+Answer answer_to(const Tool& tool, const Options& options, const models::LanguageModel& model,
+                 models::Conversation& conversation, std::vector<models::PromptPart> parts,
+                 const models::GenerateOptions& generate) {
+  Answer answer;
+  models::Generated beginning;
+  if (options.cache.is_used()) {
+    std::vector<std::int32_t>& ids = parts.front().tokens;
+    answer.cached =
+        read_beginning(model, options.cache, conversation, ids, generate.interrupt, beginning);
+    ids.erase(ids.begin(), ids.end() - 1);
+  }
+  if (is_interrupted(beginning)) {
+    answer.generated = std::move(beginning);
+    return answer;
+  }
+  const auto emit = [&](std::string_view text) {
+    if (answer.first_token == 0) {
+      answer.first_token = seconds(std::chrono::steady_clock::now() - tool.started);
+    }
+    if (!tool.json) show(text);
+  };
+  answer.generated = models::generate(model, conversation, parts, generate, emit);
+  answer.generated.prompt_tokens += beginning.prompt_tokens;
+  answer.generated.plan_time += beginning.plan_time;
+  answer.generated.prefill_time += beginning.prefill_time;
+  return answer;
+}
+
+Json report_of(const Tool& tool, const Options& options, const models::LanguageModel& model,
+               const Answer& answer, const models::GenerateOptions& generate,
+               const std::string& source) {
+  Json json = described(answer.generated, model.tokenizer());
+  json["text"] = answer.generated.text;
+  if (answer.cached) json["cached_tokens"] = *answer.cached;
+  json.update(load_times(model.load_times()));
+  json["first_token_s"] = answer.first_token > 0 ? Json(answer.first_token) : Json(nullptr);
+  json["options"] = tool.options(model);
+  json["options"].update(described(generate, source));
+  json["options"].update(options.draft.described());
+  return json;
 }
 
 void run(Tool& tool, const Options& options, bool from_file) {
@@ -155,16 +221,8 @@ void run(Tool& tool, const Options& options, bool from_file) {
   for (const std::string& path : options.images) pictures.push_back(read_picture(path));
   const auto model = models::LanguageModel::load(tool.model, tool.language_model(stop));
   std::string source;
-  models::GenerateOptions generate = options.generation.for_model(model, source);
+  models::GenerateOptions generate = options_of(tool, options, model, stop, source);
   generate.grammar = grammar;
-  generate.logprobs = options.logprobs;
-  generate.draft = options.draft.for_model(tool, model, stop);
-  generate.interrupt.cancel = stop;
-  if (options.timeout_s > 0) {
-    generate.interrupt.deadline =
-        tool.started + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                           std::chrono::duration<double>(options.timeout_s));
-  }
   auto conversation = options.cache.conversation(model);
   std::vector<models::PromptPart> parts;
   if (!options.vision.is_given()) {
@@ -173,45 +231,17 @@ void run(Tool& tool, const Options& options, bool from_file) {
   } else {
     parts = read_image_prompt(tool, options, from_file, pictures, model, generate);
   }
-  double first_token = 0;
-  const auto emit = [&](std::string_view text) {
-    if (first_token == 0) {
-      first_token = seconds(std::chrono::steady_clock::now() - tool.started);
-    }
-    if (!tool.json) show(text);
-  };
-  std::optional<std::size_t> cached;
-  models::Generated beginning, result;
-  if (options.cache.is_used()) {
-    std::vector<std::int32_t>& ids = parts.front().tokens;
-    cached = read_beginning(model, options.cache, conversation, ids, generate.interrupt, beginning);
-    ids.erase(ids.begin(), ids.end() - 1);
-  }
-  result = is_interrupted(beginning) ? beginning
-                                     : models::generate(model, conversation, parts, generate, emit);
-  if (!is_interrupted(beginning)) {
-    result.prompt_tokens += beginning.prompt_tokens;
-    result.plan_time += beginning.plan_time;
-    result.prefill_time += beginning.prefill_time;
-  }
+  const Answer answer = answer_to(tool, options, model, conversation, std::move(parts), generate);
   interrupts.end();
   using End = models::Generated::End;
-  if (result.end == End::cancelled) tool.status = exit_status(Errc::cancelled);
-  if (result.end == End::deadline) tool.status = exit_status(Errc::timeout);
+  if (answer.generated.end == End::cancelled) tool.status = exit_status(Errc::cancelled);
+  if (answer.generated.end == End::deadline) tool.status = exit_status(Errc::timeout);
   if (tool.json) {
-    Json json = described(result, model.tokenizer());
-    json["text"] = result.text;
-    if (cached) json["cached_tokens"] = *cached;
-    json.update(load_times(model.load_times()));
-    json["first_token_s"] = first_token > 0 ? Json(first_token) : Json(nullptr);
-    json["options"] = tool.options(model);
-    json["options"].update(described(generate, source));
-    json["options"].update(options.draft.described());
-    tool.print(json);
+    tool.print(report_of(tool, options, model, answer, generate, source));
   } else {
     fmt::print("\n");
     std::fflush(stdout);
-    print_summary(model, result, cached, first_token, generate, source);
+    print_summary(model, answer, generate, source);
   }
   if (options.cache.has_answers()) options.cache.save(conversation);
 }

@@ -232,9 +232,10 @@ void BackwardPass::compute_again(std::uint64_t region, const Tensor& event) {
   regions_.erase(found);
   for (const Node* node : nodes) {
     const Attribution attribution(graph_, node->where);
-    if (node->op->traits.updates_input >= 0) {
+    const int updated = node->op->traits.updates_input;
+    if (updated >= 0 && !again_.contains(node->inputs[static_cast<std::size_t>(updated)])) {
       throw Error(Errc::unsupported, fmt::format("{}: {}", place_of_(*node), node->op->name),
-                  "a gradient through a checkpointed body that updates a value");
+                  "a gradient through a checkpointed body that updates a value from outside of it");
     }
     std::vector<Node*> inputs;
     for (const Node* input : node->inputs) {

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <exception>
 #include <limits>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -87,9 +88,9 @@ class CpuBoundPartition final : public BoundPartition {
                                     working,      compiled_->working_bytes};
           TaskContext alone = context;
           alone.alone = true;
-          Walk walk{frame, context, alone, worker.id == 0 ? shared.marks : nullptr};
+          Walk walk{frame, context, alone, worker.id == 0 ? shared.marks : nullptr, first.is_met};
           walk.run(compiled_->nodes, {});
-          if (walk.faulty != nullptr) first.take(fault, *walk.faulty);
+          if (walk.faulty != nullptr) first.take(fault, *walk.faulty, walk.faulty_step);
         },
         compiled_->thread_limit);
     if (shared.marks != nullptr)
@@ -108,18 +109,23 @@ class CpuBoundPartition final : public BoundPartition {
   }
 
  private:
-  /// The fault of the thread that reported one first, for when all of them have ended.
+  /// Of the faults that threads met, that of the earliest step, and of its smallest row: later steps read what it did
+  /// not write. For when all threads have ended.
   struct FirstFault {
-    std::atomic<bool> is_taken{false};
+    std::atomic<bool> is_met{false};  // by any thread, which ends loops
+    std::mutex mutex;
     const Node* node = nullptr;
+    std::int64_t step = 0;
     Errc code = Errc::internal;
     const char* op = "";
     std::int64_t value = 0, limit = 0, row = -1;
     std::exception_ptr exception;  // of a registered kernel
 
-    void take(const Fault& fault, const Node& faulty) noexcept {
-      if (is_taken.exchange(true)) return;
+    void take(const Fault& fault, const Node& faulty, std::int64_t at) noexcept {
+      const std::scoped_lock lock(mutex);
+      if (node != nullptr && std::pair(step, row) <= std::pair(at, fault.row())) return;
       node = &faulty;
+      step = at;
       code = fault.code();
       op = fault.op();
       value = fault.value();
@@ -153,8 +159,10 @@ class CpuBoundPartition final : public BoundPartition {
     HostFrame& frame;
     const TaskContext& shared;  // of tasks that threads share the work of
     const TaskContext& alone;
-    std::vector<StepMark>* marks;  // with room for all; null where no profile is kept
-    const Node* faulty = nullptr;  // the first whose share of this thread met a fault
+    std::vector<StepMark>* marks;            // with room for all; null where no profile is kept
+    std::atomic<bool>& is_met;               // a fault, by any thread
+    const Node* faulty = nullptr;            // the first whose share of this thread met a fault
+    std::int64_t step = 0, faulty_step = 0;  // tasks that were begun, the same in all threads
 
     /// False when this thread has been taken out of the region. `function`: see StepMark.
     bool run(const std::vector<Node>& nodes, std::string_view function) noexcept {
@@ -167,7 +175,12 @@ class CpuBoundPartition final : public BoundPartition {
             marks->push_back({own, node.values, std::chrono::steady_clock::now()});
           }
           run_parts(node);
-          if (shared.fault.reported() && faulty == nullptr) faulty = &node;
+          ++step;
+          if (shared.fault.reported() && faulty == nullptr) {
+            faulty = &node;
+            faulty_step = step;
+            is_met = true;
+          }
           continue;
         }
         const auto depth = static_cast<std::size_t>(node.depth);
@@ -208,8 +221,7 @@ class CpuBoundPartition final : public BoundPartition {
       Worker& worker = shared.worker;
       bool& said = *reinterpret_cast<bool*>(shared.scratch(loop.goes_on));
       if (worker.thread == 0) {
-        said = *shared.pointer<const bool>(*loop.condition) && !worker.is_interrupted() &&
-               !shared.fault.reported();
+        said = *shared.pointer<const bool>(*loop.condition) && !worker.is_interrupted() && !is_met;
       }
       if (!worker.sync()) return false;
       goes_on = said;

@@ -45,6 +45,12 @@ bool points_back(const Vector& v) {
   return v(largest) < 0;
 }
 
+/// The power of two that brings a number to [0.5, 1); 1 where squares of it neither overflow nor vanish.
+double near_one(double largest) {
+  if (!(largest > 0) || std::isinf(largest) || (largest > 0x1p-300 && largest < 0x1p300)) return 1;
+  return std::ldexp(1.0, std::clamp(-std::ilogb(largest) - 1, -1022, 1022));
+}
+
 /// The sign of a row exchange's permutation.
 double sign_of(const PivotedLu& lu) { return static_cast<double>(lu.permutationP().determinant()); }
 
@@ -128,10 +134,13 @@ void Qr::compute(std::span<const DenseMatrix> in, const DenseMatrix& out) const 
   const std::int64_t m = in[0].rows, n = in[0].columns, k = out.rows;
   if (k == 0) return;
   MatrixRef a(map(in[0]));
+  const double scale = near_one(a.lpNorm<::Eigen::Infinity>());
+  a *= scale;
   const ::Eigen::HouseholderQR<MatrixRef> factor(a);
   auto y = map(out);
   y.leftCols(m) = Matrix(factor.householderQ() * Matrix::Identity(m, k)).transpose();
   y.rightCols(n) = a.topRows(k).triangularView<::Eigen::Upper>();
+  y.rightCols(n) /= scale;
   for (std::int64_t i = 0; i < k; ++i) {
     if (out.row(i)[m + i] < 0) y.row(i) = -y.row(i);
   }

@@ -92,6 +92,37 @@ TEST_CASE("factorisations: sizes around tiles and blocks") {
   }
 }
 
+TEST_CASE("factorisations: q r is the matrix at scales whose squares overflow or vanish") {
+  register_cpu_backend();
+  register_reference_backend();
+  Random random;
+  for (const auto& [m, n] : {std::pair{4, 3}, {40, 33}, {2, 2}}) {
+    const HostBuffer at_one = random.uniform(Shape({1, m, n}, f64));
+    for (const double scale : {1.0, 1e-300, 1e-160, 1e160, 1e300}) {
+      INFO(m << " by " << n << " at " << scale);
+      HostBuffer a = at_one.to(f64);
+      for (double& x : a.mutable_values<double>()) x *= scale;
+      check_factor(OpInstance(Qr{}), {a});
+      const HostBuffer factors = run_factor(OpInstance(Qr{}), {a}, 1);
+      const auto packed = factors.values<double>();  // rows of q transposed and r
+      double worst = 0;
+      for (int i = 0; i < m; ++i) {
+        for (int j = 0; j < n; ++j) {
+          double product = 0;
+          for (int k = 0; k < std::min(m, n); ++k) {
+            const std::size_t row = static_cast<std::size_t>(k) * static_cast<std::size_t>(m + n);
+            product += packed[row + static_cast<std::size_t>(i)] *
+                       (packed[row + static_cast<std::size_t>(m + j)] / scale);
+          }
+          const double want = at_one.values<double>()[static_cast<std::size_t>(i * n + j)];
+          worst = std::max(worst, std::fabs(product - want));
+        }
+      }
+      CHECK(worst < 1e-13);
+    }
+  }
+}
+
 TEST_CASE("factorisations: matrices that have none, or lack rank") {
   register_cpu_backend();
   register_reference_backend();

@@ -3,6 +3,8 @@
 #include "support/expect_error.hpp"
 #include "support/program_text.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -33,6 +35,27 @@ TEST_CASE("faults: an error of merged steps names the value that was being compu
       CHECK(message.find(is_first ? "'first'" : "'second'") != std::string::npos);
     }
     CHECK(run.forward({rows, good, good}).size() == 1);
+  }
+}
+
+TEST_CASE("faults: of steps that read what the first one did not write, the first is named") {
+  const Program program =
+      program_of(R"(def forward(first: i32[50], ids: i32[4096], second: i32[50]):
+    a = gather(first, ids, axis=0)
+    b = gather(second, a, axis=0)
+    return b
+)");
+  register_cpu_backend();
+  Session run(program, {.backends = {make_backend("cpu", {.threads = 4})}});
+  HostBuffer table = HostBuffer::zeros(Shape({50}, i32)),
+             ids = HostBuffer::zeros(Shape({4096}, i32));
+  std::ranges::fill(table.mutable_values<std::int32_t>(), 77);  // outside of the second table
+  ids.mutable_values<std::int32_t>()[4000] = 99;
+  for (int i = 0; i < 50; ++i) {
+    const std::string message = expect_error(Errc::out_of_range, [&] {
+      run.forward({device(table), device(ids), device(HostBuffer::zeros(Shape({50}, i32)))});
+    });
+    CHECK(message.find("99 outside [0, 50)") != std::string::npos);
   }
 }
 

@@ -388,6 +388,32 @@ TEST_CASE("own kernels: what one throws arrives, with the value it was to comput
   }
 }
 
+TEST_CASE("own kernels: what the last thread throws ends a loop as what the first one throws") {
+  static std::atomic<int> calls = 0;
+  register_kernel<Clip<'x'>>("cpu", {.run = [](const Clip<'x'>&, const KernelCall& call) {
+                               if (call.thread == 0) ++calls;
+                               if (call.thread + 1 != call.threads) return;
+                               throw Error(Errc::bad_input, "clip_x", "it does not like x");
+                             }});
+  const Shape shape({64, 64}, f32);
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", shape);
+  const auto last = while_loop(
+      std::pair(scalar_like(x, 0), x),
+      [](const auto& now) { return lt(now.first, scalar_like(now.first, 1000)); },
+      [](const auto& now) {
+        return std::pair(now.first + 1.0, record(Clip<'x'>(), {now.second}, here));
+      });
+  for (const int threads : {1, 4}) {
+    Session session(graph.program({&last.second, 1}),
+                    {.backends = {make_backend("cpu", {.threads = threads})}});
+    calls = 0;
+    expect_error(Errc::bad_input, [&] { run(session, ramp(shape)); });
+    CHECK(calls == 1);
+  }
+}
+
 TEST_CASE("own kernels: what cannot be registered is said") {
   expect_error(Errc::bad_argument, [] { register_kernel("cpu", KernelDef{}); });
   expect_error(Errc::bad_argument, [] { register_kernel<Relu>("cpu", {}); });

@@ -113,7 +113,7 @@ class CumulativeTask final : public PartwiseTask {
     } else if constexpr (std::same_as<Op, Cummin>) {
       return Limits::has_infinity ? Limits::infinity() : Limits::max();
     } else {
-      return std::same_as<Op, Cumprod> ? 1 : 0;
+      return std::same_as<Op, Cumprod> ? Wide{1} : -Wide{0};  // -0 is what leaves every x as it is
     }
   }
 

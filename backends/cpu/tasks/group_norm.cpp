@@ -14,12 +14,18 @@
 namespace tenon::cpu {
 namespace {
 
-void scale_row(const float* x, double factor, double shift, float* y, std::int64_t count) noexcept {
-  vision_kernels().scale_row(x, static_cast<float>(factor), static_cast<float>(shift), y, count);
-}
-void scale_row(const double* x, double factor, double shift, double* y,
+/// y = (x - mean) * factor + shift. In f32, x less the rounded mean is exact where the two are near; their product with a
+/// large factor would not cancel.
+void scale_row(const float* x, double mean, double factor, double shift, float* y,
                std::int64_t count) noexcept {
-  for (std::int64_t i = 0; i < count; ++i) y[i] = x[i] * factor + shift;
+  const auto centre = static_cast<float>(mean);
+  const double rest = mean - static_cast<double>(centre);
+  vision_kernels().scale_row(x, centre, static_cast<float>(factor),
+                             static_cast<float>(shift - rest * factor), y, count);
+}
+void scale_row(const double* x, double mean, double factor, double shift, double* y,
+               std::int64_t count) noexcept {
+  for (std::int64_t i = 0; i < count; ++i) y[i] = (x[i] - mean) * factor + shift;
 }
 
 /// The same of one element of each channel: scale * (x - mean) * weight + bias, where a null is none.
@@ -29,7 +35,7 @@ void scale_elements(const T* x, double scale, double mean, const T* weight, cons
   for (std::int64_t c = 0; c < channels; ++c) {
     const double factor = weight == nullptr ? scale : scale * static_cast<double>(weight[c]);
     const double shift = bias == nullptr ? 0.0 : static_cast<double>(bias[c]);
-    y[c] = static_cast<T>(static_cast<double>(x[c]) * factor + (shift - mean * factor));
+    y[c] = static_cast<T>((static_cast<double>(x[c]) - mean) * factor + shift);
   }
 }
 
@@ -93,7 +99,7 @@ class GroupNormTask final : public PartwiseTask {
         const double factor =
             scale * (weight == nullptr ? 1.0 : static_cast<double>(weight[first + c]));
         const double shift = bias == nullptr ? 0.0 : static_cast<double>(bias[first + c]);
-        scale_row(x + c * pixels_, factor, shift - mean * factor, y + c * pixels_, pixels_);
+        scale_row(x + c * pixels_, mean, factor, shift, y + c * pixels_, pixels_);
       }
     }
   }
@@ -123,9 +129,8 @@ class BatchNormTask final : public PartwiseTask {
     for (std::int64_t i = range.begin; i < range.end; ++i) {
       const std::int64_t c = i % channels;
       const double factor = of_channel(3, c, 1) / std::sqrt(of_channel(2, c, 1) + eps_);
-      const double shift = of_channel(4, c, 0) - of_channel(1, c, 0) * factor;
-      scale_row(context.pointer<const T>(in_[0]) + i * pixels_, factor, shift,
-                context.pointer<T>(y_) + i * pixels_, pixels_);
+      scale_row(context.pointer<const T>(in_[0]) + i * pixels_, of_channel(1, c, 0), factor,
+                of_channel(4, c, 0), context.pointer<T>(y_) + i * pixels_, pixels_);
     }
   }
 

@@ -128,14 +128,28 @@ void compute(const Lu&, Matrices in, const DenseMatrix& out, const FactorRoom& r
   for (std::int64_t i = 0; i < n; ++i) out.row(0)[i] = static_cast<double>(done.rows[i]);
 }
 
+/// Multiplies a matrix by the power of two that brings its largest number to [0.5, 1), where squares would overflow or
+/// vanish; returns it.
+double scale_to_one(const DenseMatrix& a) {
+  const std::span<double> elements(a.elements, static_cast<std::size_t>(a.rows * a.columns));
+  double largest = 0;
+  for (const double x : elements) largest = std::max(largest, std::fabs(x));
+  if (largest == 0 || !std::isfinite(largest) || (largest > 0x1p-300 && largest < 0x1p300))
+    return 1;
+  const double scale = std::ldexp(1.0, std::clamp(-std::ilogb(largest) - 1, -1022, 1022));
+  for (double& x : elements) x *= scale;
+  return scale;
+}
+
 void compute(const Qr&, Matrices in, const DenseMatrix& out, const FactorRoom& room) {
   const DenseMatrix& a = in[0];
   if (out.rows == 0) return;
+  const double scale = scale_to_one(a);
   factor_kernels().qr(a.rows, a.columns, rows_of(a), rows_of(out), room);
   for (std::int64_t i = 0; i < out.rows; ++i) {
     double* const r = out.row(i) + a.rows;
     std::fill_n(r, std::min(i, a.columns), 0.0);
-    std::copy(a.row(i) + i, a.row(i) + a.columns, r + i);
+    for (std::int64_t j = i; j < a.columns; ++j) r[j] = a.row(i)[j] / scale;
     if (r[i] >= 0) continue;
     for (std::int64_t j = 0; j < out.columns; ++j) out.row(i)[j] = -out.row(i)[j];
   }

@@ -286,14 +286,14 @@ void run_mix_rows(const float* const* rows, const float* weights, std::int64_t t
   }
 }
 
-void run_scale_row(const float* x, float factor, float shift, float* y,
+void run_scale_row(const float* x, float centre, float factor, float shift, float* y,
                    std::int64_t count) noexcept {
-  const Float times = all_of(factor), plus = all_of(shift);
+  const Float middle = all_of(centre), times = all_of(factor), plus = all_of(shift);
   std::int64_t i = 0;
   for (; i + row_lanes <= count; i += row_lanes) {
-    Simd::store_float(y + i, Simd::fma(times, Simd::load_float(x + i), plus));
+    Simd::store_float(y + i, Simd::fma(times, Simd::load_float(x + i) - middle, plus));
   }
-  for (; i < count; ++i) y[i] = __builtin_fmaf(factor, x[i], shift);
+  for (; i < count; ++i) y[i] = __builtin_fmaf(factor, x[i] - centre, shift);
 }
 
 /// In blocks whose sums are f32, 16 at a time on every instruction set; blocks add up in f64.

@@ -44,8 +44,8 @@ struct VisionKernels {
                    std::int64_t count) noexcept;
   /// y += factor * x.
   void (*add_scaled)(const float* x, float factor, float* y, std::int64_t count) noexcept;
-  /// y = x * factor + shift; y may be x.
-  void (*scale_row)(const float* x, float factor, float shift, float* y,
+  /// y = (x - centre) * factor + shift; y may be x.
+  void (*scale_row)(const float* x, float centre, float factor, float shift, float* y,
                     std::int64_t count) noexcept;
   /// sums[0] += the sum of x - centre, sums[1] += that of (x - centre)^2.
   void (*add_moments)(const float* x, float centre, std::int64_t count, double* sums) noexcept;

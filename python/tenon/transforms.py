@@ -12,20 +12,30 @@ from .vectorized import holds_tensors, run_or_recorded, vmap
 _WORDS = (str, bool)
 
 
-def _results(function, primals):
+def _results(function, primals, what):
     """What the function makes of tensors: its structure and its leaves."""
     leaves = []
     after = form_of(function(*primals), leaves, _WORDS)
     if not leaves:
         raise TypeError(f"{getattr(function, '__name__', 'the function')} returns no array")
-    return after, list(_recorded(leaves))
+    leaves = list(_recorded(leaves))
+    _check_real(leaves, what, "a result")
+    return after, leaves
 
 
-def _views(primals):
+def _check_real(leaves, what, name):
+    for one in leaves:
+        if one.dtype == "c64":
+            message = f"{name} is {one.type!r}; derivatives are of real numbers: real and imaginary parts, each an array"
+            raise wrong_call(what, message)
+
+
+def _views(primals, what):
     """The structures of several arguments and views of their leaves, which gradients end at."""
     leaves, forms = [], [None] * len(primals)
     for i, one in enumerate(primals):
         forms[i] = form_of(one, leaves, _WORDS)
+    _check_real(_recorded(leaves), what, "an argument")
     return forms, [ops.permute(one, tuple(range(one.ndim))) for one in _recorded(leaves)]
 
 
@@ -83,9 +93,9 @@ def jvp(function, primals, tangents):
 
 
 def _jvp(function, primals, tangents):
-    forms, leaves = _views(primals)
+    forms, leaves = _views(primals, "jvp")
     along = _tangents(forms, leaves, tangents, "jvp")
-    after, outputs = _results(function, [filled(form, leaves.__getitem__) for form in forms])
+    after, outputs = _results(function, [filled(form, leaves.__getitem__) for form in forms], "jvp")
     at = _floating(leaves)
     made = _pushed(outputs, [leaves[i] for i in at], [along[i] for i in at])
     return filled(after, outputs.__getitem__), filled(after, made.__getitem__)
@@ -106,8 +116,8 @@ def vjp(function, *primals):
         pulled = _program_of(_vjp, function)
         value = programs_of(lambda *primals: function(*primals))(*primals)
         return value, lambda cotangents: pulled(primals, cotangents)
-    forms, leaves = _views(primals)
-    after, outputs = _results(function, [filled(form, leaves.__getitem__) for form in forms])
+    forms, leaves = _views(primals, "vjp")
+    after, outputs = _results(function, [filled(form, leaves.__getitem__) for form in forms], "vjp")
 
     def pull(cotangents):
         return _pulled_like(forms, leaves, after, outputs, cotangents)
@@ -277,9 +287,9 @@ def hvp(function, primals, tangents):
 
 
 def _hvp(function, primals, tangents):
-    forms, leaves = _views(primals)
+    forms, leaves = _views(primals, "hvp")
     along = _tangents(forms, leaves, tangents, "hvp")
-    _, outputs = _results(function, [filled(form, leaves.__getitem__) for form in forms])
+    _, outputs = _results(function, [filled(form, leaves.__getitem__) for form in forms], "hvp")
     if len(outputs) != 1 or outputs[0].ndim:
         raise wrong_call("hvp", "the function returns no scalar")
     at = _floating(leaves)

@@ -228,6 +228,22 @@ class Vmap(unittest.TestCase):
         with self.assertRaisesRegex(tenon.Error, "in_axes=None"):
             tenon.compiled(hidden)(w, x)
 
+    def test_derivatives_of_complex_numbers_are_refused(self):
+        z = np.array([1 + 2j, -1j], np.complex64)
+        real = np.array([1.0, 2.0], np.float32)
+
+        def squares(z):
+            return (ops.abs(z) * ops.abs(z)).sum()
+
+        with self.assertRaisesRegex(tenon.Error, "an argument is c64"):
+            tenon.vjp(squares, z)[1](np.float32(1))
+        with self.assertRaisesRegex(tenon.Error, "an argument is c64"):
+            tenon.jvp(squares, (z,), (z,))
+        with self.assertRaisesRegex(tenon.Error, "an argument is c64"):
+            tenon.hvp(squares, (z,), (z,))
+        with self.assertRaisesRegex(tenon.Error, "a result is c64"):
+            tenon.jvp(lambda x: ops.complex(x, x), (real,), (real,))
+
 
 class Derivatives(unittest.TestCase):
     def setUp(self):

@@ -1,6 +1,7 @@
 #include "ops/unary_op.hpp"
 
 #include <tenon/ops/activation.hpp>
+#include <tenon/ops/clamp.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -50,8 +51,9 @@ double GeluTanh::of(double x) noexcept {
   const double inner = std::numbers::sqrt2 * std::numbers::inv_sqrtpi * (x + 0.044715 * x * x * x);
   return 0.5 * x * (1.0 + std::tanh(inner));
 }
-Tensor derivative(const GeluTanh&, const Tensor& x, const Tensor&) {
+Tensor derivative(const GeluTanh&, const Tensor& wide_x, const Tensor&) {
   constexpr double scale = std::numbers::sqrt2 * std::numbers::inv_sqrtpi;
+  const Tensor x = clamp(wide_x, -20, 20);  // beyond it is 0 or 1, and a square may overflow
   const Tensor squared = x * x;
   const Tensor t = tanh(scale * (x + 0.044715 * (x * squared)));
   return 0.5 * (1 + t) + 0.5 * scale * (x * (1 - t * t) * (1 + 3 * 0.044715 * squared));
@@ -79,7 +81,8 @@ TENON_DEFINE_UNARY(hardsigmoid, Hardsigmoid);
 
 double Hardswish::of(double x) noexcept { return x * Hardsigmoid::of(x); }
 Tensor derivative(const Hardswish&, const Tensor& x, const Tensor&) {
-  return one_above(x, -3) * one_below(x, 3) * (x * (1.0 / 3.0) + 0.5) + (1 - one_below(x, 3));
+  const Tensor line = clamp(x, -3, 3) * (1.0 / 3.0) + 0.5;  // finite
+  return one_above(x, -3) * one_below(x, 3) * line + (1 - one_below(x, 3));
 }
 TENON_DEFINE_UNARY(hardswish, Hardswish);
 

@@ -65,7 +65,7 @@ void BatchNorm::reference(std::span<const HostView> in, const HostView& out) con
 }
 
 std::vector<Tensor> BatchNorm::gradient(const Backward& at) const {
-  return gradient_of_composition(at, [&](std::span<const Tensor> in) {
+  const auto compose = [&](std::span<const Tensor> in) {
     const auto along = [&](const Tensor& row) {
       return along_channels(name, row, in[0], std::source_location::current());
     };
@@ -73,7 +73,9 @@ std::vector<Tensor> BatchNorm::gradient(const Backward& at) const {
     if (in.size() > 3) scale = scale * in[3];
     const Tensor y = (in[0] - along(in[1])) * along(scale);
     return in.size() > 4 ? y + along(in[4]) : y;
-  });
+  };
+  return widened_gradient(
+      at, [&](const Backward& wide) { return gradient_of_composition(wide, compose); });
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& mean, const Tensor& variance, const Tensor& weight,

@@ -97,10 +97,11 @@ Tensor complex_sqrt(const OpDef&, const void*, Inputs in) {
   const Tensor zero = scalar_like(x, 0);
   const Tensor large = sqrt(abs(x) * 0.5 + abs(in[0]) * 0.5);
   const Tensor is_zero = eq(large, zero);
-  const Tensor small = abs(y) / where(is_zero, scalar_like(x, 1), large * 2.0);
+  const Tensor is_below = lt(atan2(y, scalar_like(y, -1)), zero);
+  // |y| by its sign, as it has a derivative at 0, too.
+  const Tensor small = where(is_below, -y, y) / where(is_zero, scalar_like(x, 1), large * 2.0);
   const Tensor is_right = ge(x, zero);
   const Tensor magnitude = where(is_right, small, large);
-  const Tensor is_below = lt(atan2(y, scalar_like(y, -1)), zero);
   return make_complex(where(is_right, large, small), where(is_below, -magnitude, magnitude));
 }
 
@@ -124,7 +125,8 @@ Tensor complex_sign(const OpDef&, const void*, Inputs in) {
   const Tensor size = abs(in[0]);
   const Tensor is_zero = eq(size, scalar_like(size, 0));
   const Tensor divisor = where(is_zero, scalar_like(size, 1), size);
-  return view_as_complex(view_as_real(in[0]) / last_axis(divisor));
+  const Tensor parts = view_as_real(in[0]) / last_axis(divisor);
+  return view_as_complex(where(last_axis(is_zero), scalar_like(parts, 0), parts));
 }
 
 /// e^(b log a); 0 to the power 0 is 1, to others 0.

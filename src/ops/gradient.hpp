@@ -34,6 +34,25 @@ inline Tensor as_leaf(const Tensor& x) {
   return record(same, {x}, std::source_location::current());
 }
 
+/// f16 and bf16 as f32: squares of them overflow, and counts of elements are no numbers of theirs.
+inline Tensor widened(const Tensor& x) {
+  const DType dtype = x.dtype();
+  return dtype == f16 || dtype == bf16 ? cast(x, f32) : x;
+}
+
+/// The gradients that `of` computes, from widened values; of the inputs' types.
+template <class Of>
+std::vector<Tensor> widened_gradient(const Backward& at, Of&& of) {
+  std::vector<Tensor> inputs;
+  for (const Tensor& input : at.inputs) inputs.push_back(widened(input));
+  const Tensor output = widened(at.output), upstream = widened(at.upstream);
+  std::vector<Tensor> result = of(Backward{inputs, output, upstream});
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    if (!result[i].is_empty()) result[i] = cast(result[i], at.inputs[i].dtype());
+  }
+  return result;
+}
+
 /// The gradients of an op that other ops can compute as well: `compose(inputs)` records them, and
 /// they are differentiated. For ops whose own formula would be as long.
 template <class Compose>

@@ -81,7 +81,7 @@ std::vector<Tensor> GroupNorm::gradient(const Backward& at) const {
     for (int i = 2; i < rank; ++i) row = unsqueeze(row, -1);
     return row;
   };
-  return gradient_of_composition(at, [&](std::span<const Tensor> in) {
+  const auto compose = [&](std::span<const Tensor> in) {
     const Tensor grouped = merge_axes(split_axis(in[0], 1, {groups, -1}), 2, -1);
     const Tensor centred = grouped - mean(grouped, {-1}, true);
     const Tensor variance = mean(square(centred), {-1}, true);
@@ -90,7 +90,9 @@ std::vector<Tensor> GroupNorm::gradient(const Backward& at) const {
     if (in.size() > 1) y = y * along_channels(in[1]);
     if (in.size() > 2) y = y + along_channels(in[2]);
     return y;
-  });
+  };
+  return widened_gradient(
+      at, [&](const Backward& wide) { return gradient_of_composition(wide, compose); });
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias,

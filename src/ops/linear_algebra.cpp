@@ -237,13 +237,25 @@ void Eigh::reference(std::span<const HostView> in, const HostView& out) const {
   each_matrix(*this, in, out, 2);
 }
 
+namespace {
+
+/// Of a gradient of vectors, which is 0 where only the values matter: 0 there, where equal values would make it NaN.
+template <class Of>
+Tensor unless_zero(const Tensor& gradient, Of&& of) {
+  const Tensor zero = scalar_like(gradient, 0);
+  return where(eq(gradient, zero), zero, of(gradient));
+}
+
+}  // namespace
+
 // V (diag(dw) + F o (V^T dV)) V^T, F_ij = 1 / (w_j - w_i) off the diagonal; its symmetric part.
 std::vector<Tensor> Eigh::gradient(const Backward& at) const {
   const Tensor w = slice(at.output, -2, 0, 1), v = slice(at.output, -2, 1);
   const Tensor dw = slice(at.upstream, -2, 0, 1), dv = slice(at.upstream, -2, 1);
   const Tensor one = identity(at.output);
   const Tensor f = (1.0 - one) / (w - turned(w) + one);
-  const Tensor inner = one * dw + f * matmul(turned(v), dv);
+  const Tensor inner =
+      one * dw + unless_zero(matmul(turned(v), dv), [&](const Tensor& d) { return f * d; });
   const Tensor g = matmul(matmul(v, inner), turned(v));
   return {(g + turned(g)) * 0.5};
 }
@@ -276,12 +288,13 @@ std::vector<Tensor> Svd::gradient(const Backward& at) const {
   const Tensor e = square(row) - square(s) + one;
   const auto skew = [&](const Tensor& x, const Tensor& dx) {
     const Tensor product = matmul(x, turned(dx));
-    return (product - turned(product)) / e;
+    return unless_zero(product - turned(product), [&](const Tensor& d) { return d / e; });
   };
   const Tensor inner = skew(u, du) * row + s * skew(v, dv) + one * ds;
   Tensor g = matmul(turned(u), matmul(inner, v));
   const auto outside = [&](const Tensor& x, const Tensor& dx) {
-    return (dx - matmul(matmul(dx, turned(x)), x)) / s;
+    return unless_zero(dx - matmul(matmul(dx, turned(x)), x),
+                       [&](const Tensor& d) { return d / s; });
   };
   if (m > k) g = g + matmul(turned(outside(u, du)), v);
   if (n > k) g = g + matmul(turned(u), outside(v, dv));

@@ -102,22 +102,26 @@ std::vector<Tensor> norm_gradients(const Backward& at, const Tensor& z, ToX&& to
 
 }  // namespace
 
-std::vector<Tensor> LayerNorm::gradient(const Backward& at) const {
-  const Tensor& x = at.inputs[0];
-  const Tensor centred = x - mean(x, -1, true);
-  const Tensor scale = rsqrt(mean(square(centred), -1, true) + eps);
-  const Tensor z = centred * scale;
-  return norm_gradients(at, z, [&](const Tensor& g) {
-    return scale * (g - mean(g, -1, true) - z * mean(g * z, -1, true));
+std::vector<Tensor> LayerNorm::gradient(const Backward& narrow) const {
+  return widened_gradient(narrow, [&](const Backward& at) {
+    const Tensor& x = at.inputs[0];
+    const Tensor centred = x - mean(x, -1, true);
+    const Tensor scale = rsqrt(mean(square(centred), -1, true) + eps);
+    const Tensor z = centred * scale;
+    return norm_gradients(at, z, [&](const Tensor& g) {
+      return scale * (g - mean(g, -1, true) - z * mean(g * z, -1, true));
+    });
   });
 }
 
-std::vector<Tensor> RmsNorm::gradient(const Backward& at) const {
-  const Tensor& x = at.inputs[0];
-  const Tensor scale = rsqrt(mean(square(x), -1, true) + eps);
-  const Tensor z = x * scale;
-  return norm_gradients(at, z,
-                        [&](const Tensor& g) { return scale * (g - z * mean(g * z, -1, true)); });
+std::vector<Tensor> RmsNorm::gradient(const Backward& narrow) const {
+  return widened_gradient(narrow, [&](const Backward& at) {
+    const Tensor& x = at.inputs[0];
+    const Tensor scale = rsqrt(mean(square(x), -1, true) + eps);
+    const Tensor z = x * scale;
+    return norm_gradients(at, z,
+                          [&](const Tensor& g) { return scale * (g - z * mean(g * z, -1, true)); });
+  });
 }
 
 Tensor layer_norm(const Tensor& x, double eps, const std::source_location& where) {

@@ -220,19 +220,19 @@ Tensor spread(const Tensor& reduced, const Tensor& x, const IntList& axes, bool 
   return broadcast_like(result, x);
 }
 
-/// The number of x's elements along `axes`, of x's dtype.
-Tensor count_along(const Tensor& x, const IntList& axes) {
+/// The number of x's elements along `axes`, of g's dtype.
+Tensor count_along(const Tensor& x, const IntList& axes, const Tensor& g) {
   double known = 1;
   Tensor open;
   for (const std::int64_t axis : axes) {
     if (is_static(x.dim(axis))) {
       known *= static_cast<double>(x.dim(axis));
     } else {
-      const Tensor size = size_along(x, axis, x.dtype());
+      const Tensor size = size_along(x, axis, g.dtype());
       open = open.is_empty() ? size : open * size;
     }
   }
-  const Tensor count = scalar_like(x, known);
+  const Tensor count = scalar_like(g, known);
   return open.is_empty() ? count : open * count;
 }
 
@@ -274,9 +274,10 @@ Tensor product_of_others(const Tensor& x, const Tensor& product, const Prod& op)
   return where(eq(zeros, zero), all(product) / nonzero, where(is_only_zero, of_nonzero, zero));
 }
 
-/// Of max and min: elements that equal the result share its gradient.
-Tensor share_of_equals(const Tensor& x, const Tensor& result, const IntList& axes, bool keep_dims) {
-  const Tensor is_result = cast(eq(x, spread(result, x, axes, keep_dims)), x.dtype());
+/// Of max and min: elements that equal the result share its gradient, in equal parts of g's dtype.
+Tensor share_of_equals(const Tensor& x, const Tensor& result, const IntList& axes, bool keep_dims,
+                       const Tensor& g) {
+  const Tensor is_result = cast(eq(x, spread(result, x, axes, keep_dims)), g.dtype());
   return is_result / sum(is_result, same_axes(axes), true);
 }
 
@@ -293,11 +294,13 @@ std::vector<Tensor> ReduceOp<Op>::gradient(const Backward& at) const {
     if constexpr (std::same_as<Op, Sum>) {
       return {g};
     } else if constexpr (std::same_as<Op, Mean>) {
-      return {g / count_along(x, axes)};
+      const Tensor wide = widened(g);
+      return {cast(wide / count_along(x, axes, wide), x.dtype())};
     } else if constexpr (std::same_as<Op, Prod>) {
       return {g * product_of_others(x, at.output, op)};
     } else {
-      return {g * share_of_equals(x, at.output, axes, keep_dims)};
+      const Tensor wide = widened(g);
+      return {cast(wide * share_of_equals(x, at.output, axes, keep_dims, wide), x.dtype())};
     }
   }
 }

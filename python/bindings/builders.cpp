@@ -495,6 +495,7 @@ const std::map<std::string_view, Builder>& builders() {
       {"gather_nd", builder_of(&gather_nd)},
       {"index_add", builder_of(&index_add)},
       {"index_put", builder_of(&index_put)},
+      {"logsumexp", builder_of(&logsumexp)},
       {"masked_fill", builder_of(+[](T x, T mask, T value, Where where) {
          return masked_fill(x, mask, value, where);
        })},
@@ -506,6 +507,7 @@ const std::map<std::string_view, Builder>& builders() {
       {"standard_deviation", builder_of(&standard_deviation)},
       {"topk", builder_of(&topk)},
       {"unique", builder_of(&unique)},
+      {"variance", builder_of(&variance)},
   };
   return *table;
 }

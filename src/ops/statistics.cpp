@@ -39,13 +39,14 @@ Tensor beside_zero(const Tensor& x, const std::source_location& line, Function&&
 Tensor computed_variance(std::string_view op, const Tensor& array, const AxisList& axes,
                          double correction, bool keep_dims, const std::source_location& where) {
   const Tensor x = at_least_f32(op, array, where);
+  const auto numbers = axes_of(x, axes, op, where);
   const Tensor squares = square(sub(x, mean(x, axes, true, where), where), where);
   if (correction == 0) return mean(squares, axes, keep_dims, where);
   const Tensor total = sum(squares, axes, keep_dims, where);
   const Shape& shape = x.shape(where);
   double count = 1;
   bool is_known = true;
-  for (const std::int64_t axis : axes_of(x, axes, op, where)) {
+  for (const std::int64_t axis : numbers) {
     const std::int64_t size = shape[static_cast<int>(axis)];
     is_known = is_known && is_static(size);
     count *= static_cast<double>(size);
@@ -53,7 +54,7 @@ Tensor computed_variance(std::string_view op, const Tensor& array, const AxisLis
   if (is_known) return div(total, scalar_like(x, std::max(count - correction, 0.0), where), where);
   // By index: the array of ones has no tags.
   std::vector<AxisRef> indices;
-  for (const std::int64_t axis : axes_of(x, axes, op, where)) indices.emplace_back(axis);
+  for (const std::int64_t axis : numbers) indices.emplace_back(axis);
   const AxisList resolved{std::span<const AxisRef>(indices)};
   const Tensor counted = sub(sum(filled_like(x, 1, x.dtype(), where), resolved, keep_dims, where),
                              scalar_like(x, correction, where), where);

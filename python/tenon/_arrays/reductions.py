@@ -1,9 +1,8 @@
 """Functions along axes: sums, extremes, sorts, statistics."""
 
-from math import prod as _prod
-
+from .composed import _run
 from .operands import _as_real, _axes, _cast, _like, _ops, _public, functions
-from .shaping import flatten, reshape, squeeze
+from .shaping import flatten, reshape
 
 
 def _no_out(name, out):
@@ -80,42 +79,39 @@ for _name in ("argmax", "argmin"):
     functions[_name] = _place(_name)
 
 
+def _reduced(name, x, axis, keep_dims, *more):
+    """What a builder of the library reduces along axes; to it, no axes are all of them."""
+    axes = _axes(x, axis)
+    if not axes and x.ndim:  # none: each element by itself
+        x, axes, keep_dims = x[..., None], (x.ndim,), False
+    return _run(name, (x, axes, *more, keep_dims), ("x", "axis", *("correction" for _ in more), "keep_dims"))
+
+
 @_public
 def logsumexp(x, axis=None, keep_dims=False):
     """log(sum(exp(x))) without overflow."""
-    x = _as_real(_like(x))
-    axes = _axes(x, axis)
-    high = functions["max"](x, axes, True)
-    high = _ops["where"](_ops["is_finite"](high), high, 0.0)
-    made = _ops["log"](functions["sum"](_ops["exp"](x - high), axes, True)) + high
-    return made if keep_dims else squeeze(made, axes)
+    return _reduced("logsumexp", _as_real(_like(x)), axis, keep_dims)
 
 
 @_public
 def variance(x, axis=None, correction=1, keep_dims=False):
     """The mean of the squared distances from the mean, of n - correction; correction 0 is numpy's var."""
-    x = _like(x)
-    axes = _axes(x, axis)
-    difference = x - functions["mean"](x, axes, True)
-    squares = functions["mean"](difference * difference, axes, keep_dims)
-    if correction == 0:
-        return squares
-    sizes = [x.shape[a] for a in axes]
-    if not all(isinstance(size, int) for size in sizes):
-        raise ValueError(f"variance: correction {correction} over a size that is not known, of {x.type!r}")
-    count = _prod(sizes)
-    return squares * (count / (count - correction) if count != correction else float("nan"))
+    return _reduced("variance", _as_real(_like(x)), axis, keep_dims, correction)
+
+
+def _spread(name, x, axis, ddof, keep_dims, dtype, out):
+    _no_out(name, out)
+    x = _as_real(_like(x)) if dtype is None else _cast(_like(x), dtype)
+    return _reduced(name, x, axis, keep_dims, ddof)
 
 
 @_public
 def var(x, axis=None, ddof=0, keep_dims=False, *, dtype=None, out=None):
     """The variance, as numpy has it: the squared distances from the mean by n - ddof. PyTorch's default is ddof=1."""
-    _no_out("var", out)
-    x = _as_real(_like(x)) if dtype is None else _cast(_like(x), dtype)
-    return variance(x, axis, ddof, keep_dims)
+    return _spread("variance", x, axis, ddof, keep_dims, dtype, out)
 
 
 @_public
 def std(x, axis=None, ddof=0, keep_dims=False, *, dtype=None, out=None):
     """The square root of var."""
-    return _ops["sqrt"](var(x, axis, ddof, keep_dims, dtype=dtype, out=out))
+    return _spread("standard_deviation", x, axis, ddof, keep_dims, dtype, out)

@@ -440,12 +440,14 @@ std::int64_t length_of(const Shape& shape) {
 
 HostBuffer to_host_buffer(nb::handle object) {
   if (nb::isinstance<HostBuffer>(object)) return nb::cast<HostBuffer>(object);
-  if (nb::isinstance<Buffer>(object)) {
-    const auto buffer = nb::cast<Buffer>(object);
-    const nb::gil_scoped_release no_gil;
-    return buffer.to_host();
-  }
+  if (nb::isinstance<Buffer>(object)) return waited_host(nb::cast<Buffer>(object));
   return host_view_of(imported(object, std::nullopt));
+}
+
+HostBuffer waited_host(const Buffer& buffer) {
+  const Buffer held = buffer;  // Python may let go of it, or donate it, meanwhile
+  const nb::gil_scoped_release no_gil;
+  return held.to_host();
 }
 
 Buffer to_buffer(nb::handle object, std::optional<DType> dtype) {
@@ -584,7 +586,7 @@ void bind_arrays(nb::module_& module) {
         if (!dtype.is_none()) type = to_dtype(dtype);
         Buffer made = to_buffer(array, type);
         if (type && made.shape().dtype() != *type) {
-          made = made.to_host().to(*type).to_device(cpu_device());
+          made = waited_host(made).to(*type).to_device(cpu_device());
         }
         new (self) Buffer(std::move(made));
       },
@@ -620,7 +622,7 @@ void bind_arrays(nb::module_& module) {
       [](nb::handle self) {
         const auto& array = nb::cast<const Buffer&>(self);
         if (array.has_data() && !array.region().is_host()) {
-          return nb::cast(array.to_host()).attr("numpy")();
+          return nb::cast(waited_host(array)).attr("numpy")();
         }
         const HostView view = waited_view(array);
         // With a handle of its own, since this one may be donated.
@@ -642,13 +644,8 @@ void bind_arrays(nb::module_& module) {
       "For Session.forward: gives the array up, so that the call may overwrite its memory (a KV "
       "cache is then "
       "updated in place). The buffer is empty afterwards, unless the call raises an error");
-  buffer.def(
-      "to_host",
-      [](const Buffer& self) {
-        const nb::gil_scoped_release no_gil;
-        return self.to_host();
-      },
-      "The values in CPU memory: shared where the CPU can address them, else copied");
+  buffer.def("to_host", &waited_host,
+             "The values in CPU memory: shared where the CPU can address them, else copied");
   const auto astype = [](const Buffer& self, DType type) {
     const nb::gil_scoped_release no_gil;
     return self.to_host().to(type).to_device(
@@ -678,13 +675,10 @@ void bind_arrays(nb::module_& module) {
     if (!self.has_data()) return fmt::format("Buffer {} without memory", to_string(self.shape()));
     if (!self.is_ready()) return fmt::format("Buffer {} not ready", to_string(self.shape()));
     return fmt::format("Buffer {} on {}\n{}", to_string(self.shape()), self.region().device().url(),
-                       text_of(self.to_host()));
+                       text_of(waited_host(self)));
   });
   buffer.def("__len__", [](const Buffer& self) { return length_of(self.shape()); });
-  bind_numbers(buffer, [](const Buffer& self) {
-    const nb::gil_scoped_release no_gil;
-    return self.to_host();
-  });
+  bind_numbers(buffer, &waited_host);
   bind_protocols(buffer);
 }
 

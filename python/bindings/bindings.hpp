@@ -72,6 +72,9 @@ Buffer to_buffer(nb::handle object, std::optional<DType> dtype = std::nullopt);
 Buffer to_operand(nb::handle object, std::optional<DType> type);
 /// The same in CPU memory, of any strides.
 HostBuffer to_host_buffer(nb::handle object);
+/// buffer.to_host(), called with the interpreter's lock, which is released meanwhile: the work that fills the array
+/// may call Python.
+HostBuffer waited_host(const Buffer& buffer);
 
 /// An object of a registered class, which shares it; nothing where it is none.
 std::optional<Buffer> object_to_buffer(nb::handle object);

@@ -385,7 +385,7 @@ Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
   if (nb::isinstance<Traced>(object)) return nb::cast<const Traced&>(object).tensor;
   const Buffer buffer = to_operand(object, type);
   if (is_number(object)) {
-    const HostBuffer number = buffer.to_host();
+    const HostBuffer number = waited_host(buffer);
     const DType dtype = number.shape().dtype();
     if (is_complex_number(object)) {
       complex64 value{};

@@ -79,7 +79,7 @@ Buffer of_list(nb::handle list, DType type) {
       is_real ? to_buffer(list, type) : to_buffer(list);  // real ones with all their digits
   const DType from = given.shape().dtype();
   if (from == type) return given;
-  const HostBuffer numbers = given.to_host().contiguous();
+  const HostBuffer numbers = waited_host(given).contiguous();
   HostBuffer made = numbers.to(type).contiguous();
   const bool is_checked = is_integer(type) || (type == boolean && is_floating(from));
   if (is_checked && !is_same(numbers, made.to(from).contiguous())) {
@@ -551,7 +551,8 @@ void bind_recording(nb::module_& module) {
         std::vector<std::vector<HostBuffer>> all;
         for (const nb::handle sample : samples) {
           std::vector<HostBuffer> inputs;
-          for (const Buffer& input : to_sample(program, sample)) inputs.push_back(input.to_host());
+          for (const Buffer& input : to_sample(program, sample))
+            inputs.push_back(waited_host(input));
           all.push_back(std::move(inputs));
         }
         const std::shared_ptr<const WeightSet> set =

@@ -526,6 +526,36 @@ class Programs(unittest.TestCase):
             one.join()
         self.assertEqual(failed, [])
 
+    def test_arrays_that_an_op_of_ones_own_is_filling_are_waited_for(self):
+        code = """
+import time, numpy as np, tenon
+from tenon import ops
+
+@tenon.op
+def slow(x):
+    time.sleep(0.05)
+    return x.copy()
+
+x, w = np.ones((4, 16), "f4"), np.ones((8, 16), "f4")
+program = tenon.export(lambda x: ops.relu(ops.linear(slow(x), w)), "f32[4, 16]")
+npu = tenon.Backend("npu://sim", calibration=tenon.calibrate(program, {}, [x]))
+there = tenon.Session(program, None, [npu, "reference"], results_on_device=True)
+here = tenon.Session(tenon.export(lambda x: slow(x), "f32[4, 16]"), None, "reference")
+
+def recorded(pending):
+    with tenon.Graph() as graph:
+        graph.input("x", "f32[4, 16]") + pending
+
+reads = {"numpy": lambda: there.submit(x)[0].numpy(), "array": lambda: np.asarray(there.submit(x)[0]),
+         "repr": lambda: repr(there.submit(x)[0]), "cast": lambda: tenon.Buffer(here.submit(x)[0], "f64"),
+         "recorded": lambda: recorded(here.submit(x)[0])}
+for read in reads.values():
+    read()
+print("read", len(reads))
+"""
+        made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+        self.assertEqual((made.returncode, made.stdout), (0, "read 5\n"), made.stderr)
+
     def test_an_op_is_defined_again(self):
         def define(factor, **options):
             @tenon.op("python_again", by=1.0, **options)

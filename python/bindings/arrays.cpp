@@ -135,9 +135,15 @@ nb::object with_whole_strides(const nb::module_& numpy, const nb::object& array)
   return array;
 }
 
+/// torch's tensor with what it only notes, a conjugation or a negation, computed: DLPack has no word for them.
+nb::object resolved(nb::handle object) {
+  if (!nb::hasattr(object, "resolve_conj")) return nb::borrow(object);
+  return object.attr("resolve_conj")().attr("resolve_neg")();
+}
+
 /// numpy's array of numbers, lists and of types that it does not give out by itself.
 Imported imported(nb::handle object, std::optional<DType> dtype) {
-  if (nb::ndarray<nb::ro> array; nb::try_cast(object, array, false)) {
+  if (nb::ndarray<nb::ro> array; nb::try_cast(resolved(object), array, false)) {
     require_on_cpu(array);
     const DType type = from_dlpack(array.dtype());
     return imported(std::move(array), type);
@@ -200,7 +206,7 @@ std::optional<Buffer> from_cuda(nb::handle object) {
   if (type != nb::device::cuda::value) return std::nullopt;
   const DevicePtr device = cuda_device(number);
   nb::ndarray<nb::ro> array;
-  if (!nb::try_cast(object, array, false)) {
+  if (!nb::try_cast(resolved(object), array, false)) {
     throw Error(Errc::unsupported, "array", "DLPack does not give out this array");
   }
   const DType dtype = from_dlpack(array.dtype());

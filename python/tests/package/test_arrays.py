@@ -4,6 +4,7 @@ import gc
 import pathlib
 import pickle
 import tempfile
+import types
 import unittest
 import weakref
 
@@ -40,6 +41,31 @@ class Arrays(unittest.TestCase):
         given = self.random.random((6, 8)).astype("f4")
         for view in (given.T, given[::2], given[:, ::-1], given[1:5, 2:7], np.broadcast_to(given[0], (3, 8))):
             np.testing.assert_array_equal(tenon.array(view).numpy(), view)
+
+    def test_conjugations_that_are_only_noted(self):
+        given = self.random.random((3, 2)).astype("f4").view("c8")
+
+        class Noted:  # as torch's tensors, whose DLPack has the memory as it is
+            def __dlpack__(self, **options):
+                return given.__dlpack__(**options)
+
+            def __dlpack_device__(self):
+                return given.__dlpack_device__()
+
+            def resolve_conj(self):
+                return types.SimpleNamespace(resolve_neg=given.conj)
+
+        for array in (tenon.Buffer(Noted()), tenon.HostBuffer(Noted())):
+            np.testing.assert_array_equal(array.numpy(), given.conj())
+        try:
+            import torch
+        except ImportError:
+            return
+        z = torch.from_numpy(given)
+        session = tenon.Session(tenon.export(lambda x: x + 0.0, "f32[3, 1]"))
+        for one in (z.conj(), z.conj().imag, z):
+            np.testing.assert_array_equal(tenon.Buffer(one).numpy(), one.resolve_conj().resolve_neg().numpy())
+        np.testing.assert_array_equal(session.forward(z.conj().imag)[0].numpy(), given.conj().imag)
 
     def test_misaligned_arrays_are_read(self):
         raw = np.zeros(41, "u1")

@@ -97,16 +97,32 @@ Traced Recorder::input(const std::string& name, const Shape& shape) {
 }
 
 Traced Recorder::constant(const std::string& name, const Shape& shape) {
-  return {graph.constant(name, shape, location()), shared_from_this()};
+  if (captured.contains(name)) {
+    throw Error(Errc::duplicate_name, "Graph.constant",
+                fmt::format("'{}' is an array that the program has", name));
+  }
+  Traced made{graph.constant(name, shape, location()), shared_from_this()};
+  weights_.insert(name);
+  return made;
 }
 
 Traced Recorder::capture(const std::string& name, HostBuffer value) {
-  const Shape shape = value.shape();
-  if (!captured.emplace(name, std::move(value)).second) {
+  if (captured.contains(name) || weights_.contains(name)) {
     throw Error(Errc::duplicate_name, "Graph.capture",
                 fmt::format("there is a constant '{}'", name));
   }
-  return constant(name, shape);
+  Traced made{graph.constant(name, value.shape(), location()), shared_from_this()};
+  captured.emplace(name, std::move(value));
+  return made;
+}
+
+std::string Recorder::free_name() const {
+  std::string name;
+  std::size_t number = captured.size();
+  do {
+    name = fmt::format("captured{}", number++);
+  } while (captured.contains(name) || weights_.contains(name));
+  return name;
 }
 
 Traced Recorder::record(const OpInstance& op, const std::vector<Tensor>& operands) {
@@ -130,7 +146,13 @@ Program Recorder::program(const std::vector<Tensor>& outputs, const std::string&
 
 Recorder* Recorder::current() { return recorders.empty() ? nullptr : recorders.back().get(); }
 void Recorder::enter() { recorders.push_back(shared_from_this()); }
-void Recorder::leave() { recorders.pop_back(); }
+void Recorder::leave() {
+  if (current() != this) {
+    throw Error(Errc::call_order, "Graph",
+                "left where it is not the graph that was entered last on this thread");
+  }
+  recorders.pop_back();
+}
 
 void bind_graphs(nb::module_& module) {
   auto tensor = nb::class_<Traced>(

@@ -7,6 +7,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <source_location>
 #include <string>
 #include <utility>
@@ -38,12 +39,15 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   /// The graph of the innermost `with` on this thread; null outside of any.
   static Recorder* current();
   void enter();
+  /// Errc::call_order where another graph, or none, was entered last on this thread.
   void leave();
 
   /// Where what is recorded now comes from: `place`, or the line of Python that is running.
   std::source_location location();
 
  private:
+  /// "captured0", "captured1", ...: the first of them that no constant has.
+  std::string free_name() const;
   /// What a std::source_location of libstdc++ and libc++ points to.
   struct Line {
     const char* file;
@@ -52,6 +56,7 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
     unsigned column;
   };
   std::map<std::pair<std::string, unsigned>, Line> lines_;  // the graph's nodes point to them
+  std::set<std::string> weights_;  // the names of constants that are not captured
 
  public:
   Graph graph;

@@ -402,9 +402,7 @@ Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
     }
   }
   // Arrays become constants of the program.
-  const std::string name = fmt::format("captured{}", captured.size());
-  captured.emplace(name, buffer.to_host());
-  return graph.constant(name, buffer.shape(), location());
+  return capture(free_name(), waited_host(buffer)).tensor;
 }
 
 nb::object op_function(const OpDef& def) {

@@ -166,6 +166,38 @@ class Programs(unittest.TestCase):
         [y] = tenon.Session(program).forward(np.ones((1, 2), "f4"))
         np.testing.assert_array_equal(y.numpy(), [[2, 3]])
 
+    def test_names_of_arrays_are_those_that_no_constant_has(self):
+        with tenon.Graph() as graph:
+            x = graph.input("x", "f32[2]")
+            first = graph.capture("captured1", np.array([1, 2], "f4"))
+            given = graph.constant("captured2", "f32[2]")
+            y = x * first + np.array([10, 20], "f4") + given + np.array([300, 400], "f4")
+            with self.assertRaisesRegex(tenon.Error, "'captured1' is an array that the program has"):
+                graph.constant("captured1", "f32[2]")
+        session = tenon.Session(graph.program([y]), {"captured2": np.array([5000, 6000], "f4")})
+        np.testing.assert_array_equal(session.forward(np.ones(2, "f4"))[0].numpy(), [5311, 6422])
+
+    def test_graphs_are_left_in_the_order_that_they_were_entered_in(self):
+        with self.assertRaisesRegex(tenon.Error, "not the graph that was entered last") as raised:
+            tenon.Graph().__exit__(None, None, None)
+        self.assertEqual(raised.exception.code, "CallOrder")
+        with tenon.Graph() as outer, tenon.Graph() as inner:
+            with self.assertRaisesRegex(tenon.Error, "not the graph that was entered last"):
+                outer.__exit__(None, None, None)
+            self.assertIs(ops.zeros((2,)).graph, inner)
+            failed = []
+
+            def leave():
+                try:
+                    inner.__exit__(None, None, None)
+                except tenon.Error as error:
+                    failed.append(error.code)
+
+            other = threading.Thread(target=leave)
+            other.start()
+            other.join()
+            self.assertEqual(failed, ["CallOrder"])
+
     def test_results_get_names(self):
         def model(x):
             y = x + 1.0

@@ -267,7 +267,16 @@ void bind_devices(nb::module_& module) {
         self.write(bytes.c_str(), offset, bytes.size());
       },
       nb::arg("bytes"), nb::arg("offset") = 0);
-  chunk.def("free", &MemChunk::free, "Frees the memory now, for all handles");
+  chunk.def(
+      "free",
+      [](MemChunk& self) {
+        if (self.use_count() > 1) {
+          throw Error(Errc::busy, "MemChunk.free", "arrays are in this memory");
+        }
+        self.free();
+      },
+      "Frees the memory now. Errc::busy while arrays are in it, those of numpy and others among "
+      "them");
   chunk.def(
       "buffer",
       [](const MemChunk& self, nb::handle type, std::uint64_t offset) {

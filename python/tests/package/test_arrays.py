@@ -195,6 +195,13 @@ class Arrays(unittest.TestCase):
             with self.assertRaises(tenon.Error):
                 chunk.read(offset, size)
         chunk.free()
+        held = tenon.Device.open("cpu:").mem_region().malloc(64)
+        array = held.buffer("f32[4]").numpy()
+        with self.assertRaisesRegex(tenon.Error, "arrays are in this memory"):
+            held.free()
+        array[:] = 1  # it is still there
+        del array
+        held.free()
         with self.assertRaises(tenon.Error) as raised:
             chunk.read(0, 1)
         self.assertEqual(raised.exception.code, "StaleHandle")

@@ -40,10 +40,32 @@ std::optional<DType> find_type(std::string_view word) {
   return std::nullopt;
 }
 
+/// A name that programs may have, as sizes of inputs do.
+bool is_identifier(std::string_view word) {
+  const auto is_letter = [](char c) {
+    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  };
+  return !word.empty() && is_letter(word[0]) &&
+         std::ranges::all_of(word, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+}
+
+/// A size as a text has it: a number, a name, or "_".
+std::int64_t named_dim(const std::string& word, std::string_view text) {
+  if (word == "_") return unknown_dim;
+  if (!is_identifier(word)) {
+    throw Error(Errc::bad_shape, "Shape",
+                fmt::format("'{}' in '{}' is no size: a size is a number, a name, or _ where it is "
+                            "not known",
+                            word, text));
+  }
+  return symbol(Name(word));
+}
+
 std::int64_t to_dim(nb::handle object) {
   if (object.is_none()) return unknown_dim;
-  if (nb::isinstance<nb::str>(object)) return symbol(Name(nb::cast<std::string>(object)));
-  return nb::cast<std::int64_t>(object);
+  if (!nb::isinstance<nb::str>(object)) return nb::cast<std::int64_t>(object);
+  const auto word = nb::cast<std::string>(object);
+  return named_dim(word, word);
 }
 
 nb::object from_dim(std::int64_t dim) {
@@ -53,13 +75,10 @@ nb::object from_dim(std::int64_t dim) {
   return nb::str(name.data(), name.size());
 }
 
-/// A name that programs may have, as sizes of inputs do.
-bool is_identifier(std::string_view word) {
-  const auto is_letter = [](char c) {
-    return c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
-  };
-  return !word.empty() && is_letter(word[0]) &&
-         std::ranges::all_of(word, [&](char c) { return is_letter(c) || (c >= '0' && c <= '9'); });
+std::string_view without_spaces(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(' ');
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(' ') + 1 - begin);
 }
 
 /// The type of a text such as "f32[B, 64]", which programs spell in the same way.
@@ -72,30 +91,17 @@ Shape parsed_shape(const std::string& text) {
   if (dtype && bracket == std::string::npos) return Shape({}, *dtype);
   if (!dtype || text.back() != ']') fail();
   std::vector<std::int64_t> dims;
-  std::string word;
-  for (std::size_t i = bracket + 1; i < text.size(); ++i) {
-    const char c = text[i];
-    if (c == ' ') continue;
-    if (c != ',' && i + 1 != text.size()) {
-      word += c;
-      continue;
-    }
-    if (word.empty() && c == ']' && dims.empty()) break;  // f32[]
+  std::string_view rest = without_spaces(std::string_view(text).substr(bracket + 1));
+  rest = without_spaces(rest.substr(0, rest.size() - 1));
+  for (bool is_last = rest.empty(); !is_last;) {
+    const std::size_t comma = rest.find(',');
+    const std::string word(without_spaces(rest.substr(0, comma)));
     if (word.empty()) fail();
-    if (word == "_") {
-      dims.push_back(unknown_dim);
-    } else if (word.find_first_not_of("0123456789") == std::string::npos && word.size() < 19) {
-      dims.push_back(std::stoll(word));
-    } else if (is_identifier(word)) {
-      dims.push_back(symbol(Name(word)));
-    } else {
-      throw Error(
-          Errc::bad_shape, "Shape",
-          fmt::format("'{}' in '{}' is no size: a size is a number, a name, or _ where it is "
-                      "not known",
-                      word, text));
-    }
-    word.clear();
+    const bool is_number =
+        word.find_first_not_of("0123456789") == std::string::npos && word.size() < 19;
+    dims.push_back(is_number ? std::stoll(word) : named_dim(word, text));
+    is_last = comma == std::string::npos;
+    if (!is_last) rest.remove_prefix(comma + 1);
   }
   return Shape(std::span<const std::int64_t>(dims), *dtype);
 }

@@ -172,7 +172,8 @@ class Arrays(unittest.TestCase):
         self.assertEqual(tenon.Shape("f32[]").dims, ())
         self.assertEqual(tenon.Shape((2, 3)).elements, 6)
         self.assertEqual(tenon.Shape("f32"), tenon.Shape((), "f32"))  # a scalar, as programs spell it
-        for wrong in ("f99", "f99[2]", "f32[2", "f32[2,,3]", "f32[,]", "[2]", "f32[-1]", "f32[2*B]", "f32[2B]"):
+        self.assertEqual(tenon.Shape("f32[ 2 , B ]").dims, (2, "B"))
+        for wrong in ("f32[1 2]", "f32[A B]", ["N]"], ["2"], [""], ["A B"], "f99", "f99[2]", "f32[2", "f32[2,,3]", "f32[,]", "[2]", "f32[-1]", "f32[2*B]", "f32[2B]"):
             with self.assertRaises(tenon.Error, msg=wrong):
                 tenon.Shape(wrong)
         for wrong in ((-1, 3), (2**63 - 1, -(2**62) - 1)):

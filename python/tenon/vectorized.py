@@ -37,7 +37,8 @@ def vmap(function, in_axes=0, out_axes=0):
     tuple with one for each argument, or structures of them; `out_axes` is where it goes in the results. Arguments by name
     have their examples on axis 0. The whole runs as one program, in which products, norms, convolutions and most other
     ops take all examples at once; ops that have no such form run in a loop over them, and the function's `looped` says
-    which these were when it was recorded last. A loop that its values end runs until the last example has ended.
+    which these were when it was recorded last. A loop that its values end runs until the last example has ended,
+    and those that ended before repeat what another one does.
 
     In a function that is itself recorded, `function` may use tensors from around it that are variables of that function,
     or in dicts, lists, tuples and dataclasses there; those that it finds otherwise, such as attributes of objects, are
@@ -342,6 +343,18 @@ class Examples:
                 return carry
             carry = joined
 
+    def _is_total(self, function):
+        """Whether a function takes all values: no op of it refuses some, as gathers do."""
+        known = _ir().schema.OPS
+        for step in function.body:
+            if step.kind in ("call", "repeat"):
+                if not self._is_total(self.program[step.function]):
+                    return False
+            elif step.kind not in ("scope", "const", "pack", "item") and \
+                    not (step.op in known and known[step.op].pointwise or step.op in _TOTAL):
+                return False
+        return True
+
     def _repeat(self, step, operands):
         carry, _, *outer = operands
         body = self.program[step.function]
@@ -351,22 +364,36 @@ class Examples:
         first = [self.stretched(one) if wanted and not flag else one
                  for (one, flag), wanted in zip(carry, flags)]
 
-        def after(index, now):
+        def after(index, now, around=outer):
             index = index + step.first if step.first else index
-            made = self._run(body, [*zip(now, flags), (index, False), (None, False), *outer])
+            made = self._run(body, [*zip(now, flags), (index, False), (None, False), *around])
             return [self.stretched(one) if wanted and not flag else one for (one, flag), wanted in zip(made, flags)]
 
         if step.condition < 0 or not flags[step.condition]:
             last = _loop(tuple(first), lambda index, *now: tuple(after(index, now)), step.count, step.condition)
             return list(zip(last, flags))
 
+        is_total = self._is_total(body)
+
         def goes_on(index, _, *now):
             going = now[step.condition]
-            made = [_ops["where"](_behind(going, new.ndim - 1), new, old) for new, old in zip(after(index, now), now)]
+            if is_total:
+                there = after(index, now)
+            else:
+                place = _ops["argmax"](going.cast("u8"), axis=0)
+                there = after(index, [_where_going(going, place, one) for one in now],
+                              [(_where_going(going, place, one) if flag else one, flag) for one, flag in outer])
+            made = [_ops["where"](_behind(going, new.ndim - 1), new, old) for new, old in zip(there, now)]
             return ops.any(made[step.condition]), *made
 
         last = _loop((ops.any(first[step.condition]), *first), goes_on, step.count, 0)[1:]
         return list(zip(last, flags))
+
+
+def _where_going(going, place, x):
+    """What examples have, in the place of those that have ended what the one at `place` has: the body of a loop, or a
+    branch, may refuse what it is not run for, such as an index that its condition excludes."""
+    return _ops["where"](_behind(going, x.ndim - 1), x, _ops["select"](x, place))
 
 
 def _behind(x, axes):
@@ -722,6 +749,9 @@ def _recurrence(shared):
 
     return rule
 
+
+_TOTAL = set("full reshape broadcast_to permute unsqueeze squeeze merge_axes concat sum mean max min any all softmax matmul "
+             "linear".split())  # which take all values, as those of single elements do
 
 _RULES = {
     **dict.fromkeys("glu stop_gradient bitcast cholesky det slogdet eigh svd lu qr resize resize_backward".split(), _same),

@@ -175,6 +175,25 @@ class Vmap(unittest.TestCase):
         self.check(lambda n: tenon.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * 2.0), (0, 1.0), 50)[1],
                    np.array([3, 0, 7]))
 
+    def test_bodies_are_valid_for_examples_that_do_not_run_them(self):
+        table, tables = self.values(4), self.values(5, 4)
+
+        def summed(i, table):
+            return tenon.while_loop(lambda i, _: i < 4, lambda i, total: (i + 1, total + table[i]), (i, 0.0), 9)[1]
+
+        def chosen(i, table):
+            return tenon.cond(i < 4, lambda: table[i] * 2.0, lambda: table.sum())
+
+        def changed(i, table):
+            return tenon.cond(i < 4, lambda i, a: (i, ops.scatter(a, i.reshape(1), ops.ones((1,)), axis=0, mode="add")), lambda i, a: (i, -a), carry=(i, table))[1]
+
+        starts = np.array([0, 9, 2, 4, 3])
+        for function in (summed, chosen, changed):
+            self.check(function, starts, table, in_axes=(0, None))
+            self.check(function, starts, tables)
+        gradients = tenon.vmap(tenon.grad(lambda table, i: chosen(i, table)), (None, 0))(table, starts).numpy()
+        np.testing.assert_array_equal(gradients, [2 * np.eye(4)[i] if i < 4 else np.ones(4) for i in starts])
+
     def test_composed_transforms(self):
         x, y = self.values(4, 3), self.values(5, 3)
         made = tenon.vmap(tenon.vmap(lambda a, b: (a * b).sum(), (None, 0)), (0, None))(x, y)

@@ -23,8 +23,13 @@ def extreme(n, x, axes, keep, is_max):
     return (n.b.max if is_max else n.b.min)(x, axis=axes, keep_dims=keep)
 
 
+def widened(n, x):
+    """x in a type that holds sums of squares of its numbers: of f16 and bf16 in f32, of integers in f64."""
+    return n.b.cast(x, "f32" if x.dtype in ("f16", "bf16") else x.dtype if x.dtype in FLOATS else "f64")
+
+
 def log_sum_exp(n, x, axes, keep):
-    wide = x if x.dtype in FLOATS else n.b.cast(x, "f64")
+    wide = widened(n, x)
     if any(x.shape[axis] == 0 for axis in axes) or not axes:
         return n.b.log(total(n, n.b.exp(wide), axes, keep))
     top = n.b.max(wide, axis=axes, keep_dims=True)
@@ -34,5 +39,4 @@ def log_sum_exp(n, x, axes, keep):
 
 
 def l2(n, x, axes, keep):
-    wide = x if x.dtype in FLOATS else n.b.cast(x, "f64")
-    return n.b.sqrt(n.b.sum(n.b.square(wide), axis=axes, keep_dims=keep))
+    return n.b.sqrt(n.b.sum(n.b.square(widened(n, x)), axis=axes, keep_dims=keep))

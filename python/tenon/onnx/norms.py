@@ -1,6 +1,7 @@
 """Normalisations."""
 
 from ..importing import sizes as sz
+from ..importing.reductions import widened
 from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS
 from .node import op
@@ -112,12 +113,12 @@ def local_response_norm(n, x):
     before = min((size - 1) // 2, channels)
     after = min(size - 1 - (size - 1) // 2, channels)
     pads = tuple(int(axis == 1) for axis in range(x.rank))
-    wide = n.b.pad(n.b.square(x), before=tuple(p * before for p in pads), after=tuple(p * after for p in pads))
+    wide = n.b.pad(n.b.square(widened(n, x)), before=tuple(p * before for p in pads), after=tuple(p * after for p in pads))
     total = None
     for first in range(before + after + 1):
         part = sliced(n, wide, 1, first, first + channels, 1)
         total = part if total is None else total + part
-    return x / n.b.pow(total * (alpha / size) + bias, beta)
+    return n.b.cast(widened(n, x) / n.b.pow(total * (alpha / size) + bias, beta), x.dtype)
 
 
 @op("LpNormalization")
@@ -125,18 +126,19 @@ def lp_norm(n, x):
     axis, power = n.axis(n.attribute("axis", -1), x.rank), n.attribute("p", 2)
     if power not in (1, 2):
         raise n.error(f"{power}", "p")
+    wide = widened(n, x)
     if power == 1:
-        norm = n.b.sum(n.b.abs(x), axis=[axis], keep_dims=True)
+        norm = n.b.sum(n.b.abs(wide), axis=[axis], keep_dims=True)
     else:
-        norm = n.b.sqrt(n.b.sum(n.b.square(x), axis=[axis], keep_dims=True))
-    zero = n.b.number(0, x.dtype)
-    return shaped(n.b.where(n.b.eq(norm, zero), zero, x / norm), x.shape)
+        norm = n.b.sqrt(n.b.sum(n.b.square(wide), axis=[axis], keep_dims=True))
+    zero = n.b.number(0, wide.dtype)
+    return shaped(n.b.cast(n.b.where(n.b.eq(norm, zero), zero, wide / norm), x.dtype), x.shape)
 
 
 @op("MeanVarianceNormalization")
 def mean_variance_norm(n, x):
     axes = [n.axis(axis, x.rank, "axes") for axis in n.attribute("axes", [0, 2, 3])]
-    mean = n.b.mean(x, axis=axes, keep_dims=True)
-    centred = x - mean
-    return shaped(centred / (n.b.sqrt(n.b.mean(n.b.square(x), axis=axes, keep_dims=True) - n.b.square(mean)) + 1e-9),
-                  x.shape)
+    wide = widened(n, x)
+    mean = n.b.mean(wide, axis=axes, keep_dims=True)
+    spread = n.b.sqrt(n.b.mean(n.b.square(wide), axis=axes, keep_dims=True) - n.b.square(mean))
+    return shaped(n.b.cast((wide - mean) / (spread + 1e-9), x.dtype), x.shape)

@@ -1,7 +1,7 @@
 """Reductions, orders and running sums."""
 
 from ..importing import sizes as sz
-from ..importing.reductions import extreme, l2, log_sum_exp, mean, total
+from ..importing.reductions import extreme, l2, log_sum_exp, mean, total, widened
 from ..importing.shaping import items, shaped, sliced, wrapped
 from ..importing.types import FLOATS
 from .node import op
@@ -28,8 +28,7 @@ def reduce(n, x, given=None):
 
 
 def _log_sum(n, x, axes, keep):
-    wide = x if x.dtype in FLOATS else n.b.cast(x, "f64")
-    return n.b.log(n.b.sum(wide, axis=axes, keep_dims=keep))
+    return n.b.log(n.b.sum(widened(n, x), axis=axes, keep_dims=keep))
 
 
 _FUNCTIONS = {
@@ -38,7 +37,7 @@ _FUNCTIONS = {
     "ReduceProd": lambda n, x, axes, keep: n.b.prod(x, axis=axes, keep_dims=keep),
     "ReduceL1": lambda n, x, axes, keep: total(n, n.b.abs(x) if x.dtype[0] != "u" else x, axes, keep),
     "ReduceL2": l2, "ReduceLogSum": _log_sum, "ReduceLogSumExp": log_sum_exp,
-    "ReduceSumSquare": lambda n, x, axes, keep: total(n, n.b.square(x), axes, keep),
+    "ReduceSumSquare": lambda n, x, axes, keep: total(n, n.b.square(widened(n, x) if x.dtype in FLOATS else x), axes, keep),
 }
 
 

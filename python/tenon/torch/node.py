@@ -1,5 +1,7 @@
 """A node of an exported graph as its handler sees it, and the table of handlers."""
 
+import copy
+import functools
 import math
 import re
 
@@ -34,6 +36,54 @@ def op(*names, view=False, domain="aten"):
         return function
 
     return mark
+
+
+def in_f32(function):
+    """Marks a function of several ops that PyTorch computes as one: of f16 and bf16 in f32, rounded at the end."""
+
+    @functools.wraps(function)
+    def rounded(n, *arguments, **named):
+        wide = copy.copy(n)
+        wide.metas = [one and (_WIDE.get(one[0], one[0]), *one[1:]) for one in n.metas]
+        made = function(wide, *(_widened(n, one) for one in arguments),
+                        **{name: _widened(n, one) for name, one in named.items()})
+        if not isinstance(made, tuple):
+            return _narrowed(n, made, n.metas[0])
+        return tuple(_narrowed(n, one, meta) for one, meta in zip(made, [*n.metas, None]))
+
+    return rounded
+
+
+_WIDE = {"f16": "f32", "bf16": "f32"}
+
+
+def with_exact_numbers(function):
+    """Marks a product or quotient: f16 and bf16 by a number, or an array of one, that they would round is computed in f32,
+    as PyTorch does. In sums and differences it rounds such numbers."""
+    wide = in_f32(function)
+
+    @functools.wraps(function)
+    def chosen(n, self, other, **named):
+        is_exact = n.dtype not in _WIDE or _is_held(self, n.dtype) and _is_held(other, n.dtype)
+        return (function if is_exact else wide)(n, self, other, **named)
+
+    return chosen
+
+
+def _is_held(x, dtype):
+    """Whether a type has a number; of values those without axes may have others."""
+    if isinstance(x, (int, float)):
+        with np.errstate(over="ignore"):
+            return float(np.array(x, NUMPY[dtype])) == x
+    return not isinstance(x, Value) or x.rank > 0 or x.dtype not in ("f32", "f64")
+
+
+def _widened(n, x):
+    return n.cast(x, "f32") if isinstance(x, Value) and x.dtype in _WIDE else x
+
+
+def _narrowed(n, x, meta):
+    return n.cast(x, meta[0]) if isinstance(x, Value) and meta and meta[0] in _WIDE and x.dtype == "f32" else x
 
 
 def refuse(reason, *names, domain="aten"):

@@ -7,7 +7,7 @@ from ..importing import sizes as sz
 from ..importing.shaping import broadcast_shape, shaped
 from ..importing.types import FLOATS, INTEGERS
 from ..importing.values import Value
-from .node import common_type, op
+from .node import common_type, in_f32, op, with_exact_numbers
 
 _FUNCTIONS = {
     "abs": "abs", "neg": "neg", "sqrt": "sqrt", "rsqrt": "rsqrt", "exp": "exp", "exp2": "exp2", "expm1": "expm1",
@@ -46,6 +46,7 @@ def frac(n, self):
 
 
 @op("round.default", "round.decimals")
+@in_f32
 def round_(n, self, decimals=0):
     if self.dtype in INTEGERS:
         return self
@@ -125,6 +126,7 @@ def rsub(n, self, other, alpha=1):
 
 
 @op("mul.Tensor", "mul.Scalar", "multiply.Tensor", "multiply.Scalar")
+@with_exact_numbers
 def mul(n, self, other):
     made = _sizes(n, sz.mul, self, other)
     if made is not None:
@@ -137,6 +139,7 @@ def mul(n, self, other):
 @op("div.Tensor", "div.Scalar", "div.Tensor_mode", "div.Scalar_mode", "true_divide.Tensor",
     "true_divide.Scalar", "divide.Tensor", "divide.Scalar", "divide.Tensor_mode", "divide.Scalar_mode",
     "floor_divide.default", "floor_divide.Scalar")
+@with_exact_numbers
 def div(n, self, other, rounding_mode=None):
     if n.op.split(".")[1].startswith("floor_divide"):
         rounding_mode = "floor"
@@ -294,6 +297,7 @@ def rrelu_with_noise(n, self, noise, lower=1 / 8, upper=1 / 3, training=False, g
 
 
 @op("elu.default", "celu.default", "selu.default")
+@in_f32
 def elu(n, self, alpha=1.0, scale=1.0, input_scale=1.0):
     name = n.op.split(".")[1].rstrip("_")
     if name == "selu":
@@ -316,6 +320,7 @@ def prelu(n, self, weight):
 
 
 @op("softplus.default")
+@in_f32
 def softplus(n, self, beta=1, threshold=20):
     scaled = self * float(beta)
     made = n.b.softplus(scaled) / float(beta)
@@ -362,12 +367,14 @@ def lerp(n, self, end, weight):
 
 
 @op("addcmul.default", "addcdiv.default")
+@in_f32
 def addc(n, self, tensor1, tensor2, value=1):
     part = tensor1 * tensor2 if "addcmul" in n.op else tensor1 / tensor2
     return self + _scaled(n, part, value)
 
 
 @op("logaddexp.default")
+@in_f32
 def logaddexp(n, self, other):
     a, b = operands(n, self, other)
     return shaped(log_add_exp(n, a, b), broadcast_shape(a, b))
@@ -487,6 +494,7 @@ def infinite(n, self):
 
 
 @op("sinc.default", "special_sinc.default")
+@in_f32
 def sinc(n, self):
     x = n.cast(self, n.dtype) * math.pi
     is_zero = n.b.eq(x, n.b.number(0, x.dtype))

@@ -11,7 +11,7 @@ from ..importing.shaping import broadcast_shape, repeated, shaped
 from ..importing.types import FLOATS
 from ..importing.values import Value
 from ..importing.windows import Window, conv_transposed, convolved
-from .node import op
+from .node import in_f32, op
 from .shapes import permuted
 
 
@@ -239,12 +239,14 @@ def _distance(n, apart, p, axes, keepdim=False):
 
 
 @op("pairwise_distance.default")
+@in_f32
 def pairwise_distance(n, x1, x2, p=2.0, eps=1e-6, keepdim=False):
     apart = n.b.abs(n.cast(x1, n.dtype) - n.cast(x2, n.dtype) + float(eps))
     return _distance(n, apart, p, [apart.rank - 1], keepdim)
 
 
 @op("dist.default")
+@in_f32
 def dist(n, self, other, p=2):
     apart = n.b.abs(self - other)
     return _distance(n, apart, p, list(range(apart.rank))) if apart.rank else apart
@@ -347,6 +349,7 @@ def cross(n, self, other, dim=-1):
 
 
 @op("cosine_similarity.default")
+@in_f32
 def cosine_similarity(n, x1, x2, dim=1, eps=1e-8):
     def sums(a, b):
         product = a * b

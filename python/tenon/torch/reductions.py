@@ -9,7 +9,7 @@ from ..importing import sizes as sz
 from ..importing.padding import padded
 from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS, check_computed, limits
-from .node import op, refuse
+from .node import in_f32, op, refuse
 from .pointwise import log_add_exp
 from .shapes import permuted
 
@@ -134,12 +134,14 @@ def variance(n, self, dim=None, correction=None, keepdim=False, unbiased=True):
 
 
 @op("logsumexp.default", "special_logsumexp.default")
+@in_f32
 def logsumexp(n, self, dim, keepdim=False):
     axes = n.axes(dim, self.rank)
     return shaped(reductions.log_sum_exp(n, n.cast(self, n.dtype), axes, keepdim), kept(self, axes, keepdim))
 
 
 @op("norm.ScalarOpt_dim", "linalg_vector_norm.default", "norm.Scalar", "norm.ScalarOpt_dim_dtype")
+@in_f32
 def norm(n, self, p=2, ord=2, dim=None, keepdim=False, dtype=None):
     order = ord if "vector_norm" in n.op else 2 if p is None else p
     axes = n.axes(dim, self.rank)
@@ -156,6 +158,7 @@ def norm(n, self, p=2, ord=2, dim=None, keepdim=False, dtype=None):
 
 
 @op("linalg_norm.default")
+@in_f32
 def linalg_norm(n, self, ord=None, dim=None, keepdim=False, dtype=None):
     if ord not in (None, 2) or ord is not None and (self.rank > 1 and not isinstance(dim, int) and
                                                     len(dim or range(self.rank)) > 1):

@@ -309,6 +309,18 @@ class Casts(unittest.TestCase):
                 [want], [y] = runtime.run(None, {"x": x}), tenon.onnx.Model(model).run([x])
                 np.testing.assert_array_equal(y, want, err_msg=f"{source} to {target}")
 
+    def test_squares_of_halves(self):
+        x = np.array([[300, -20, 1000, 3], [1e-4, 2e-4, 1e-4, 5e-4]], "f2")
+        for op, attributes in (("ReduceL2", {"axes": [1]}), ("ReduceSumSquare", {"axes": [1]}),
+                               ("LpNormalization", {"axis": 1}), ("LpNormalization", {"axis": 1, "p": 1})):
+            graph = helper.make_graph([helper.make_node(op, ["x"], ["y"], **attributes)], "g",
+                                      [helper.make_tensor_value_info("x", kind(x), x.shape)],
+                                      [helper.make_empty_tensor_value_info("y")])
+            model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+            runtime = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+            [want], [y] = runtime.run(None, {"x": x}), tenon.onnx.Model(model).run([x])
+            np.testing.assert_allclose(y, want, rtol=1e-3, err_msg=op)
+
     def test_known_numbers_that_are_not_finite(self):
         """T5 takes integers of log(0) and leaves them aside."""
         nodes = [helper.make_node("Log", ["c"], ["l"]), helper.make_node("Cast", ["l"], ["i"], to=7),

@@ -714,6 +714,36 @@ class Live(unittest.TestCase):
                 self.assertEqual((one.dtype, one.shape), (other.detach().numpy().dtype, tuple(other.shape)))
                 np.testing.assert_allclose(one, other.detach().numpy(), rtol=1e-4, atol=1e-5, err_msg=repr(module))
 
+    def check(self, function, *arrays, tolerance=0):
+        import torch
+
+        class Module(torch.nn.Module):
+            def forward(self, *arguments):
+                return function(*arguments)
+
+        want = torch.utils._pytree.tree_leaves(function(*arrays))
+        made = tenon.torch.Model(torch.export.export(Module(), arrays))(*(one.numpy() for one in arrays))
+        for one, other in zip(check.leaves(made), want, strict=True):
+            self.assertEqual((one.dtype, one.shape), (other.numpy().dtype, tuple(other.shape)))
+            np.testing.assert_allclose(one, other.numpy(), rtol=tolerance)
+
+    def test_numbers_beside_halves(self):
+        import torch
+        x = torch.tensor([0, 1, 3, 0.1, 7, 60000]).half()
+        self.check(lambda x: [(1 - (x > 2).half()) * -1e9, x / 1e5, x * 1e-6, 1e5 / x, x // 1e-5, x * torch.tensor(1e-6),
+                              x + 0.1001, x - 0.1001, 0.1001 - x, torch.div(x, 0.3, rounding_mode="trunc")], x)
+        self.check(lambda x: [torch.addcmul(x, x, x, value=1e-6), torch.round(x, decimals=2), torch.sinc(x),
+                              torch.logaddexp(x, x - 1), torch.nn.functional.softplus(x, beta=0.37)], x, tolerance=1e-3)
+
+    def test_squares_of_halves(self):
+        import torch
+        from torch.nn import functional
+        x = torch.tensor([[300, -20, 1000, 3], [1e-4, 2e-4, 0, 5e-4], [2e4, 3e4, -3e4, 0]]).half()
+        self.check(lambda x: [torch.linalg.vector_norm(x, dim=1), torch.linalg.norm(x[0]), torch.norm(x, dim=1),
+                              torch.linalg.vector_norm(x, 3, dim=1), functional.normalize(x, dim=1), x.std(1),
+                              *torch.var_mean(x[:2], 1), functional.cosine_similarity(x, x * 0.5 + 1),
+                              functional.pairwise_distance(x, -0.5 * x), torch.dist(x, 0.5 * x)], x, tolerance=1e-3)
+
     def test_ops_whose_results_share_memory_are_known(self):
         import torch
         known = node.VIEWS | node.VIEWS_IF_DENSE | node.SAME_IF_EQUAL | node.COPIES_OR_VIEWS

@@ -59,7 +59,7 @@ def _taps(n, x, window, filler):
 
 
 def max_of_taps(n, x, window, number=None):
-    """Maxima, and where `number` gives a number to each element, that of the first maximum."""
+    """Maxima, and where `number` gives a number to each element, that of the first maximum, or the last NaN."""
     best, places = None, None
     for tap, part in _taps(n, x, window, limits(x.dtype)[0]):
         if number is None:
@@ -70,6 +70,8 @@ def max_of_taps(n, x, window, number=None):
             best, places = part, n.b.broadcast(here, part.shape)
             continue
         better = n.b.gt(part, best)
+        if x.dtype in FLOATS:
+            better = n.b.logical_or(better, n.b.is_nan(part))  # the last one, as in PyTorch
         places = n.b.where(better, here, places)
         best = n.b.where(better, part, best)
     return best, places

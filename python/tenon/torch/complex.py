@@ -203,7 +203,7 @@ def transform_2(n, self, s=None, dim=(-2, -1), norm=None):
 def transform_n(n, self, s=None, dim=None, norm=None):
     if dim is None and s is not None:
         dim = list(range(-len(s), 0))
-    return _transform(n, self, n.axes(dim, self.rank), s, norm)
+    return _transform(n, self, n.listed_axes(dim, self.rank), s, norm)
 
 
 def _power(n, normalization):

@@ -171,6 +171,10 @@ class Node(node.Node):
             raise self.malformed(f"argument '{name}': {dims}, one of them twice")
         return made if rank else []
 
+    def listed_axes(self, dims, rank):
+        """The same of ops for which an empty list is no axis."""
+        return [] if isinstance(dims, (list, tuple)) and not dims else self.axes(dims, rank)
+
     def integer(self, x, name):
         """An argument that has to be known as an integer."""
         if isinstance(x, bool) or not isinstance(x, int):

@@ -37,7 +37,10 @@ def function(n, self):
         if name == "relu6":
             return n.b.clamp(self, min=0.0, max=6.0)
     x = self if self.dtype == "c64" else n.cast(self, n.dtype)  # abs of complex numbers is real
-    return shaped(getattr(n.b, _FUNCTIONS[name])(x), x.shape)
+    made = getattr(n.b, _FUNCTIONS[name])(x)
+    if name in ("sign", "sgn") and x.dtype in FLOATS:  # 0 of a NaN
+        made = n.b.where(n.b.is_nan(x), n.b.number(0, x.dtype), made)
+    return shaped(made, x.shape)
 
 
 @op("frac.default")

@@ -108,11 +108,12 @@ def arg_extreme(n, self, dim=None, keepdim=False):
 @op("any.default", "any.dim", "any.dims", "all.default", "all.dim", "all.dims")
 def connective(n, self, dim=None, keepdim=False):
     function = n.b.any if ".any." in n.op else n.b.all
-    return n.cast(reduced(n, function, n.cast(self, "bool"), n.axes(dim, self.rank), keepdim), n.dtype)
+    return n.cast(reduced(n, function, n.cast(self, "bool"), n.listed_axes(dim, self.rank), keepdim), n.dtype)
 
 
 @op("var.correction", "var.dim", "var.default", "std.correction", "std.dim", "std.default", "var_mean.correction",
     "std_mean.correction", "var_mean.dim", "std_mean.dim", "var_mean.default", "std_mean.default")
+@in_f32
 def variance(n, self, dim=None, correction=None, keepdim=False, unbiased=True):
     axes = n.axes(dim, self.rank)
     correction = float(unbiased) if correction is None else correction
@@ -279,9 +280,9 @@ def searchsorted(n, self=None, boundaries=None, sorted_sequence=None, out_int32=
     right = right if side is None else side == "right"
     dtype = edges.dtype if edges.dtype in FLOATS else self.dtype
     if edges.rank > 1:  # a row of edges for each row of values: how many of them are before a value
-        before = (n.b.le if right else n.b.lt)(n.b.unsqueeze(n.cast(edges, dtype), edges.rank - 1),
-                                               n.b.unsqueeze(n.cast(self, dtype), self.rank))
-        counts = n.b.sum(n.cast(before, "i64"), axis=[self.rank], keep_dims=False)
+        behind = (n.b.gt if right else n.b.ge)(n.b.unsqueeze(n.cast(edges, dtype), edges.rank - 1),
+                                               n.b.unsqueeze(n.cast(self, dtype), self.rank))  # never of a NaN
+        counts = n.b.sum(n.cast(n.b.logical_not(behind), "i64"), axis=[self.rank], keep_dims=False)
         return shaped(counts, self.shape)
     return n.b.searchsorted(n.cast(edges, dtype), n.cast(self, dtype), right=bool(right))
 

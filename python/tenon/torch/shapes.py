@@ -123,7 +123,7 @@ def unsqueeze(n, self, dim):
 
 @op("squeeze.default", "squeeze.dim", "squeeze.dims", view=True)
 def squeeze(n, self, dim=None):
-    axes = n.axes(dim, self.rank) if dim is not None else range(self.rank)
+    axes = n.listed_axes(dim, self.rank)
     return n.b.reshape_to(self, tuple(one for i, one in enumerate(self.shape) if i not in axes or one != 1))
 
 

@@ -8,6 +8,7 @@ import gc
 import importlib.util
 import io
 import json
+import math
 import os
 import pathlib
 import pickle
@@ -743,6 +744,21 @@ class Live(unittest.TestCase):
                               torch.linalg.vector_norm(x, 3, dim=1), functional.normalize(x, dim=1), x.std(1),
                               *torch.var_mean(x[:2], 1), functional.cosine_similarity(x, x * 0.5 + 1),
                               functional.pairwise_distance(x, -0.5 * x), torch.dist(x, 0.5 * x)], x, tolerance=1e-3)
+
+    def test_nans_and_empty_axes(self):
+        import torch
+        nan = math.nan
+        x = torch.tensor([[1, nan], [-2, 0.5]])
+        edges = torch.tensor([[0.0, 1, 2], [-3, -2, 5]])
+        self.check(lambda x: [torch.sign(x), torch.sgn(x), torch.sign(x.half())], x)
+        for right in (False, True):
+            self.check(lambda x: torch.searchsorted(edges, x, right=right), x)
+        for rows in ([[1, nan, 2, 3]], [[nan, nan, 3, nan]], [[nan, 4, 1, 2]]):
+            self.check(lambda x: [torch.nn.functional.max_pool1d(x, 2, return_indices=indices) for indices in (True, False)],
+                       torch.tensor(rows))
+        self.check(lambda x: [torch.any(x, dim=()), torch.all(x, dim=(), keepdim=True), torch.squeeze(x[None], dim=()),
+                              torch.sum(x, dim=()), torch.var(x, dim=()), torch.count_nonzero(x, dim=())],
+                   torch.tensor([[1.0, 0], [2, 3]]), tolerance=1e-6)
 
     def test_ops_whose_results_share_memory_are_known(self):
         import torch

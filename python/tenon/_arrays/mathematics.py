@@ -97,8 +97,17 @@ def _round_whole(x, unit):
 
 @_public
 def log10(x):
-    """The logarithm to base 10."""
-    return _ops["log2"](_like(x)) * _math_log10(2)
+    """The logarithm to base 10: an integer of a power of 10, which the product of two rounded numbers may be just below."""
+    x = _like(x)
+    made = _ops["log2"](x) * _math_log10(2)
+    whole = _ops["round"](made)
+    power = _ops["pow"](full((), 10.0, made.dtype), _ops["abs"](whole))
+    ratio = _ops["where"](whole < 0.0, x * power, x / power)
+    is_power = _ops["abs"](ratio - 1.0) <= _EPSILONS[x.dtype.name]
+    return made + _ops["stop_gradient"](_ops["where"](is_power, whole - made, zeros_like(made)))
+
+
+_EPSILONS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 
 
 @_public

@@ -60,9 +60,19 @@ def round_(n, self, decimals=0):
 
 
 @op("log10.default")
+@in_f32
 def log10(n, self):
-    wide = n.cast(self, n.dtype)
-    return n.b.log(wide) / math.log(10)
+    """Of a power of 10 an integer, which the quotient of two rounded logarithms may be just below."""
+    x = n.cast(self, n.dtype)
+    made = n.b.log(x) / math.log(10)
+    if x.dtype not in FLOATS:
+        return made
+    whole = n.b.round(made)
+    power = n.b.pow(n.value(10.0, x.dtype), n.b.abs(whole))
+    ratio = n.b.where(n.b.lt(whole, n.value(0.0, x.dtype)), x * power, x / power)
+    is_power = n.b.le(n.b.abs(ratio - 1.0), n.value(2.0**(-52 if x.dtype == "f64" else -23), x.dtype))
+    off = n.b.stop_gradient(n.b.where(is_power, whole - made, n.value(0.0, x.dtype)))
+    return shaped(made + off, x.shape)
 
 
 @op("logical_not.default")

@@ -655,7 +655,14 @@ class Habits(unittest.TestCase):
         self.same(ops.cross_entropy(logits, labels), -log_p[np.arange(5), labels].mean(), tolerance=1e-5)
         self.same(ops.one_hot(labels, 7), np.eye(7)[labels])
         self.same(ops.eye(3), np.eye(3))
-        self.same(ops.log10(np.array([0.01, 1000.0], "f4")), [-2, 3], tolerance=1e-6)
+        powers = np.arange(-37, 39)
+        for dtype in ("f2", "f4", "f8"):
+            x = np.array([f"1e{one}" for one in powers[abs(powers) < (5 if dtype == "f2" else 99)]], dtype)
+            self.same(ops.log10(x), np.log10(x))
+        x = np.array([0.3, 7, 1e4, 1e-5])
+        self.same(ops.log10(x), np.log10(x), tolerance=1e-15)
+        self.same(ops.log10(np.array([0, np.inf, np.nan], "f4")), [-np.inf, np.inf, np.nan])
+        self.same(tenon.grad(lambda x: ops.log10(x).sum())(x), 1 / x / np.log(10), tolerance=1e-9)
 
     def test_more_functions(self):
         a = self.array(2, 4, 5)

@@ -745,7 +745,7 @@ class Live(unittest.TestCase):
                               *torch.var_mean(x[:2], 1), functional.cosine_similarity(x, x * 0.5 + 1),
                               functional.pairwise_distance(x, -0.5 * x), torch.dist(x, 0.5 * x)], x, tolerance=1e-3)
 
-    def test_nans_and_empty_axes(self):
+    def test_nans_powers_and_empty_axes(self):
         import torch
         nan = math.nan
         x = torch.tensor([[1, nan], [-2, 0.5]])
@@ -759,6 +759,8 @@ class Live(unittest.TestCase):
         self.check(lambda x: [torch.any(x, dim=()), torch.all(x, dim=(), keepdim=True), torch.squeeze(x[None], dim=()),
                               torch.sum(x, dim=()), torch.var(x, dim=()), torch.count_nonzero(x, dim=())],
                    torch.tensor([[1.0, 0], [2, 3]]), tolerance=1e-6)
+        powers = torch.tensor([float(f"1e{one}") for one in range(-22, 23)] + [0, math.inf, nan, -1], dtype=torch.float64)
+        self.check(lambda x: [torch.log10(x).floor(), torch.log10(x.float()).floor()], powers)
 
     def test_ops_whose_results_share_memory_are_known(self):
         import torch

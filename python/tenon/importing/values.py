@@ -498,7 +498,7 @@ def _single_number(array):
         return None
     first = array.flat[0]
     number = float(first)
-    if not math.isfinite(number) or array.dtype.kind in "iu" and abs(number) > 2**53:
+    if not math.isfinite(number) or array.dtype.kind in "iu" and abs(int(first)) > 2**53:
         return None
     if number == 0 and math.copysign(1, number) < 0:
         return None

@@ -321,6 +321,15 @@ class Casts(unittest.TestCase):
             [want], [y] = runtime.run(None, {"x": x}), tenon.onnx.Model(model).run([x])
             np.testing.assert_allclose(y, want, rtol=1e-3, err_msg=op)
 
+    def test_integers_that_no_double_holds(self):
+        for number in (2**53, 2**53 + 1, -(2**53) - 1, 2**62 + 1):
+            node = helper.make_node("Add", ["x", "c"], ["y"])
+            graph = helper.make_graph([node], "g", [helper.make_tensor_value_info("x", 7, [1])],
+                                      [helper.make_empty_tensor_value_info("y")],
+                                      [numpy_helper.from_array(np.full(200, number), "c")])
+            model = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+            np.testing.assert_array_equal(tenon.onnx.Model(model).run([np.array([0])])[0], np.full(200, number))
+
     def test_known_numbers_that_are_not_finite(self):
         """T5 takes integers of log(0) and leaves them aside."""
         nodes = [helper.make_node("Log", ["c"], ["l"]), helper.make_node("Cast", ["l"], ["i"], to=7),

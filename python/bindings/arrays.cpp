@@ -83,11 +83,8 @@ nb::dlpack::dtype to_dlpack(DType dtype) {
 /// An object that keeps another one of Python's alive, and may be released on any thread.
 std::shared_ptr<const void> keeper(nb::ndarray<nb::ro> array) {
   auto* held = new nb::ndarray<nb::ro>(std::move(array));
-  return std::shared_ptr<const void>(static_cast<const void*>(held), [held](const void*) {
-    if (Py_IsInitialized() == 0) return;  // the interpreter has ended, and its objects with it
-    const nb::gil_scoped_acquire gil;
-    delete held;
-  });
+  return std::shared_ptr<const void>(static_cast<const void*>(held),
+                                     [held](const void*) { drop_python([held] { delete held; }); });
 }
 
 struct Imported {

@@ -14,6 +14,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -40,6 +41,28 @@ void bind_files(nb::module_& module);
 void bind_text(nb::module_& module);
 void bind_models(nb::module_& module);
 void bind_objects(nb::module_& module);
+
+/// The interpreter's lock, for a call of a function of Python's that a run makes on any thread. The interpreter ends once
+/// such calls have, and where it is ending there are no more of them: Errc::call_order.
+class PythonCall {
+ public:
+  PythonCall() = default;
+  PythonCall(const PythonCall&) = delete;
+
+ private:
+  struct Counted {
+    Counted();
+    ~Counted();
+    Counted(const Counted&) = delete;
+  };
+  Counted counted_;
+  nb::gil_scoped_acquire lock_;
+};
+/// Lets go of what is Python's on any thread: under the lock, and not at all where the interpreter is ending, as the
+/// process then does.
+void drop_python(const std::function<void()>& drop) noexcept;
+/// Lets the interpreter wait for both when it ends.
+void end_with_python_calls();
 
 /// What Python knows as tenon.DType.
 struct ElementType {

@@ -459,10 +459,8 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
 
 /// A callback of Python's that any thread may drop.
 std::shared_ptr<nb::object> shared_callback(nb::object callback) {
-  return {new nb::object(std::move(callback)), [](nb::object* held) {
-            const nb::gil_scoped_acquire gil;
-            delete held;
-          }};
+  return {new nb::object(std::move(callback)),
+          [](nb::object* held) { drop_python([held] { delete held; }); }};
 }
 
 struct Batch {

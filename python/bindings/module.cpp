@@ -40,4 +40,5 @@ NB_MODULE(_tenon, module) {
   bind_files(module);
   bind_text(module);
   bind_models(module);
+  end_with_python_calls();
 }

@@ -26,12 +26,8 @@ struct Held {
   explicit Held(nb::object given) : object(std::move(given)) {}
   Held(const Held&) = delete;
   ~Held() {
-    if (Py_IsInitialized() == 0) {  // too late for Python: the process ends
-      static_cast<void>(object.release());
-      return;
-    }
-    const nb::gil_scoped_acquire gil;
-    object.reset();
+    drop_python([this] { object.reset(); });
+    static_cast<void>(object.release());  // where it is too late for Python
   }
   nb::object object;
 };
@@ -68,20 +64,20 @@ ElementType register_class(nb::object type, std::string name, bool is_linear, nb
   made.is_linear = is_linear;
   if (!copy.is_none()) {
     made.copy = [copy](const void* object) {
-      const nb::gil_scoped_acquire gil;
+      const PythonCall call;
       return held(copy(python_object(object)));
     };
   }
   if (!save.is_none()) {
     made.save = [save](const void* object) {
-      const nb::gil_scoped_acquire gil;
+      const PythonCall call;
       const auto bytes = nb::cast<nb::bytes>(save(python_object(object)));
       return std::string(bytes.c_str(), bytes.size());
     };
   }
   if (!load.is_none()) {
     made.load = [load](std::string_view bytes) {
-      const nb::gil_scoped_acquire gil;
+      const PythonCall call;
       return held(load(nb::bytes(bytes.data(), bytes.size())));
     };
   }

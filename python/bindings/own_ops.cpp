@@ -94,7 +94,7 @@ Shape inferred(const std::string& op, nb::handle made) {
 
 Shape infer(const void* op, std::span<const Shape> inputs) {
   const OwnAttributes& own = attributes_of(op);
-  const nb::gil_scoped_acquire gil;
+  const PythonCall call;
   const OpTraits& traits = own.functions->def.traits;
   detail::check_objects(own.functions->name, traits, inputs, nullptr);
   if (own.functions->infer.is_none()) {
@@ -122,7 +122,7 @@ Shape infer(const void* op, std::span<const Shape> inputs) {
 
 void reference(const void* op, std::span<const HostView> inputs, const HostView& output) {
   const OwnAttributes& own = attributes_of(op);
-  const nb::gil_scoped_acquire gil;
+  const PythonCall call;
   nb::list arrays;
   for (const HostView& input : inputs) {
     if (is_object(input.shape.dtype())) {

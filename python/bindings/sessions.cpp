@@ -267,14 +267,11 @@ nb::list to_list(std::span<const StepTime> times) {
 StepCallback step_callback(nb::object function) {
   if (function.is_none()) return {};
   // Released under the lock, wherever the session is destroyed.
-  const std::shared_ptr<nb::object> held(new nb::object(std::move(function)),
-                                         [](nb::object* object) {
-                                           if (Py_IsInitialized() == 0) return;
-                                           const nb::gil_scoped_acquire gil;
-                                           delete object;
-                                         });
+  const std::shared_ptr<nb::object> held(
+      new nb::object(std::move(function)),
+      [](nb::object* object) { drop_python([object] { delete object; }); });
   return [held](const StepEvent& event) {
-    const nb::gil_scoped_acquire gil;
+    const PythonCall call;
     nb::dict facts;
     facts["values"] = std::vector<std::string>(event.values.begin(), event.values.end());
     facts["op"] = nb::str(event.op.data(), event.op.size());

@@ -93,10 +93,10 @@ CalibrationTable calibrate(const Program& program, const WeightSet& weights,
                            const CalibrationOptions& options = {});
 
 /// The same on the backends of `session`, which has its weights bound: faster, and without the
-/// outputs before residuals, which only an NPU needs. The session must not have run: this function
-/// ends merging and sets the post callback.
+/// outputs before residuals, which only an NPU needs. A fork of the session runs, without merging:
+/// the session itself stays as it is.
 ///
-/// Errors: Errc::call_order after the session's first run; those of running; Errc::bad_argument
+/// Errors: Errc::call_order for a session from a snapshot; those of running; Errc::bad_argument
 /// without samples.
 CalibrationTable calibrate(Session session, std::span<const std::vector<HostBuffer>> samples,
                            const CalibrationOptions& options = {});

@@ -158,6 +158,7 @@ CalibrationTable calibrate(Session session, std::span<const std::vector<HostBuff
     throw Error(Errc::bad_argument, "quant::calibrate", "no samples to calibrate on");
   }
   Calibration calibration(options);
+  session = session.fork();  // the callback, which ends with this call, is the fork's alone
   session.set_merge(false);  // report every value
   session.set_post_callback([&](const StepEvent& event) {
     calibration.observe(value_name(event.function, event.values.back()),

@@ -82,15 +82,16 @@ std::string value_of(const Program& program, const std::string& name) {
 using Visit =
     std::function<void(const std::string& value, std::string_view op, const Buffer& array)>;
 
-void run_watched(Session& session, std::span<const Buffer> inputs, const Visit& visit) {
-  session.set_merge(false);
+void run_watched(const Session& session, std::span<const Buffer> inputs, const Visit& visit) {
+  Session watched = session.fork();  // the callback, which ends with this call, is the fork's alone
+  watched.set_merge(false);
   std::set<std::string> seen;  // a loop with a condition computes a value again and again
-  session.set_post_callback([&](const StepEvent& event) {
+  watched.set_post_callback([&](const StepEvent& event) {
     for (std::size_t i = 0; i < event.values.size() && i < event.outputs.size(); ++i) {
       if (seen.insert(event.values[i]).second) visit(event.values[i], event.op, event.outputs[i]);
     }
   });
-  session.forward(std::vector<Buffer>(inputs.begin(), inputs.end()));
+  watched.forward(std::vector<Buffer>(inputs.begin(), inputs.end()));
 }
 
 }  // namespace

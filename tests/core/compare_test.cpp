@@ -167,10 +167,21 @@ TEST_CASE("compare: names that a program has not") {
   const auto message = expect_error(
       Errc::shape_mismatch, [&] { compare_activations(session(), compared_input(), recorded); });
   CHECK(message.find("layer[0]") != std::string::npos);
+}
 
-  Session used = session();
-  used.forward(compared_input());
-  expect_error(Errc::call_order, [&] { record_activations(used, compared_input()); });
+TEST_CASE("compare: a session that is used before and after, with a callback of its own") {
+  Session session = session_of(stack(), weights_of(3));
+  int seen = 0;
+  session.set_post_callback([&](const StepEvent&) { ++seen; });
+  session.forward(compared_input());
+  const int each = seen;
+  REQUIRE(each > 0);
+  const RecordedValues recorded = record_activations(session, compared_input());
+  CHECK(recorded.size() == 15);  // with the 2.0
+  CHECK(compare_activations(session, compared_input(), recorded).first() == nullptr);
+  CHECK(seen == each);
+  session.forward(compared_input());
+  CHECK(seen == 2 * each);
 }
 
 }  // namespace

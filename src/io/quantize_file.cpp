@@ -46,6 +46,21 @@ void require_other_file(const File& file, const std::filesystem::path& out) {
   }
 }
 
+/// Whether f16 holds the numbers of a tensor with an infinity or a NaN for none of them.
+bool fits_f16(const TensorEntry& tensor) {
+  constexpr float limit = 65520;  // the first number that rounds to an infinity
+  const DType from = tensor.shape.dtype();
+  const std::int64_t columns = tensor.shape[tensor.shape.rank() - 1];
+  const HostBuffer data = tensor.data();
+  std::vector<float> row(static_cast<std::size_t>(columns));
+  const std::int64_t row_bytes = columns / block_size(from) * block_bytes(from);
+  for (std::uint64_t at = 0; at < tensor.size_bytes; at += static_cast<std::uint64_t>(row_bytes)) {
+    dequantize(from, data.bytes() + at, row.data(), columns);
+    if (!std::ranges::all_of(row, [](float x) { return std::fabs(x) < limit; })) return false;
+  }
+  return true;
+}
+
 /// The rows of a tensor in another type.
 class Conversion {
  public:
@@ -88,6 +103,10 @@ class Conversion {
     if (has_special_) {
       refuse(Errc::bad_input, fmt::format("tensor '{}' holds an infinity or a NaN", name_));
     }
+    if (is_too_large_) {
+      refuse(Errc::bad_input,
+             fmt::format("tensor '{}' has numbers that are too large for {}", name_, name(to_)));
+    }
     return out_;
   }
 
@@ -104,20 +123,27 @@ class Conversion {
   void convert(std::vector<float>& buffer) {
     const std::int64_t row_in = columns_ / block_size(from_) * block_bytes(from_);
     const std::int64_t row_out = columns_ / block_size(to_) * block_bytes(to_);
-    while (!has_special_ && !has_stopped_ && !interrupt_.is_due()) {
+    const auto has_special = [&](std::int64_t count) {
+      return std::any_of(buffer.begin(), buffer.begin() + count,
+                         [](float x) { return !std::isfinite(x); });
+    };
+    while (!has_special_ && !is_too_large_ && !has_stopped_ && !interrupt_.is_due()) {
       const std::int64_t first = next_.fetch_add(rows_at_once_);
       if (first >= rows_) return;
       const std::int64_t count = std::min(rows_at_once_, rows_ - first) * columns_;
       dequantize(from_, data_.bytes() + first * row_in, buffer.data(), count);
-      const auto end = buffer.begin() + count;
-      if (std::any_of(buffer.begin(), end, [](float x) { return !std::isfinite(x); })) {
+      if (has_special(count)) {
         has_special_ = true;
+        return;
       }
+      std::byte* const made = out_.data() + first * row_out;
       if (importance_.empty()) {
-        quantize(to_, buffer.data(), out_.data() + first * row_out, count);
+        quantize(to_, buffer.data(), made, count);
       } else {
         quantize_rows(buffer.data(), first, count / columns_);
       }
+      dequantize(to_, made, buffer.data(), count);
+      if (has_special(count)) is_too_large_ = true;
     }
   }
   /// Rows from `first` on, each by the importance of its matrix.
@@ -143,7 +169,8 @@ class Conversion {
   const Interrupt& interrupt_;
   std::atomic<std::int64_t> next_ = 0;
   std::atomic<bool> has_special_ = false;
-  std::atomic<bool> has_stopped_ = false;  // because of `failure_`
+  std::atomic<bool> is_too_large_ = false;  // a number, for the type's scales
+  std::atomic<bool> has_stopped_ = false;   // because of `failure_`
   std::mutex failure_mutex_;
   std::exception_ptr failure_;
 };
@@ -227,7 +254,7 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
   }
   require_other_file(file, out);
   const auto tensors = file.tensors();
-  const auto choices =
+  auto choices =
       choose_types(tensors, file.metadata(), mix,
                    {.pure = options.pure, .has_importance = options.importance != nullptr});
 
@@ -235,6 +262,13 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
   std::vector<TensorPlan> plans;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorEntry& tensor = tensors[i];
+    if (choices[i].fallback && choices[i].type == f16) {
+      options.interrupt.check(caller);
+      if (!fits_f16(tensor)) {
+        choices[i].type = bf16;
+        ++result.wide_fallbacks;
+      }
+    }
     require_convertible(tensor, choices[i].type, options);
     result.weighed += importance_of(tensor, choices[i].type, options).empty() ? 0u : 1u;
     plans.push_back({tensor.name, tensor.shape.with_dtype(choices[i].type)});

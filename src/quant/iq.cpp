@@ -209,6 +209,8 @@ OddScales<subs> fit_odd_scales(const AFit& fit, const float* magnitudes, const L
   }
   OddScales<subs> best;
   if (largest_scale == 0) return best;
+  // Stays where no error below is finite: it is infinite then, and so is what is decoded.
+  best.d = to_half(largest_scale / (levels.unit * 31.0f)).bits;
   float least = std::numeric_limits<float>::infinity();
   for (const float target : {31.0f, 29.5f, 32.5f}) {
     OddScales<subs> scales;

@@ -227,6 +227,44 @@ TEST_CASE("quantize: importances whose means are no numbers are refused") {
   CHECK_FALSE(std::filesystem::exists(out));
 }
 
+TEST_CASE("quantize: numbers that are too large for a type") {
+  const TempFolder folder;
+  const auto out = folder.path() / "out.gguf";
+  const auto in_with = [&](float number, std::int64_t columns) {
+    auto tensors = model_tensors();
+    tensors.push_back({"large.weight", waves(3, columns)});
+    tensors.back().data.view().as<float>()[5] = number;
+    return made_model(folder, tensors);
+  };
+  const auto refused = [&](float number, std::string_view type) {
+    const auto message =
+        expect_error(Errc::bad_input, [&] { io::quantize_gguf(in_with(number, 256), out, type); });
+    CHECK(contains(message, "large.weight"));
+    CHECK_FALSE(std::filesystem::exists(out));
+  };
+  refused(65520, "f16");
+  refused(-1e5F, "f16");
+  refused(1.65e7F, "q8_0");
+  refused(1.65e7F, "q4_0");
+  for (const char* type : {"q5_1", "q2_k", "q3_k", "q4_k", "q6_k", "iq4_xs", "iq3_s", "tq2_0"}) {
+    INFO(type);
+    refused(1e12F, type);
+  }
+  io::quantize_gguf(in_with(65519, 256), out, "f16");
+  CHECK(io::open(out).at("large.weight").data().to(f32).values<float>()[5] == 65504);
+
+  // Rows of 20 suit no block: f16, where that holds the numbers.
+  io::QuantizeResult result = io::quantize_gguf(in_with(65519, 20), out, "q8_0");
+  CHECK(type_in(io::open(out), "large.weight") == f16);
+  CHECK(result.wide_fallbacks == 0);
+  result = io::quantize_gguf(in_with(7e4F, 20), out, "q8_0");
+  CHECK(type_in(io::open(out), "large.weight") == bf16);
+  CHECK(result.wide_fallbacks == 1);
+  CHECK(result.fallbacks == 2);  // the other one is odd.weight
+  CHECK(io::open(out).at("large.weight").data().to(f32).values<float>()[5] ==
+        Approx(7e4).epsilon(0.004));
+}
+
 TEST_CASE("quantize: an output of its own leaves the embedding to the mix") {
   const TempFolder folder;
   auto tensors = model_tensors();

@@ -69,6 +69,7 @@ void run(const Tool& tool, const Options& options) {
                 {"tensors", result.tensors},
                 {"converted", result.converted},
                 {"fallbacks", result.fallbacks},
+                {"wide_fallbacks", result.wide_fallbacks},
                 {"weighed", result.weighed},
                 {"bytes_before", result.bytes_before},
                 {"bytes_after", result.bytes_after},
@@ -87,6 +88,10 @@ void run(const Tool& tool, const Options& options) {
   if (result.fallbacks > 0) {
     fmt::print("{} tensors have rows that do not suit the type and got another\n",
                result.fallbacks);
+  }
+  if (result.wide_fallbacks > 0) {
+    fmt::print("{} of these are bf16, since f16 does not hold their numbers\n",
+               result.wide_fallbacks);
   }
 }
 

@@ -38,9 +38,10 @@ struct QuantizeOptions {
 
 struct QuantizeResult {
   std::size_t tensors = 0;
-  std::size_t converted = 0;  ///< of them; the others are copied
-  std::size_t fallbacks = 0;  ///< whose rows are no whole number of the wanted type's blocks
-  std::size_t weighed = 0;    ///< of the converted ones, by QuantizeOptions::importance
+  std::size_t converted = 0;       ///< of them; the others are copied
+  std::size_t fallbacks = 0;       ///< whose rows are no whole number of the wanted type's blocks
+  std::size_t wide_fallbacks = 0;  ///< of these, in bf16: their numbers are too large for f16
+  std::size_t weighed = 0;         ///< of the converted ones, by QuantizeOptions::importance
   std::uint64_t elements = 0;
   std::uint64_t bytes_before = 0, bytes_after = 0;  ///< of tensors
 };
@@ -63,7 +64,8 @@ std::span<const std::string_view> quantize_types();
 ///         shape_mismatch     importance of another number of columns than the tensor's
 ///         unsupported        the input is no GGUF file, or holds block types without
 ///                            allow_requantize
-///         bad_input          weights to convert hold an infinity or a NaN
+///         bad_input          weights to convert hold an infinity or a NaN, or a number that is too
+///                            large for the type or its scales (f16: from 65520)
 ///         cancelled, timeout as the interrupt says
 QuantizeResult quantize_gguf(const std::filesystem::path& in, const std::filesystem::path& out,
                              std::string_view type, const QuantizeOptions& options = {});

@@ -516,6 +516,17 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   file.commit();
 }
 
+void require_writable(const std::filesystem::path& path) { io::AtomicFile{path}; }
+
+void require_other_file(const std::filesystem::path& out,
+                        std::span<const std::filesystem::path> read) {
+  for (const std::filesystem::path& path : read) {
+    std::error_code missing;
+    if (!std::filesystem::equivalent(path, out, missing)) continue;
+    throw Error(Errc::bad_argument, out.string(), "is read: the file to write is another one");
+  }
+}
+
 std::vector<std::int32_t> random_tokens(std::int64_t count, std::int64_t vocabulary) {
   std::mt19937 random(1);  // NOLINT: the same tokens in every run
   std::uniform_int_distribution<std::int32_t> draw(0, static_cast<std::int32_t>(vocabulary - 1));

@@ -125,6 +125,11 @@ std::string read_text(const std::string& path);
 /// Writes or replaces a file, which is never half written; a link stays a link. Errc::not_regular_file for
 /// what is none (a pipe, a device), Errc::io_error.
 void write_text(const std::filesystem::path& path, const std::string& text);
+/// The errors that writing the file would begin with: for files that are written after a long time.
+void require_writable(const std::filesystem::path& path);
+/// Errc::bad_argument where the file to write is one of those that are read.
+void require_other_file(const std::filesystem::path& out,
+                        std::span<const std::filesystem::path> read);
 
 /// The inputs of a program from a file that has them under the names of its parameters, with its
 /// element types; what else the file has goes to `rest`. Errc::bad_reference for a missing one.

@@ -37,12 +37,19 @@ const MixFacts& mix_named(std::string_view type) {
          fmt::format("no type '{}'; there are {}", type, fmt::join(quantize_types(), ", ")));
 }
 
-void require_other_file(const File& file, const std::filesystem::path& out) {
-  for (const auto& shard : file.shards()) {
+void require_other_file(const File& file, const QuantizeOptions& options,
+                        const std::filesystem::path& out) {
+  const auto is_out = [&](const std::filesystem::path& path) {
     std::error_code missing;
-    if (std::filesystem::equivalent(shard->path(), out, missing)) {
+    return std::filesystem::equivalent(path, out, missing);
+  };
+  for (const auto& shard : file.shards()) {
+    if (is_out(shard->path())) {
       refuse(Errc::bad_argument, fmt::format("{} is a file of the input", out.string()));
     }
+  }
+  if (options.importance != nullptr && is_out(options.importance_file)) {
+    refuse(Errc::bad_argument, fmt::format("{} is the importance matrix", out.string()));
   }
 }
 
@@ -252,7 +259,7 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
     refuse(Errc::unsupported, fmt::format("{} is {}; only GGUF files are quantised",
                                           file.path().string(), name(file.format())));
   }
-  require_other_file(file, out);
+  require_other_file(file, options, out);
   const auto tensors = file.tensors();
   auto choices =
       choose_types(tensors, file.metadata(), mix,

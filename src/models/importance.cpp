@@ -11,6 +11,7 @@
 #include <tenon/models/vocabulary.hpp>
 #include <tenon/ops/grouped_linear.hpp>
 #include <tenon/ops/linear.hpp>
+#include <tenon/ops/slice.hpp>
 #include <tenon/program.hpp>
 #include <tenon/session.hpp>
 
@@ -18,6 +19,8 @@
 #include <cmath>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -28,37 +31,46 @@ namespace {
 
 constexpr std::string_view layers_prefix = "blk.";
 
-/// All positions of a piece at once: ids i32 [1, S] -> what the last norm makes of them.
-Program states_program(const io::File& file) {
+/// All positions of a piece at once: ids i32 [1, length] -> what the last norm makes of them.
+Program states_program(const io::File& file, std::int64_t length) {
   const DecoderConfig config = DecoderConfig::from(file);
   return placed_in(file, [&] {
     const WeightsView view = file.view();
     const auto decoder = Decoder<>::init(view, config);
     Graph graph;
     const Graph::Recording recording(graph);
-    return graph.program(
-        std::vector{decoder.states(graph.input("ids", Shape({1, symbol("S")}, i32)))});
+    return graph.program(std::vector{decoder.states(graph.input("ids", Shape({1, length}, i32)))});
   });
 }
 
-/// The layers' weights that a program multiplies with, by the names of the products in the unrolled program.
-std::map<std::string, std::string, std::less<>> weights_of_products(const Program& program) {
+using NamesOfWeights = std::map<std::string, std::string, std::less<>>;
+
+/// The layers' weights that a program multiplies with, by the names of the products in the unrolled program. Of linear
+/// layers whose weights are rows of one, and which read the same, the one with the first rows stands for all.
+NamesOfWeights weights_of_products(const Program& program) {
   const Program flat = unroll(program);
   const Function& main = flat.main();
-  std::map<ValueId, std::string> names;  // of constants, and what scopes put before names
-  std::map<std::string, std::string, std::less<>> weights;
+  std::map<ValueId, std::string> names;       // of constants, and what scopes put before names
+  std::map<ValueId, std::string> first_rows;  // of constants that these are a part of
+  NamesOfWeights weights;
   for (const Instruction& step : main.body) {
     if (step.kind == Instruction::Kind::constant || step.kind == Instruction::Kind::scope) {
       const std::string prefix = step.operands.empty() ? "" : names[step.operands[0]] + ".";
       names[step.result] = prefix + step.text;
     }
-    const bool is_product =
-        step.kind == Instruction::Kind::op &&
-        (step.op.as<Linear>() != nullptr || step.op.as<GroupedLinear>() != nullptr);
-    if (!is_product) continue;
-    const auto weight = names.find(step.operands[1]);
-    if (weight == names.end() || !weight->second.starts_with(layers_prefix)) continue;
-    weights[main.values[step.result].name] = weight->second;
+    if (step.kind != Instruction::Kind::op) continue;
+    if (const auto* const slice = step.op.as<Slice>();
+        slice != nullptr && slice->axis == 0 && slice->begin == 0 && slice->step == 1) {
+      const auto whole = names.find(step.operands[0]);
+      if (whole != names.end()) first_rows[step.result] = whole->second;
+    }
+    const bool is_linear = step.op.as<Linear>() != nullptr;
+    if (!is_linear && step.op.as<GroupedLinear>() == nullptr) continue;
+    const ValueId weight = step.operands[1];
+    const auto& found = is_linear && first_rows.contains(weight) ? first_rows : names;
+    const auto name = found.find(weight);
+    if (name == found.end() || !name->second.starts_with(layers_prefix)) continue;
+    weights[main.values[step.result].name] = name->second;
   }
   return weights;
 }
@@ -125,6 +137,57 @@ std::vector<std::vector<std::int32_t>> pieces_of(const text::Tokenizer& tokenize
   return pieces;
 }
 
+/// Reads pieces and sums up what weights are multiplied with.
+class Collector {
+ public:
+  Collector(const io::File& file, const ImportanceOptions& options)
+      : file_(file), options_(options), device_(options.device ? options.device : cpu_device()) {
+    std::vector<std::string> names;
+    for (const io::TensorEntry& tensor : file.tensors()) names.push_back(tensor.name);
+    weights_ = std::make_shared<const WeightSet>(io::load_buffers(file, names, device_));
+    matrix_.chunk_size = static_cast<std::uint32_t>(options.chunk);
+    if (!options.dataset.empty()) matrix_.datasets.push_back(options.dataset);
+  }
+
+  void read(std::span<const std::int32_t> piece) {
+    const Shape shape({1, std::ssize(piece)}, i32);
+    if (!session_ || shape[1] != length_) prepare(shape[1]);
+    session_->forward({HostBuffer::of(shape, piece).to_device(device_)});
+    ++matrix_.chunk_count;
+    check_finite(matrix_);
+  }
+  const io::ImportanceMatrix& matrix() const noexcept { return matrix_; }
+
+ private:
+  /// Programs have the length: masks, biases by distance and scans of some models are made for a known one.
+  void prepare(std::int64_t length) {
+    session_.reset();  // its activations go first
+    const Program program = states_program(file_, length);
+    weight_of_ = weights_of_products(program);
+    const CompileOptions on = detail::on_device(
+        device_, {.backend = options_.backend, .cpu_fallback = options_.cpu_fallback});
+    session_.emplace(program, SessionOptions{.backends = on.backends,
+                                             .results_on_device = on.results_on_device});
+    session_->bind(weights_);
+    session_->set_interrupt(options_.interrupt);
+    session_->set_merge(false);
+    session_->set_post_callback([this](const StepEvent& event) {
+      const auto weight = weight_of_.find(event.values.front());
+      if (weight != weight_of_.end()) add_rows(event, matrix_.tensors[weight->second]);
+    });
+    length_ = length;
+  }
+
+  const io::File& file_;
+  const ImportanceOptions& options_;
+  const DevicePtr device_;
+  std::shared_ptr<const WeightSet> weights_;
+  io::ImportanceMatrix matrix_;
+  NamesOfWeights weight_of_;  ///< by products of the session's program
+  std::int64_t length_ = 0;
+  std::optional<Session> session_;
+};
+
 io::ImportanceMatrix collect(const io::File& file, std::string_view text,
                              const ImportanceOptions& options) {
   const std::int64_t context = DecoderConfig::from(file).context_length;
@@ -133,33 +196,12 @@ io::ImportanceMatrix collect(const io::File& file, std::string_view text,
                 fmt::format("pieces of {} tokens; there can be 2 to {}", options.chunk, context));
   }
   const auto pieces = pieces_of(load_tokenizer(file), text, options);
-  const Program program = states_program(file);
-  const auto weights = weights_of_products(program);
-  const DevicePtr device = options.device ? options.device : cpu_device();
-  const CompileOptions on =
-      detail::on_device(device, {.backend = options.backend, .cpu_fallback = options.cpu_fallback});
-  Session session(program, {.backends = on.backends, .results_on_device = on.results_on_device});
-  std::vector<std::string> names;
-  for (const io::TensorEntry& tensor : file.tensors()) names.push_back(tensor.name);
-  session.bind(std::make_shared<const WeightSet>(io::load_buffers(file, names, device)));
-  session.set_interrupt(options.interrupt);
-
-  io::ImportanceMatrix matrix;
-  if (!options.dataset.empty()) matrix.datasets.push_back(options.dataset);
-  matrix.chunk_size = static_cast<std::uint32_t>(options.chunk);
-  session.set_merge(false);
-  session.set_post_callback([&](const StepEvent& event) {
-    const auto weight = weights.find(event.values.front());
-    if (weight != weights.end()) add_rows(event, matrix.tensors[weight->second]);
-  });
+  Collector collector(file, options);
   for (const std::vector<std::int32_t>& piece : pieces) {
-    if (options.progress) options.progress(matrix.chunk_count, std::ssize(pieces));
-    const Shape shape({1, std::ssize(piece)}, i32);
-    session.forward({HostBuffer::of(shape, std::span(piece)).to_device(device)});
-    ++matrix.chunk_count;
-    check_finite(matrix);
+    if (options.progress) options.progress(collector.matrix().chunk_count, std::ssize(pieces));
+    collector.read(piece);
   }
-  return matrix;
+  return collector.matrix();
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // Importance matrices of models: what their weights are multiplied with.
 #include "support/expect_error.hpp"
+#include "tiny_models.hpp"
 
 #include <tenon/backends/reference.hpp>
 #include <tenon/compare.hpp>
@@ -10,6 +11,7 @@
 #include <tenon/models/vocabulary.hpp>
 #include <tenon/session.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <numeric>
@@ -97,6 +99,47 @@ TEST_CASE("importance: experts have the rows that were routed to them") {
   std::vector<double> all(static_cast<std::size_t>(up.columns));
   for (std::size_t i = 0; i < up.sums.size(); ++i) all[i % all.size()] += up.sums[i] / 2;
   check_close(all, router.sums);
+}
+
+TEST_CASE("importance: every weight of every tiny model's layers that quantize converts") {
+  // What it copies, of matrices.
+  const auto is_copied = [](const std::string& name) {
+    constexpr const char* parts[] = {"_norm.",          "ssm_conv1d.",  "shortconv.conv.", "_lerp_",
+                                     "time_mix_first.", "time_mix_v1.", "time_mix_v2."};
+    return std::ranges::any_of(parts, [&](const char* part) { return contains(name, part); });
+  };
+  std::vector<std::string> refused;
+  for (const std::string& name : tiny_architectures()) {
+    INFO(name);
+    const io::File file = tiny(name);
+    io::ImportanceMatrix matrix;
+    try {
+      matrix = models::collect_importance(file, text, {.max_chunks = 1});
+    } catch (const Error& error) {
+      CHECK(error.code() == Errc::unsupported);
+      refused.push_back(name);
+      continue;
+    }
+    const auto tokens = static_cast<double>(models::load_tokenizer(file).encode(text).size());
+    for (const io::TensorEntry& tensor : file.tensors()) {
+      const bool is_weight = tensor.name.starts_with("blk.") && tensor.name.ends_with("weight") &&
+                             tensor.shape.rank() > 1 && !is_copied(tensor.name);
+      if (!is_weight) continue;
+      INFO(tensor.name);
+      const auto found = matrix.tensors.find(tensor.name);
+      REQUIRE(found != matrix.tensors.end());
+      const io::ColumnSums& sums = found->second;
+      CHECK(sums.columns == tensor.shape[tensor.shape.rank() - 1]);
+      // Once for each token, also where several layers have their rows in it. Keys' weights make values, too, in layers that
+      // have no others for them.
+      const std::string key = "attn_k.weight";
+      const bool is_key = tensor.name.ends_with(key);
+      const std::string prefix = tensor.name.substr(0, tensor.name.size() - key.size());
+      const double uses = is_key && !matrix.tensors.contains(prefix + "attn_v.weight") ? 2 : 1;
+      if (sums.matrices() == 1) CHECK(sums.counts[0] == uses * tokens);
+    }
+  }
+  CHECK(refused == std::vector<std::string>{"gemma3n", "gemma4_inputs"});
 }
 
 TEST_CASE("importance: pieces, each behind the token that begins a text") {

@@ -1,7 +1,7 @@
 """`tenon quantize`: a model written in other types, which runs."""
 
 from commands_test import Folder
-from harness import LLAMA, MALFORMED, UNSUPPORTED, WRONG_CALL
+from harness import LLAMA, MACHINE, MALFORMED, UNSUPPORTED, WRONG_CALL
 
 
 class Quantize(Folder):
@@ -31,6 +31,20 @@ class Quantize(Folder):
         got = self.json("score", out, "--tokens", tokens)["mean_log_probability"]
         self.assertAlmostEqual(got, want, delta=0.05 * abs(want))
         self.refused(MALFORMED, "NotFound", "imatrix", LLAMA, "-f", self.folder / "none.txt", "-o", matrix)
+        copy = self.folder / "copy.gguf"
+        copy.write_bytes(LLAMA.read_bytes())
+        (self.folder / "link.txt").symlink_to(text)
+        for read in (copy, text, self.folder / "link.txt"):
+            before = read.read_bytes()
+            self.refused(WRONG_CALL, "BadArgument", "imatrix", copy, "-f", text, "-o", read, says="another one")
+            self.assertEqual(read.read_bytes(), before)
+        before = matrix.read_bytes()
+        self.refused(WRONG_CALL, "BadArgument", "quantize", LLAMA, matrix, "--type", "q8_0", "--requantize",
+                     "--imatrix", matrix, says="importance matrix")
+        self.assertEqual(matrix.read_bytes(), before)
+        # Before the text is read, which this model would stop at.
+        self.refused(MACHINE, "IoError", "imatrix", LLAMA, "-f", text, "-o", self.folder / "no" / "m.gguf",
+                     "--chunk", 10**6, says="cannot be created")
         self.refused(WRONG_CALL, "BadArgument", "imatrix", LLAMA, "-f", text, "-o", matrix, "--chunk", 10**6)
         self.refused(WRONG_CALL, "BadArgument", "imatrix", LLAMA, "-o", matrix, says="--file")
 

@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -41,6 +44,11 @@ void run(const Tool& tool, const Options& options) {
                                     .dataset = options.text,
                                     .progress = progress_line(),
                                     .interrupt = {.cancel = interrupts.begin()}};
+  const io::File file = io::open(tool.model, {.access = io::Access::guarded});
+  std::vector<std::filesystem::path> read{options.text};
+  for (const auto& shard : file.shards()) read.push_back(shard->path());
+  require_other_file(options.out, read);
+  require_writable(options.out);
   io::ImportanceMatrix matrix;
   for (const std::string& path : options.more) matrix.add(io::load_importance(path));
   const auto start = std::chrono::steady_clock::now();
@@ -48,7 +56,6 @@ void run(const Tool& tool, const Options& options) {
     if (collect.progress) fmt::print(stderr, "\r\033[K");
   };
   try {
-    const io::File file = io::open(tool.model, {.access = io::Access::guarded});
     matrix.add(models::collect_importance(file, read_text(options.text), collect));
   } catch (...) {
     clear();

@@ -59,7 +59,7 @@ std::span<const std::string_view> quantize_types();
 /// `out` appears whole or not at all, as with save_gguf.
 ///
 /// Errors  of io::open and save_gguf
-///         bad_argument       no such type, or `out` is a file of the input
+///         bad_argument       no such type, or `out` is a file of the input or `importance_file`
 ///         unsupported_dtype  a tensor gets iq1_s, iq1_m, iq2_xxs or iq2_xs, and there is no importance for it
 ///         shape_mismatch     importance of another number of columns than the tensor's
 ///         unsupported        the input is no GGUF file, or holds block types without

@@ -49,6 +49,11 @@ def _counted(state):
     return number, number.cast("f64")
 
 
+def widened(x):
+    """x in f32 where its own type is a half one: squares above 256^2 and their sums are infinite in f16."""
+    return x.cast("f32") if x.dtype.name in ("f16", "bf16") else x
+
+
 def _power(base, exponent):
     """base^exponent of a number and a scalar."""
     return ops.exp2(exponent * math.log2(base)) if base > 0 else exponent * 0.0
@@ -310,7 +315,7 @@ class Adafactor(Optimizer):
         limited = ops.minimum(rate.cast("f64"), ops.rsqrt(t))
 
         def rms(x):
-            return ops.sqrt(ops.mean(x * x))
+            return ops.sqrt(ops.mean(ops.square(widened(x)))).cast(x.dtype)
 
         def step(p, g, row, column):
             share = weight.cast(p.dtype)
@@ -366,7 +371,8 @@ class Muon(Optimizer):
             a, b, c = self.coefficients
             is_tall = x.shape[0] > x.shape[1]
             x = ops.transpose(x) if is_tall else x
-            x = x / ops.maximum(ops.sqrt(ops.sum(x * x)), self.eps)
+            wide = widened(x)
+            x = (wide / ops.maximum(ops.sqrt(ops.sum(wide * wide)), self.eps)).cast(x.dtype)
             for _ in range(self.steps):
                 gram = x @ ops.transpose(x)
                 x = a * x + (b * gram + c * (gram @ gram)) @ x

@@ -20,7 +20,7 @@ from . import _tenon, ops
 from .importing.errors import wrong_call
 from .optimizers import (  # noqa: F401
     _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Groups, Muon, NAdam, Optimizer, RAdam, RmsProp, _zeros, map_arrays,
-    next_ones, scalar, scaled,
+    next_ones, scalar, scaled, widened,
 )
 from .programs import programs_of
 from .schedules import (  # noqa: F401
@@ -70,8 +70,13 @@ class Adam(Optimizer):
 
     def _next(self, parameters, gradients, state, rate):
         number = state["number"] + 1.0
-        of_mean = rate / (1.0 - ops.exp2(number * math.log2(self.beta1)))
-        of_square = ops.rsqrt(1.0 - ops.exp2(number * math.log2(self.beta2)))
+
+        def correction(beta):
+            """1 - beta^t; the power itself would lose the digits that beta, near 1, differs by."""
+            return -ops.expm1(number * (math.log(beta) if beta > 0 else -math.inf))
+
+        of_mean = rate / correction(self.beta1)
+        of_square = ops.rsqrt(correction(self.beta2))
 
         def step(p, g, m, v):
             if self.weight_decay and not self.decoupled:
@@ -119,7 +124,7 @@ def _arrays_of(structure):
 
 
 def _norm(gradients):
-    squares = [ops.sum(ops.square(g)).cast("f32") for g in _arrays_of(gradients)]
+    squares = [ops.sum(ops.square(widened(g))).cast("f32") for g in _arrays_of(gradients)]
     if not squares:
         raise wrong_call("global_norm", "there is no array")
     return ops.sqrt(sum(squares[1:], squares[0]))

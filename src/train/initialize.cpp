@@ -17,7 +17,8 @@ double unit(std::mt19937_64& engine) { return static_cast<double>(engine() >> 11
 
 Initial he_uniform(std::string_view path, const Shape& shape) {
   const std::string_view last = path.substr(path.rfind('.') + 1);
-  if (last == "bias") return {Initial::Kind::constant, 0};
+  const bool is_bias = last.starts_with("bias") || last.ends_with("_bias");
+  if (is_bias || last == "running_mean") return {Initial::Kind::constant, 0};
   if (shape.rank() < 2) return {Initial::Kind::constant, 1};
   double inputs = 1;
   for (int i = 1; i < shape.rank(); ++i) inputs *= static_cast<double>(shape[i]);

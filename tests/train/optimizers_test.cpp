@@ -121,6 +121,40 @@ TEST_CASE("train: clipped values and averages of parameters") {
   expect_equal(graph.value(train::averaged(g, p, 0.75)[0]), {-2, 0.625, 1.75});
 }
 
+TEST_CASE("train: squares of f16 that f16 does not hold") {
+  ValuedGraph graph;
+  const std::vector<Tensor> g{graph.input(floats({2}, {300, 400}).to(f16)),
+                              graph.input(floats({1}, {1200}).to(f16))};
+  expect_equal(graph.value(train::global_norm(g)), {1300});
+  expect_close(graph.value(train::clip_norm(g, 13).first[1]), floats({1}, {12}).to(f16), 0, 1e-3);
+
+  // p -= max(eps, rms(p)) / max(1, rms(u)) u, where u has ones only: the change is rms(p).
+  const std::vector<Tensor> p{graph.input(floats({2}, {600, 800}).to(f16))};
+  const Tensor one = graph.input(floats({}, {1}));
+  const std::vector<Tensor> zero{graph.input(floats({2}, {0, 0}).to(f16))};
+  const std::vector<Tensor> none{graph.input(floats({}, {0}).to(f16))};
+  const std::vector<Tensor> unit{graph.input(floats({2}, {1, 1}).to(f16))};
+  const train::AdafactorState<std::vector<Tensor>> state{zero, none, one * 0};
+  expect_close(graph.value(train::Adafactor{}.update(p, unit, state, one).first[0]),
+               floats({2}, {600 - 707.1, 800 - 707.1}).to(f16), 1, 0);
+
+  const std::vector<Tensor> matrix{graph.input(floats({1, 2}, {600, 800}).to(f16))};
+  const train::MuonState<std::vector<Tensor>> start{{graph.input(floats({1, 2}, {0, 0}).to(f16))}};
+  const train::Muon muon{.momentum = 0, .weight_decay = 0, .steps = 0};
+  expect_close(graph.value(muon.update(matrix, matrix, start, one).first[0]),
+               floats({1, 2}, {599.4, 799.2}).to(f16), 0.3, 0);
+}
+
+TEST_CASE("train: Adam's first step is the rate, whatever beta2 is") {
+  ValuedGraph graph;
+  const std::vector<Tensor> p{graph.input(floats({1}, {0}))};
+  const std::vector<Tensor> g{graph.input(floats({1}, {2}))};
+  const Tensor rate = graph.input(floats({}, {1}));
+  const train::AdamState<std::vector<Tensor>> state{p, p, rate * 0};
+  const train::Adam adam{.beta2 = 0.99999};
+  expect_close(graph.value(adam.update(p, g, state, rate).first[0]), floats({1}, {-1}), 1e-6, 0);
+}
+
 TEST_CASE("train: groups of parameters") {
   const auto rule = [](const std::string&, const Shape& shape) -> std::size_t {
     return shape.rank() == 2 ? 0 : 1;
@@ -157,6 +191,12 @@ TEST_CASE("train: initial values") {
                                        1))[3] == 0);
   CHECK(elements(train::initial_values("n.weight", vector, train::he_uniform("n.weight", vector),
                                        1))[3] == 1);
+  for (const char* name : {"cell.bias_ih", "cell.bias_hh", "experts.up_bias", "n.running_mean"}) {
+    INFO(name);
+    CHECK(train::he_uniform(name, vector).value == 0);
+  }
+  CHECK(train::he_uniform("up_bias", weight).value == 0);  // of experts
+  CHECK(train::he_uniform("n.running_var", vector).value == 1);
   const train::Initial initial = train::he_uniform("a.weight", weight);
   const double bound = std::sqrt(6.0 / 256);
   CHECK(initial.value == Approx(bound));

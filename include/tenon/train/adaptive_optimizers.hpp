@@ -27,7 +27,9 @@ inline Tensor decayed(const Tensor& p, double weight_decay, const Tensor& rate) 
   return weight_decay == 0 ? p : scaled(p, 1 - weight_decay * rate);
 }
 
-inline Tensor root_mean_square(const Tensor& x) { return sqrt(mean(square(x))); }
+inline Tensor root_mean_square(const Tensor& x) {
+  return cast(sqrt(mean(square(widened(x)))), x.dtype());
+}
 
 }  // namespace detail
 
@@ -423,8 +425,8 @@ struct Muon {
   Tensor orthogonal(Tensor x) const {
     const bool is_tall = x.dim(0) > x.dim(1);
     if (is_tall) x = transpose(x);
-    const Tensor length = sqrt(sum(square(x)));
-    x = x / maximum(length, scalar_like(length, eps));
+    const Tensor wide = detail::widened(x), length = sqrt(sum(square(wide)));
+    x = cast(wide / maximum(length, scalar_like(length, eps)), x.dtype());
     const auto [a, b, c] = coefficients;
     for (int i = 0; i < steps; ++i) {
       const Tensor gram = matmul(x, transpose(x));

@@ -57,6 +57,11 @@ Model with_tensors(const Model& model, const std::vector<Tensor>& tensors) {
 /// x * value in x's dtype, for a scalar tensor of any floating dtype.
 inline Tensor scaled(const Tensor& x, const Tensor& scalar) { return x * cast(scalar, x.dtype()); }
 
+/// x in f32 where its own dtype is a half one: squares above 256^2 and their sums are infinite in f16.
+inline Tensor widened(const Tensor& x) {
+  return x.dtype() == f16 || x.dtype() == bf16 ? cast(x, f32) : x;
+}
+
 /// base^exponent of a number in [0, 1) and a scalar above 0.
 inline Tensor power(double base, const Tensor& exponent) {
   return base > 0 ? exp2(exponent * std::log2(base)) : exponent * 0;
@@ -148,7 +153,8 @@ struct Adam {
                                             const Tensor& rate) const {
     const Tensor number = state.number + 1;
     const Tensor steps = cast(number, rate.dtype());
-    const auto correction = [&](double beta) { return 1 - exp2(steps * std::log2(beta)); };
+    // 1 - beta^t; the power itself would lose the digits that beta, near 1, differs by.
+    const auto correction = [&](double beta) { return -expm1(steps * std::log(beta)); };
     const Tensor of_mean = rate / correction(beta1);
     const Tensor of_square = rsqrt(correction(beta2));
     const Model decayed = zip_fields(
@@ -218,7 +224,7 @@ template <class Model>
 Tensor global_norm(const Model& gradients) {
   Tensor total;
   for (const Tensor& g : tensors_of(gradients)) {
-    const Tensor squares = cast(sum(square(g)), f32);
+    const Tensor squares = cast(sum(square(detail::widened(g))), f32);
     total = total.is_empty() ? squares : total + squares;
   }
   return sqrt(total);

@@ -186,6 +186,24 @@ class Train(unittest.TestCase):
             with self.assertRaisesRegex(tenon.ArgumentError, "two arrays have the path 'a.b'"):
                 train.save(path, {"a.b": np.zeros(1), "a": {"b": np.zeros(1)}})
 
+    def test_squares_that_f16_does_not_hold(self):
+        g = {"a": np.array([300, 400], "f2"), "b": np.array([1200], "f2")}
+        self.assertEqual(train.global_norm(g).item(), 1300)
+        self.assertAlmostEqual(train.clip_norm(g, 13)[0]["b"].item(), 12, delta=0.02)
+        large, ones = {"w": np.array([[600, 800]], "f2")}, {"w": np.ones((1, 2), "f2")}
+        muon = train.Muon(momentum=0.0, weight_decay=0.0, steps=0)
+        moved, _ = muon.update(large, large, muon.start(large), 1.0)
+        np.testing.assert_array_equal(moved["w"].numpy(), np.array([[599.4, 799.2]], "f2"))
+        adafactor = train.Adafactor()
+        moved, _ = adafactor.update(large, ones, adafactor.start(large), 1.0)
+        np.testing.assert_allclose(moved["w"].numpy(), [[600 - 707.1, 800 - 707.1]], atol=1)
+
+    def test_adams_first_step_is_the_rate(self):
+        net, gradients = {"w": np.zeros(1, "f4")}, {"w": np.full(1, 2, "f4")}
+        adam = train.Adam(beta2=0.99999)
+        after, _ = adam.update(net, gradients, adam.start(net), 1.0)
+        self.assertAlmostEqual(after["w"].item(), -1, delta=1e-6)
+
     def test_structures_that_differ(self):
         state = train.Sgd().start(self.net)
         with self.assertRaisesRegex(TypeError, "update: gradients or state is"):

@@ -201,6 +201,8 @@ GrowingCache GrowingCache::load(std::string_view bytes) {
   constexpr std::size_t layer_bytes = 5 * sizeof(std::int64_t);
   if (std::cmp_greater(count, reader.left() / layer_bytes)) Reader::corrupt();
   GrowingCache cache(count);
+  auto pairs_left =
+      static_cast<std::int64_t>(bytes.size());  // of all layers, in proportion to the file
   for (Layer& layer : cache.layers_) {
     for (std::int64_t* value :
          {&layer.batch, &layer.heads, &layer.key_size, &layer.value_size, &layer.length}) {
@@ -209,10 +211,12 @@ GrowingCache GrowingCache::load(std::string_view bytes) {
     std::int64_t pairs = 0, keys = 0, values = 0;
     if (__builtin_mul_overflow(layer.batch, layer.heads, &pairs) ||
         __builtin_mul_overflow(layer.length, layer.key_size, &keys) ||
-        __builtin_mul_overflow(layer.length, layer.value_size, &values) ||
-        std::cmp_greater(pairs, bytes.size())) {
+        __builtin_mul_overflow(layer.length, layer.value_size, &values)) {
       Reader::corrupt();
     }
+    if (layer.length == 0) continue;  // append() makes the pairs
+    if (pairs > pairs_left) Reader::corrupt();
+    pairs_left -= pairs;
     for (std::int64_t i = 0; i < pairs; ++i) layer.keys.push_back(reader.floats(keys));
     for (std::int64_t i = 0; i < pairs; ++i) layer.values.push_back(reader.floats(values));
   }

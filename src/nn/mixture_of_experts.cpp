@@ -99,7 +99,14 @@ Routing route(const Tensor& logits, const RouterOptions& options, const Tensor& 
   if (options.groups > 1) compared = of_used_groups(compared, options, where);
   auto [values, indices] = topk(compared, options.used, -1, where);
   Tensor weights = bias.is_empty() ? values : take_along(scores, indices, -1, where);
-  if (options.normalized) weights = div(weights, sum(weights, {-1}, true, where), where);
+  if (options.normalized) {
+    Tensor all = sum(weights, {-1}, true, where);
+    // Sigmoids, and scores chosen by a bias, may all be 0. The least sum is llama.cpp's.
+    if (word == "sigmoid" || !bias.is_empty()) {
+      all = maximum(all, scalar_like(all, 0x1p-14, where), where);
+    }
+    weights = div(weights, all, where);
+  }
   if (options.scale != 1) weights = mul(weights, scalar_like(weights, options.scale, where), where);
   return {indices, weights};
 }

@@ -1,5 +1,7 @@
 #include "builder_cases.hpp"
 #include "support/expect_error.hpp"
+#include "support/literals.hpp"
+#include "support/valued_graph.hpp"
 
 #include <tenon/graph.hpp>
 #include <tenon/nn/mixture_of_experts.hpp>
@@ -77,6 +79,19 @@ TEST_CASE("builders: a router without such scores, or with too few experts") {
   expect_error(Errc::bad_attribute, [&] { nn::route(logits, sparse, bias); });
   sparse.used = 3;
   expect_error(Errc::bad_attribute, [&] { nn::route(logits, sparse); });
+}
+
+TEST_CASE("builders: a router whose chosen scores are all but 0 divides by 2^-14") {
+  ValuedGraph graph;
+  const nn::RouterOptions options{.used = 2, .scores = "sigmoid"};
+  const Tensor bias = graph.input(floats({3}, {9, 8, 0}));
+  const auto weights_of = [&](float logit) {
+    const Tensor logits = graph.input(floats({1, 3}, {logit, logit, 0}));
+    return graph.value(nn::route(logits, options, bias).weights);
+  };
+  expect_equal(weights_of(-200), {0, 0});
+  expect_close(weights_of(-11.090339F), floats({1, 2}, {0.25F, 0.25F}), 1e-5, 0);  // 2^-16 each
+  expect_close(weights_of(-3), floats({1, 2}, {0.5F, 0.5F}), 1e-6, 0);
 }
 
 }  // namespace

@@ -157,6 +157,30 @@ TEST_CASE("objects: a cache that grows attends as the op does", "[random]") {
   }
 }
 
+TEST_CASE("objects: what a saved cache takes in memory is in proportion to its bytes") {
+  const std::string magic = nn::GrowingCache(0).save().substr(0, 8);
+  const auto saved = [&](std::int64_t layers, const std::array<std::int64_t, 5>& layer) {
+    std::string bytes = magic;
+    const auto add = [&](const void* from, std::size_t size) {
+      bytes.append(static_cast<const char*>(from), size);
+    };
+    add(&layers, sizeof layers);
+    for (std::int64_t i = 0; i < layers; ++i) add(layer.data(), sizeof layer);
+    return bytes;
+  };
+  // Rows of no numbers: each layer alone has no more pairs than the file has bytes.
+  expect_error(Errc::corrupt, [&] { nn::GrowingCache::load(saved(1000, {40'000, 1, 0, 0, 1})); });
+  const std::string few = saved(3, {2, 3, 0, 0, 1});
+  CHECK(nn::GrowingCache::load(few).save() == few);
+  // Layers without positions.
+  const std::string empty = saved(2, {1'000'000, 1'000'000, 4, 4, 0});
+  nn::GrowingCache cache = nn::GrowingCache::load(empty);
+  CHECK(cache.save() == empty);
+  const HostBuffer rows = HostBuffer::zeros(Shape({1, 2, 2, 3}, f32));
+  cache.append(0, rows.view(), rows.view());
+  CHECK(cache.length(0) == 2);
+}
+
 TEST_CASE("objects: a cache says what does not fit") {
   nn::register_objects();
   expect_error(Errc::bad_argument, [] { nn::GrowingCache(-1); });

@@ -86,6 +86,7 @@ AtomicFile::~AtomicFile() {
 }
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
+  require_whole();
   size_ += bytes.size();
   if (pending_.size() + bytes.size() > gather_bytes) flush();
   if (bytes.size() > gather_bytes) {
@@ -105,6 +106,7 @@ void AtomicFile::write_zeros(std::size_t count) {
 }
 
 void AtomicFile::rewrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+  require_whole();
   flush();
   while (!bytes.empty()) {
     const auto count = retry_interrupted([&] {
@@ -133,6 +135,7 @@ void AtomicFile::write_all(std::span<const std::byte> bytes) {
 }
 
 void AtomicFile::commit() {
+  require_whole();
   flush();
   if (retry_interrupted([&] { return ::fsync(descriptor_.get()); }) != 0) {
     fail("cannot be flushed to the device");
@@ -145,8 +148,15 @@ void AtomicFile::commit() {
   flush_folder(place_.folder);  // from the rename on nothing may fail: the new file is there
 }
 
-void AtomicFile::fail(std::string_view step) const {
+void AtomicFile::require_whole() const {
+  if (!failed_) return;
+  throw Error(Errc::io_error, (place_.folder.path() / place_.name).string(),
+              "could not be written before: a part of it is missing");
+}
+
+void AtomicFile::fail(std::string_view step) {
   const int code = errno;
+  failed_ = true;
   throw Error(Errc::io_error, (place_.folder.path() / place_.name).string(),
               fmt::format("{}: {}", step, std::generic_category().message(code)));
 }

@@ -31,6 +31,7 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  /// Errc::io_error here, in rewrite() and in commit(): the file is lost, and every further call fails, too.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   template <class T>
@@ -57,12 +58,14 @@ class AtomicFile {
   explicit AtomicFile(Place place);
   void flush();
   void write_all(std::span<const std::byte> bytes);
-  [[noreturn]] void fail(std::string_view step) const;
+  [[noreturn]] void fail(std::string_view step);
+  void require_whole() const;
 
   Place place_;
   std::string temporary_;  ///< in the folder
   Descriptor descriptor_;
   std::uint64_t size_ = 0;
+  bool failed_ = false;
   std::vector<std::byte> pending_;  // small writes are gathered
 };
 

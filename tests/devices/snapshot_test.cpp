@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -314,15 +315,20 @@ TEST_CASE("Snapshot: a disk that fills up at any moment leaves the old file and 
     rlimit new_limit{limit, old_limit.rlim_max};
     REQUIRE(::setrlimit(RLIMIT_FSIZE, &new_limit) == 0);
     std::string what;
+    std::optional<SnapshotWriter> writer(path);
     try {
-      SnapshotWriter writer(path);
-      for (int i = 0; i < 10; ++i) writer.add(std::to_string(i), content);
-      writer.commit();
+      for (int i = 0; i < 10; ++i) writer->add(std::to_string(i), content);
+      writer->commit();
     } catch (const Error& error) {
       what = spelling(error.code());
     }
     REQUIRE(::setrlimit(RLIMIT_FSIZE, &old_limit) == 0);
     INFO(limit);
+    if (!what.empty()) {  // there is room again, but not what was to be written
+      expect_error(Errc::io_error, [&] { writer->add("late", content); });
+      expect_error(Errc::io_error, [&] { writer->commit(); });
+    }
+    writer.reset();
     REQUIRE((what.empty() || what == "IoError"));
     (what.empty() ? written : failed) += 1;
     if (!what.empty()) REQUIRE(read_bytes(path) == before);

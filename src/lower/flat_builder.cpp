@@ -107,7 +107,8 @@ void FlatBuilder::end_loop(FlatStep& loop) {
 std::int64_t FlatBuilder::runs() const {
   std::int64_t runs = 1;
   for (std::size_t d = 0; d < loops_.size(); ++d) {
-    if (!loops_[d].has_condition) runs *= std::max<std::int64_t>(counts_[d], 1);
+    if (loops_[d].has_condition) continue;
+    runs = checked_multiply(runs, std::max<std::int64_t>(counts_[d], 1));
   }
   return runs;
 }

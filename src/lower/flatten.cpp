@@ -318,7 +318,8 @@ Array Flattener::compute(FlatStep step, const Shape& shape) {
   }
   if (constant_numbers_) read_numbers_as_constants(step);
   step.output = builder_.fresh(shape);
-  flat.activation_bytes += shape.bytes() * builder_.runs();
+  flat.activation_bytes =
+      checked_add(flat.activation_bytes, checked_multiply(shape.bytes(), builder_.runs()));
   if (step.inputs.empty()) {
     MadeConstant fill{.op = step.op,
                       .inputs = {},

@@ -38,14 +38,15 @@ std::int64_t place_storages(Flat& flat) {
     const std::int64_t bytes = storage->bytes, begin = storage->begin, end = storage->end;
     std::int64_t offset = 0;
     for (const Placed& other : placed) {
-      if (offset + bytes <= other.offset) break;
+      if (checked_add(offset, bytes) <= other.offset) break;
       if (other.end < begin || end < other.begin) continue;
       offset = std::max(offset, other.after);
     }
     storage->slab_offset = offset;
-    slab = std::max(slab, offset + bytes);
+    const std::int64_t last = checked_add(offset, bytes);
+    slab = std::max(slab, last);
     const std::int64_t after =
-        (offset + bytes + slab_alignment - 1) / slab_alignment * slab_alignment;
+        checked_add(last, slab_alignment - 1) / slab_alignment * slab_alignment;
     const auto position = std::ranges::upper_bound(placed, offset, {}, &Placed::offset);
     placed.insert(position, {offset, after, begin, end});
   }

@@ -171,8 +171,9 @@ MirrorLayout mirror_of(const Lowered& lowered) {
   MirrorLayout layout;
   layout.bytes = lowered.slab_bytes;
   const auto place = [&](const Shape& shape) {
-    layout.bytes = (layout.bytes + mirror_alignment - 1) / mirror_alignment * mirror_alignment;
-    return std::exchange(layout.bytes, layout.bytes + shape.bytes());
+    layout.bytes =
+        checked_add(layout.bytes, mirror_alignment - 1) / mirror_alignment * mirror_alignment;
+    return std::exchange(layout.bytes, checked_add(layout.bytes, shape.bytes()));
   };
   for (const InputSlot& input : lowered.inputs) layout.inputs.push_back(place(input.shape));
   for (const OutputSlot& output : lowered.outputs) layout.outputs.push_back(place(output.shape));

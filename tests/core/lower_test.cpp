@@ -554,6 +554,35 @@ TEST_CASE("Lowering: one constant has one type, whoever reads it") {
   expect_error(Errc::shape_mismatch, [&] { lower(program, inputs); });
 }
 
+TEST_CASE("Lowering: memory beyond what an integer counts is refused") {
+  // Each result has 2^62 bytes.
+  const std::string text = R"(def forward(n: f32[1], m: f32[1]):
+    a = broadcast_to(n, dims=[1152921504606846976])
+    b = broadcast_to(m, dims=[1152921504606846976])
+    c = exp(a)
+    d = exp(b)
+    e = add(c, d)
+    y = add(e, c)
+    return y
+)";
+  expect_error(Errc::shape_overflow, [&] { lowered(text, {Shape({1}, f32), Shape({1}, f32)}); });
+  // A result of 2^62 bytes, in four rounds.
+  const std::string rounds = R"(def block(x: f32[1], i: i64, s: Scope):
+    a = broadcast_to(x, dims=[1152921504606846976])
+    b = exp(a)
+    y = slice(b, axis=0, begin=0, end=1)
+    return y
+
+def forward(x: f32[1]):
+    s = scope("layers")
+    t = pack(x)
+    r = repeat(block, 4, t, s)
+    y = item(r, 0)
+    return y
+)";
+  expect_error(Errc::shape_overflow, [&] { lowered(rounds, {Shape({1}, f32)}); });
+}
+
 TEST_CASE("Lowering: a loop that never runs hands on what it carries") {
   const std::string text = R"(def block(x: f32[4], i: i64, s: Scope):
     a: f32[4] = const(s, "a")

@@ -25,7 +25,7 @@
 namespace tenon::cuda {
 namespace {
 
-/// The loops around `steps`, by depth.
+/// The loops around `steps`, by depth; null where there are none.
 using Enclosing = std::array<const Step*, max_loop_depth>;
 bool find_loops(std::span<const Step> among, std::span<const Step> steps, Enclosing& loops) {
   if (!steps.empty() && steps.data() >= among.data() &&
@@ -41,13 +41,17 @@ bool find_loops(std::span<const Step> among, std::span<const Step> steps, Enclos
   return false;
 }
 
+Enclosing loops_around(const Lowered& program, std::span<const Step> steps) {
+  Enclosing loops{};
+  find_loops(program.steps, steps, loops);
+  return loops;
+}
+
 /// One more than the largest loop index that steps read; 0 where they read none.
 class LoopIndices {
  public:
-  LoopIndices(const Lowered& program, std::span<const Step> steps) {
-    Enclosing loops{};
-    find_loops(program.steps, steps, loops);
-    for (const Step* loop : loops) {
+  LoopIndices(const Enclosing& around, std::span<const Step> steps) {
+    for (const Step* loop : around) {
       if (loop != nullptr) enter(*loop);
     }
     walk(steps);
@@ -83,6 +87,7 @@ struct CompiledSteps {
   std::vector<std::unique_ptr<const HeadSteps>> heads;
   std::string fusion;  ///< how many there are, or why none
   LaunchPlan plan;
+  std::vector<UnrolledLaunch> graph;  ///< of the plan; none: launches are made one by one
   std::vector<bool> constants;
   Source loop_indices;  ///< a table of i64: 0, 1, ...
 };
@@ -95,8 +100,6 @@ class Bound final : public BoundPartition {
         compiled_(std::move(compiled)),
         constants_(std::move(constants)),
         generated_(std::move(generated)),
-        graph_launches_(device_->options().graphs ? unrolled(compiled_->plan)
-                                                  : std::vector<UnrolledLaunch>()),
         memories_(device_, {compiled_->plan.scratch_bytes, compiled_->plan.ticket_bytes}) {
     const std::vector<std::byte>& data = compiled_->plan.data;
     if (data.empty()) return;
@@ -109,7 +112,7 @@ class Bound final : public BoundPartition {
     std::unique_ptr<RunMemory> memory = memories_.take();
     Driver& driver = *device_->driver();
     // A shape that does not come again is not worth a graph.
-    if (!graph_launches_.empty() && memory->runs++ > 0) {
+    if (!compiled_->graph.empty() && memory->runs++ > 0) {
       run_graph(frame, *memory);
     } else {
       run_all(compiled_->plan.instructions, frame, *memory);
@@ -127,7 +130,7 @@ class Bound final : public BoundPartition {
   void run_graph(DeviceFrame& frame, RunMemory& memory) const {
     if (frame.interrupt != nullptr) frame.interrupt->check("cuda");
     if (memory.graph == nullptr) {
-      memory.graph = std::make_unique<RunGraph>(device_->driver(), graph_launches_,
+      memory.graph = std::make_unique<RunGraph>(device_->driver(), compiled_->graph,
                                                 device_->options().overlap);
     }
     memory.graph->launch(memory.stream(), frame,
@@ -234,7 +237,6 @@ class Bound final : public BoundPartition {
   std::vector<Buffer> constants_;  ///< in the device's memory; without data where not used
   LoadedKernels generated_;
   MemChunk data_;
-  std::vector<UnrolledLaunch> graph_launches_;  ///< none: launches are made one by one
   mutable RunMemories memories_;
 };
 
@@ -242,7 +244,11 @@ class CudaPartition final : public Partition {
  public:
   CudaPartition(std::shared_ptr<CudaDevice> device, const Lowered& program,
                 std::span<const Step> steps, bool is_exact)
-      : device_(std::move(device)), program_(program), steps_(steps), is_exact_(is_exact) {
+      : device_(std::move(device)),
+        program_(program),
+        steps_(steps),
+        around_(loops_around(program, steps)),
+        is_exact_(is_exact) {
     compiled_ = compiled(device_->options().fusion);
   }
 
@@ -321,13 +327,18 @@ class CudaPartition final : public Partition {
     emitter.steps(result->steps);
     result->constants.resize(program_.constants.size());
     for (const std::size_t i : constants_read(program_, steps_)) result->constants[i] = true;
-    if (const std::int64_t end = LoopIndices(program_, steps_).end(); end > 0) {
+    if (const std::int64_t end = LoopIndices(around_, steps_).end(); end > 0) {
       std::vector<std::int64_t> indices(static_cast<std::size_t>(end));
       for (std::size_t i = 0; i < indices.size(); ++i) indices[i] = static_cast<std::int64_t>(i);
       result->loop_indices = emitter.data_of(indices);
     }
+    if (device.graphs && !is_in_loop()) result->graph = unrolled(result->plan);
     return result;
   }
+
+  /// Whether the session repeats the steps: their addresses then differ from one run to the next,
+  /// and a graph does not pay.
+  bool is_in_loop() const { return around_.front() != nullptr; }
 
   /// Merges element-wise steps, if there are any in a row, and a compiler for them.
   void fuse(CompiledSteps& compiled) const {
@@ -351,7 +362,8 @@ class CudaPartition final : public Partition {
 
   std::string graph_note() const {
     if (!device_->options().graphs) return "no CUDA graph: graphs=off";
-    const std::size_t nodes = unrolled(compiled_->plan).size();
+    if (is_in_loop()) return "no CUDA graph: in a loop that has steps elsewhere";
+    const std::size_t nodes = compiled_->graph.size();
     if (nodes > 0) return fmt::format("one CUDA graph of {} nodes, from the second run on", nodes);
     return "no CUDA graph: a loop with a condition, or too few or too many launches";
   }
@@ -379,6 +391,7 @@ class CudaPartition final : public Partition {
   std::shared_ptr<CudaDevice> device_;
   const Lowered& program_;
   std::span<const Step> steps_;  ///< of the program
+  Enclosing around_;
   bool is_exact_;
   std::shared_ptr<const CompiledSteps> compiled_;
 };

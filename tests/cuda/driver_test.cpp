@@ -11,6 +11,7 @@
 #include <tenon/buffer.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/repeat.hpp>
 #include <tenon/session.hpp>
 
 #include <cstring>
@@ -151,6 +152,42 @@ TEST_CASE("cuda graphs: runs that repeat have the bits of the first, wherever ar
   CHECK(with.report(shapes).parts.at(0).notes.at(1).find("one CUDA graph of ") == 0);
   CHECK(without.report(shapes).parts.at(0).notes.at(1) == "no CUDA graph: graphs=off");
   expect_error(Errc::out_of_range, [] { emulated_device("?graphs=maybe"); });
+}
+
+/// x * row * 2 + index for each row of `table`, with a step of f64, which no kernel computes.
+Program layered() {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor table = graph.input("table", Shape({4, 8}, f32));
+  const Tensor x = graph.input("x", Shape({8}, f32));
+  const Tensor y = repeat(std::int64_t{4}, x, [&](const Tensor& index, const Tensor& now) {
+    const Tensor moved = now * select(table, index) * 2.0 + cast(index, f32);
+    return cast(tanh(cast(moved, f64)), f32);
+  });
+  return graph.program({&y, 1});
+}
+
+TEST_CASE("cuda graphs: none for parts of a loop that has steps elsewhere") {
+  Random random;
+  const DevicePtr device = emulated_device();
+  std::vector<BackendPtr> backends = device_backends(device);
+  backends.push_back(make_reference_backend({}));
+  Session mixed(layered(), {.backends = backends});
+  Session reference(layered(), {.backends = {make_reference_backend({})}});
+  for (Session* const session : {&mixed, &reference}) {
+    session->bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+  }
+  const HostBuffer table = random.uniform(Shape({4, 8}, f32)), x = random.uniform(Shape({8}, f32));
+  const std::vector<Buffer> inputs{table.to_device(cpu_device()), x.to_device(cpu_device())};
+  const HostBuffer wanted = reference.forward(inputs).at(0).to_host();
+  for (int run = 0; run < 2; ++run) {
+    expect_close(mixed.forward(inputs).at(0).to_host(), wanted, 1e-6, 1e-6);
+  }
+  const PlanReport report = mixed.report(std::vector<Shape>{table.shape(), x.shape()});
+  const std::vector<std::string>& notes = report.parts.at(1).notes;  // 0: what the loop begins with
+  CHECK(notes.at(0) == "5 launches, 0 bytes of scratch memory");
+  CHECK(notes.at(1) == "no CUDA graph: in a loop that has steps elsewhere");
+  CHECK(device->params().at("graph_launches") == "0");
 }
 
 TEST_CASE("cuda: copies in pieces, by one lane and several") {

@@ -165,14 +165,17 @@ class Bound final : public BoundPartition {
     frame.iteration[depth] = 0;
   }
 
+  /// What a kernel has reported ends a loop with a condition, which may depend on it.
   bool goes_on(const Step& loop, const DeviceFrame& frame, const RunMemory& memory) const {
     if (loop.condition() == nullptr) return true;
     std::uint8_t value = 0;
+    Status status{};
     const Source source{Source::Kind::operand, loop.condition()->place, 0};
     Driver& driver = *device_->driver();
     driver.read(memory.stream(), &value, address_of(source, frame, memory), 1);
+    driver.read(memory.stream(), &status, memory.status(), sizeof(Status));
     driver.synchronize(memory.stream());
-    return value != 0;
+    return value != 0 && status.claimed == 0;
   }
 
   void run_launch(const Launch& launch, const DeviceFrame& frame, const RunMemory& memory) const {

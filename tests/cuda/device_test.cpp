@@ -4,6 +4,7 @@
 #include "support/op_testing.hpp"
 
 #include <tenon/buffer.hpp>
+#include <tenon/control.hpp>
 #include <tenon/graph.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/session.hpp>
@@ -83,6 +84,35 @@ TEST_CASE("cuda: an index that is out of range names the op, and the device goes
   CHECK(what.find("index 5 outside [0, 5)") != std::string::npos);
   expect_error(Errc::out_of_range, [&] { lookup.run(-1); });
   CHECK(first_of_row(lookup.run(1), 2) == 80);
+}
+
+TEST_CASE("cuda: an index that is out of range ends a loop whose condition goes on") {
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor rows = graph.input("rows", Shape({5, 4}, f32));
+  const Tensor ids = graph.input("ids", Shape({3}, i32));
+  const Tensor first = graph.input("first", Shape({}, i64));
+  using Counted = std::pair<Tensor, Tensor>;
+  const Tensor y =
+      while_loop(
+          Counted(first, gather(rows, iota(3, i32), 0)),
+          [](const Counted& now) { return lt(now.first, scalar_like(now.first, 1000)); },
+          [&](const Counted& now) {
+            return Counted(now.first + scalar_like(now.first, 1),
+                           now.second + gather(rows, ids, 0));
+          },
+          1000)
+          .second;
+  // As many launches as few iterations have.
+  const DevicePtr device = emulated_device("?libraries=off&fail_launch=100");
+  Session session(graph.program({&y, 1}),
+                  {.backends = device_backends(device), .forbid_fallback = true});
+  session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+  const std::vector<Buffer> inputs{
+      HostBuffer::of<float>(Shape({5, 4}, f32), std::vector<float>(20)).to_device(cpu_device()),
+      HostBuffer::of<std::int32_t>(Shape({3}, i32), {4, 0, 5}).to_device(cpu_device()),
+      HostBuffer::of<std::int64_t>(Shape({}, i64), {0}).to_device(cpu_device())};
+  expect_error(Errc::out_of_range, [&] { session.forward(inputs); });
 }
 
 TEST_CASE("cuda: no room for an allocation is an error of that call alone") {

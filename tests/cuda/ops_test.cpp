@@ -1,14 +1,19 @@
 // Ops on the device alone, at sizes and values that the conformance suite has not: none, odd ones,
 // NaNs and infinities, ties, operands that are strided or run backwards.
 #include "on_device.hpp"
+#include "plan/heads.hpp"
+#include "plan/launch.hpp"
 
+#include <tenon/lowered.hpp>
 #include <tenon/ops.hpp>
 
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -54,6 +59,96 @@ TEST_CASE("cuda: sorts in runs that are merged", "[gpu][ops]") {
   }
   check_on_device(Sort{.axis = 0}, {few_values(random, Shape({700, 3}, f32))}, 0);
   check_on_device(Topk{.k = 3, .axis = 0}, {random.uniform(Shape({2000, 0}, f32))}, 0);
+}
+
+/// A step on dense inputs, whose output is input 0 `in_place`.
+template <OpStruct Op>
+Step step_of(const Op& op, const std::vector<Shape>& inputs, const Shape& output,
+             bool in_place = false) {
+  const auto operand = [](Place::Kind kind, std::size_t index, const Shape& shape) {
+    return Operand{
+        {.kind = kind, .index = static_cast<std::uint32_t>(index)}, shape, dense_strides(shape)};
+  };
+  Step step;
+  step.op = OpInstance(op);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    step.inputs.push_back(operand(Place::Kind::input, i, inputs[i]));
+  }
+  step.output = operand(in_place ? Place::Kind::input : Place::Kind::output, 0, output);
+  return step;
+}
+
+/// Whether kernels take a step, and none of them copies an operand.
+bool runs_without_copies(const Step& step) {
+  if (cuda::plan_step(step, nullptr)) return false;
+  cuda::LaunchPlan plan;
+  cuda::Emitter(plan).steps({&step, 1});
+  return std::ranges::none_of(plan.instructions, [](const cuda::Instruction& instruction) {
+    return std::get<cuda::Launch>(instruction).kernel == cuda::Kernel::copy;
+  });
+}
+
+TEST_CASE("cuda: arrays of 2^31 elements and more are read and updated by slices") {
+  const Shape cache({32, 1, 8, 65536, 128}, f16), scalar({}, i64), one({}, i32);
+  const std::vector<Shape> update{cache, scalar, Shape({1, 3, 8, 128}, f32), one};
+  CHECK(runs_without_copies(step_of(CacheUpdate{}, update, cache, true)));
+  CHECK(cuda::plan_step(step_of(CacheUpdate{}, update, cache), nullptr));
+  const Shape layer({1, 8, 65536, 128}, f16);
+  CHECK(runs_without_copies(step_of(UpdateSlice{}, {cache, scalar, layer}, cache, true)));
+  CHECK(cuda::plan_step(step_of(UpdateSlice{}, {cache, scalar, layer}, cache), nullptr));
+  CHECK(runs_without_copies(step_of(Select{}, {cache, scalar}, layer)));
+  CHECK(cuda::plan_step(step_of(Neg{}, {cache}, cache), nullptr));
+
+  const Shape table({256000, 12288}, DType::q4_k), ids({2}, i32), rows({2, 12288}, f32);
+  CHECK(runs_without_copies(
+      step_of(Gather{.axis = 0}, {table.with_dtype(f16), ids}, rows.with_dtype(f16))));
+  CHECK(runs_without_copies(step_of(Embedding{.dtype = f32}, {ids, table}, rows)));
+  for (const std::int64_t count : {1, 8, 300}) {
+    const Shape x({count, 12288}, f32), y({count, 256000}, f32);
+    CHECK(runs_without_copies(step_of(Linear{}, {x, table}, y)));
+  }
+  const Shape experts({256, 2048, 7168}, DType::q8_0), choices({1, 8}, i32);
+  const std::vector<Shape> grouped{Shape({1, 1, 7168}, f32), experts, choices};
+  CHECK(runs_without_copies(step_of(GroupedLinear{}, grouped, Shape({1, 8, 2048}, f32))));
+  // Weights whose rows are not dense are copied, which counts them.
+  Step turned = step_of(Linear{}, {rows, table.with_dtype(f16)}, Shape({2, 256000}, f32));
+  turned.inputs[1].strides = {2, 2 * 256000};
+  CHECK(cuda::plan_step(turned, nullptr));
+}
+
+TEST_CASE("cuda: rows are rounded again behind heads that overwrite them in a cache") {
+  const Shape x({1, 9, 2, 8}, f32), positions({9}, i32), cache({1, 1, 2, 16, 8}, f32);
+  const std::vector<Shape> update{cache, Shape({}, i64), x, Shape({}, i32)};
+  cuda::HeadSteps heads{step_of(Rope{}, {x, positions}, x), step_of(Rope{}, {x, positions}, x),
+                        step_of(CacheUpdate{}, update, cache, true),
+                        step_of(CacheUpdate{}, update, cache, true)};
+  const auto move_to_slab = [](Operand& operand, std::int64_t offset) {
+    operand.place = {.kind = Place::Kind::slab, .offset = offset};
+  };
+  for (Step* const step : {&heads.key_cache, &heads.value_cache}) {
+    move_to_slab(step->inputs[0], 0);
+    move_to_slab(step->output, 0);
+  }
+  Step merged = heads.queries;
+  merged.op = OpInstance(HeadsIntoCache{.steps = &heads});
+  Step linear =
+      step_of(Linear{}, {Shape({9, 16}, f32), Shape({24, 16}, bf16)}, Shape({9, 24}, f32));
+  move_to_slab(linear.inputs[0], 0);
+  const std::vector<Step> steps{linear, linear, merged, linear};
+  cuda::LaunchPlan plan;
+  cuda::Emitter(plan).steps(steps);
+  CHECK(std::ranges::count_if(plan.instructions, [](const cuda::Instruction& instruction) {
+          return std::get<cuda::Launch>(instruction).kernel == cuda::Kernel::round_f32;
+        }) == 2);
+}
+
+TEST_CASE("cuda: sorts of more elements than a merge counts are refused") {
+  const auto refusal = [](const Shape& x) {
+    return cuda::plan_step(step_of(Argsort{.axis = 1}, {x}, x.with_dtype(i32)), nullptr);
+  };
+  CHECK(refusal(Shape({4186111, 513}, f32)));
+  CHECK_FALSE(refusal(Shape({4194304, 511}, f32)));
+  CHECK_FALSE(refusal(Shape({1 << 20, 1 << 10}, f32)));
 }
 
 TEST_CASE("cuda: norms of rows of any length", "[gpu][ops]") {

@@ -1,9 +1,10 @@
 #include "lower/point_groups.hpp"
+#include "plan/heads.hpp"
 #include "plan/launch.hpp"
 #include "plan/planners.hpp"
 
 #include <tenon/error.hpp>
-#include <tenon/ops/after.hpp>
+#include <tenon/ops.hpp>
 
 #include <algorithm>
 #include <utility>
@@ -14,7 +15,6 @@ namespace tenon::cuda {
 namespace {
 
 constexpr std::int64_t alignment = 256;
-constexpr std::int64_t most_elements = (std::int64_t{1} << 31) - 1;
 
 std::int64_t aligned(std::int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
@@ -36,22 +36,51 @@ Planner planner_of(const Step& step) {
 /// Whether a step may write to an operand.
 bool may_overwrite(const Step& step, const Operand& operand) {
   if (operand.place.kind != Place::Kind::slab) return true;  // an output may be an input's memory
-  if (step.kind != Step::Kind::op || step.op.as<FusedPoints>() != nullptr) return true;
+  const bool has_more_outputs = step.kind != Step::Kind::op ||
+                                step.op.as<FusedPoints>() != nullptr ||
+                                step.op.as<HeadsIntoCache>() != nullptr;
+  if (has_more_outputs) return true;
   if (!same_storage(step.output.place, operand.place)) return false;
   const bool moves =
       step.output.place.byte_step != LoopSteps{} || operand.place.byte_step != LoopSteps{};
   return moves || byte_range(step.output).overlaps(byte_range(operand));
 }
 
+/// The input of which kernels read rows or slices by 64-bit steps, so that no element of it is counted.
+std::optional<std::size_t> indexed_input(const Step& step) {
+  if (step.kind != Step::Kind::op) return std::nullopt;
+  const OpInstance& op = step.op;
+  if (op.as<Select>() != nullptr || op.as<Gather>() != nullptr || op.as<TakeAlong>() != nullptr) {
+    return 0;
+  }
+  const bool has_weights = op.as<Linear>() != nullptr || op.as<GroupedLinear>() != nullptr ||
+                           op.as<Embedding>() != nullptr;
+  if (has_weights && has_dense_rows(step.inputs[1])) return 1;  // others are copied
+  return std::nullopt;
+}
+
+/// Whether a step writes only slices of its output, which is its first input.
+bool writes_slices_in_place(const Step& step) {
+  return step.kind == Step::Kind::op &&
+         (step.op.as<CacheUpdate>() != nullptr || step.op.as<UpdateSlice>() != nullptr) &&
+         step.inputs[0].place == step.output.place;
+}
+
 /// Kernels count elements in 32 bits.
 Refusal exceeds_kernels(const Step& step) {
-  const auto exceeds = [](const Operand& operand) {
-    return operand.shape.elements() > most_elements;
+  // Its steps were asked one by one.
+  if (step.kind == Step::Kind::op && step.op.as<HeadsIntoCache>() != nullptr) return std::nullopt;
+  const bool updates = writes_slices_in_place(step);
+  const std::optional<std::size_t> indexed = updates ? 0 : indexed_input(step);
+  const auto refused = [](const Operand& operand) -> Refusal {
+    if (operand.shape.elements() <= max_elements) return std::nullopt;
+    return fmt::format("{}: more than {} elements", to_string(operand.shape), max_elements);
   };
-  const auto large = std::ranges::find_if(step.inputs, exceeds);
-  if (large == step.inputs.end() && !exceeds(step.output)) return std::nullopt;
-  const Operand& operand = large == step.inputs.end() ? step.output : *large;
-  return fmt::format("{}: more than {} elements", to_string(operand.shape), most_elements);
+  for (std::size_t i = 0; i < step.inputs.size(); ++i) {
+    if (i == indexed) continue;
+    if (Refusal refusal = refused(step.inputs[i])) return refusal;
+  }
+  return updates ? std::nullopt : refused(step.output);
 }
 
 }  // namespace

@@ -109,7 +109,7 @@ bool plan_library_linear(const Step& step, Emitter& out) {
   const bool is_decoded = w.shape.dtype() != *dtype;
   const std::int64_t columns = w.shape[0], depth = w.shape[1];
   const std::int64_t rows = y.shape.elements() / columns;
-  if (!is_decoded && !is_plain(w)) return false;
+  if (!is_decoded && (!is_plain(w) || w.shape.elements() > max_elements)) return false;
   if (is_decoded && rows < decoded_rows && tensor_kernels(w.shape.dtype())) return false;
   for (std::size_t i = 2; i < step.inputs.size(); ++i) {
     if (step.inputs[i].shape.dtype() != y.shape.dtype()) return false;

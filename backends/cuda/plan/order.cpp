@@ -8,12 +8,17 @@
 #include <algorithm>
 #include <optional>
 
+#include <fmt/format.h>
+
 namespace tenon::cuda {
 namespace {
 
 /// Elements that are sorted by comparing every one with every other; more of them are sorted in runs
 /// of as many, which are merged.
 constexpr std::uint32_t sorted_run = 512;
+/// A merge has a thread for each place in a run, of a last one with few elements, too: up to twice as
+/// many as there are elements, counted in 32 bits.
+constexpr std::int64_t max_merged = std::int64_t{1} << 30;
 
 struct OrderPlan {
   std::int64_t axis = 0;
@@ -114,7 +119,11 @@ Reduction reduction_of(Scatter::Mode mode) {
 Refusal plan_rank(const Step& step, Emitter* out) {
   const Shape& x = step.inputs[0].shape;
   if (Refusal refusal = refused_type(x.dtype())) return refusal;
-  if (out != nullptr) emit_rank(rank_plan(step), is_whole(x.dtype()), step, *out);
+  const OrderPlan plan = rank_plan(step);
+  if (x[static_cast<int>(plan.axis)] > sorted_run && x.elements() > max_merged) {
+    return fmt::format("{}: more than {} elements to merge", to_string(x), max_merged);
+  }
+  if (out != nullptr) emit_rank(plan, is_whole(x.dtype()), step, *out);
   return std::nullopt;
 }
 

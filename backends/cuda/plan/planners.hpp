@@ -102,6 +102,11 @@ MergedAxes lanes_along(std::size_t axis, std::initializer_list<const Operand*> o
 Grid grid_of(std::uint64_t threads);                             ///< a thread per element
 Grid blocks_of(std::uint64_t blocks, std::uint64_t row_length);  ///< a block per row
 
+/// What kernels count, in 32 bits.
+inline constexpr std::int64_t max_elements = (std::int64_t{1} << 31) - 1;
+
+bool has_dense_rows(const Operand& operand);  ///< whether the last axis is dense
+
 /// An operand, and where it lies.
 struct Located {
   Operand operand;

@@ -133,12 +133,14 @@ void emit_fill(const Operand& y, const Source& y_source, const std::array<std::u
   out.launch(Kernel::fill, grid_of(axes.axes.count), draft);
 }
 
-Located with_dense_rows(const Operand& operand, Emitter& out) {
+bool has_dense_rows(const Operand& operand) {
   const int rank = operand.shape.rank();
-  const bool is_dense =
-      rank == 0 || operand.shape[rank - 1] <= block_size(operand.shape.dtype()) ||
-      operand.strides[static_cast<std::size_t>(rank - 1)] == block_bytes(operand.shape.dtype());
-  if (is_dense) return {operand, source_of(operand)};
+  return rank == 0 || operand.shape[rank - 1] <= block_size(operand.shape.dtype()) ||
+         operand.strides[static_cast<std::size_t>(rank - 1)] == block_bytes(operand.shape.dtype());
+}
+
+Located with_dense_rows(const Operand& operand, Emitter& out) {
+  if (has_dense_rows(operand)) return {operand, source_of(operand)};
   Operand dense = operand;
   dense.strides = dense_strides(operand.shape);
   const Source place = out.scratch(operand.shape.bytes());

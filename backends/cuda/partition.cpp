@@ -15,8 +15,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -79,6 +81,10 @@ class LoopIndices {
   LoopSteps ends_{};
   std::int64_t end_ = 0;
 };
+
+std::string first_line(std::string_view text) {
+  return std::string(text.substr(0, text.find('\n')));
+}
 
 struct CompiledSteps {
   std::vector<Step> steps;  ///< to which the plan refers
@@ -256,66 +262,79 @@ class CudaPartition final : public Partition {
   }
 
   std::unique_ptr<BoundPartition> bind(const BoundConstants& constants) const override {
+    std::shared_ptr<const CompiledSteps> steps = current();
     std::vector<Buffer> on_device(constants.buffers.size());
     for (std::size_t i = 0; i < on_device.size(); ++i) {
-      if (compiled_->constants[i]) on_device[i] = placed(i, constants);
+      if (steps->constants[i]) on_device[i] = placed(i, constants);
     }
-    std::shared_ptr<const CompiledSteps> steps = compiled_;
     LoadedKernels kernels;
     try {
       kernels = load_generated(device_->driver(), steps->plan.generated, constants.prepared);
     } catch (const Error& error) {
-      if (error.code() != Errc::internal) throw;
+      if (error.code() != Errc::internal && error.code() != Errc::corrupt) throw;
       log(LogLevel::warning,
           fmt::format("cuda: a kernel for each element-wise step: {}", error.what()));
-      steps = compiled(false);
+      steps = stop_fusing(first_line(error.what()));
     }
     return std::make_unique<Bound>(device_, std::move(steps), std::move(on_device),
                                    std::move(kernels));
   }
 
   std::vector<std::string> notes() const override {
-    std::vector<std::string> notes{
-        fmt::format("{} launches, {} bytes of scratch memory", compiled_->plan.launches,
-                    compiled_->plan.scratch_bytes),
-        graph_note()};
+    const std::shared_ptr<const CompiledSteps> steps = current();
+    std::vector<std::string> notes{fmt::format("{} launches, {} bytes of scratch memory",
+                                               steps->plan.launches, steps->plan.scratch_bytes),
+                                   graph_note(*steps)};
     if (!device_->options().fusion) {
       notes.emplace_back("a kernel for each element-wise step: fusion=off");
-    } else if (!compiled_->fusion.empty()) {
-      notes.push_back(compiled_->fusion);
+    } else if (!steps->fusion.empty()) {
+      notes.push_back(steps->fusion);
     }
     if (!device_->options().libraries) {
       notes.emplace_back("no libraries: libraries=off");
       return notes;
     }
     for (const Routine routine : {Routine::gemm, Routine::convolution}) {
-      const std::int64_t calls = compiled_->plan.calls[static_cast<std::size_t>(routine)];
+      const std::int64_t calls = steps->plan.calls[static_cast<std::size_t>(routine)];
       if (calls > 0) {
         notes.push_back(fmt::format("{} calls of {}", calls, device_->driver()->about(routine)));
       }
     }
-    if (compiled_->plan.activations > 0) {
+    if (steps->plan.activations > 0) {
       notes.push_back(fmt::format("{} of the convolutions with their activation in the call",
-                                  compiled_->plan.activations));
+                                  steps->plan.activations));
     }
-    const std::string& refusal = compiled_->plan.library_refusal;
+    const std::string& refusal = steps->plan.library_refusal;
     if (!refusal.empty()) notes.push_back("kernels instead of a library: " + refusal);
     return notes;
   }
 
   std::optional<ConstantUse> constant_use() const override {
+    const std::shared_ptr<const CompiledSteps> steps = current();
     ConstantUse use;
-    for (std::size_t i = 0; i < compiled_->constants.size(); ++i) {
-      if (compiled_->constants[i]) use.read.push_back(i);
+    for (std::size_t i = 0; i < steps->constants.size(); ++i) {
+      if (steps->constants[i]) use.read.push_back(i);
     }
-    for (const GeneratedText& generated : compiled_->plan.generated) {
+    for (const GeneratedText& generated : steps->plan.generated) {
       use.made.push_back(kept_key(*device_->driver()->kernel_compiler().compiler, generated));
     }
     return use;
   }
 
  private:
-  std::shared_ptr<const CompiledSteps> compiled(bool fuses) const {
+  std::shared_ptr<const CompiledSteps> current() const {
+    const std::scoped_lock lock(mutex_);
+    return compiled_;
+  }
+  /// From now on there are no generated kernels: they do not compile, or do not load.
+  std::shared_ptr<const CompiledSteps> stop_fusing(const std::string& why) const {
+    std::shared_ptr<CompiledSteps> single = compiled(false);
+    single->fusion = "a kernel for each element-wise step: " + why;
+    const std::scoped_lock lock(mutex_);
+    return compiled_ = std::move(single);
+  }
+
+  std::shared_ptr<CompiledSteps> compiled(bool fuses) const {
     auto result = std::make_shared<CompiledSteps>();
     result->steps.assign(steps_.begin(), steps_.end());
     const DeviceOptions& device = device_->options();
@@ -363,10 +382,10 @@ class CudaPartition final : public Partition {
     compiled.groups = std::move(groups);
   }
 
-  std::string graph_note() const {
+  std::string graph_note(const CompiledSteps& steps) const {
     if (!device_->options().graphs) return "no CUDA graph: graphs=off";
     if (is_in_loop()) return "no CUDA graph: in a loop that has steps elsewhere";
-    const std::size_t nodes = compiled_->graph.size();
+    const std::size_t nodes = steps.graph.size();
     if (nodes > 0) return fmt::format("one CUDA graph of {} nodes, from the second run on", nodes);
     return "no CUDA graph: a loop with a condition, or too few or too many launches";
   }
@@ -396,7 +415,8 @@ class CudaPartition final : public Partition {
   std::span<const Step> steps_;  ///< of the program
   Enclosing around_;
   bool is_exact_;
-  std::shared_ptr<const CompiledSteps> compiled_;
+  mutable std::mutex mutex_;
+  mutable std::shared_ptr<const CompiledSteps> compiled_;  ///< under the mutex
 };
 
 }  // namespace

@@ -468,11 +468,32 @@ TEST_CASE("cuda fusion: without a compiler steps are single kernels, and the rep
   CHECK(says(fusing_device("&fusion=off"), "a kernel for each element-wise step: fusion=off"));
   CHECK(says(fusing_device(),
              "3 element-wise steps in 1 launches of generated kernels, by the host's"));
-  // One that fails is no reason to fail.
-  host_compiler_state().fails = true;
-  const Outcome outcome = run(chain.program, chain.inputs, fusing_device());
-  host_compiler_state().fails = false;
-  check_same_bits(outcome, run(chain.program, chain.inputs, emulated_device()));
+}
+
+TEST_CASE("cuda fusion: a compiler that fails is no reason to fail, and is not asked again") {
+  const OneChain chain;
+  const Outcome wanted = run(chain.program, chain.inputs, emulated_device());
+  HostCompilerState& state = host_compiler_state();
+  for (bool HostCompilerState::* const fault :
+       {&HostCompilerState::fails, &HostCompilerState::gives_no_image}) {
+    int texts = 0;
+    state.seen = [&](const std::string&) { ++texts; };
+    state.*fault = true;
+    Session session(chain.program,
+                    {.backends = device_backends(fusing_device()), .forbid_fallback = true});
+    for (int binding = 0; binding < 2; ++binding) {
+      session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+      const Outcome outcome{run_twice(session, chain.inputs)};
+      check_same_bits(outcome, wanted);
+      CHECK(outcome.fused()[0] == 0);
+      CHECK(std::ranges::any_of(outcome.notes, [](const std::string& note) {
+        return note.find("a kernel for each element-wise step: ") == 0;
+      }));
+    }
+    state.*fault = false;
+    state.seen = nullptr;
+    CHECK(texts == 1);
+  }
 }
 
 TEST_CASE("cuda fusion: NVRTC compiles the texts") {

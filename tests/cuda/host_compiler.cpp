@@ -29,6 +29,7 @@ class HostCompiler final : public cuda::KernelCompiler {
     if (state.seen) state.seen(text);
     if (state.fails) throw Error(Errc::internal, "host compiler", "it was told to fail");
     ++state.compiled;
+    if (state.gives_no_image) return std::vector<std::byte>(16);
     std::ofstream(folder() / "fused.cpp") << text;
     run(fmt::format("-shared -include {0}/all.hpp -o {0}/fused.so {0}/fused.cpp",
                     folder().string()));

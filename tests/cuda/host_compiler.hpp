@@ -13,6 +13,7 @@ struct HostCompilerState {
   int compiled = 0;           ///< texts, so far
   std::string version = "1";  ///< as if it were another compiler
   bool fails = false;
+  bool gives_no_image = false;                        ///< but bytes that do not load
   std::function<void(const std::string& text)> seen;  ///< is called with every text, if it is set
 };
 HostCompilerState& host_compiler_state();

@@ -85,8 +85,8 @@ void RunGraph::update(const Fill& fill) {
     args.resize(before.size());
     const Work work = fill(launches_[i], args);
     if (std::ranges::equal(args, before)) continue;
-    std::ranges::copy(args, before.begin());
     driver_->update(*graph_, i, work);
+    std::ranges::copy(args, before.begin());
   }
 }
 

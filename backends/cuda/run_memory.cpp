@@ -10,7 +10,12 @@ RunMemory::RunMemory(std::shared_ptr<CudaDevice> device, const RunBytes& bytes)
   status_ = region.malloc(sizeof(Status) + static_cast<std::uint64_t>(bytes.tickets));
   if (bytes.scratch > 0) scratch_ = region.malloc(static_cast<std::uint64_t>(bytes.scratch));
   stream_ = device_->driver()->create_stream();
-  clear();
+  try {
+    clear();
+  } catch (...) {
+    device_->driver()->destroy(stream_);
+    throw;
+  }
 }
 RunMemory::~RunMemory() {
   device_->driver()->destroy(stream_);  // waits for the graph's launches

@@ -120,16 +120,39 @@ TEST_CASE("cuda: no room for an allocation is an error of that call alone") {
   expect_error(Errc::out_of_device_memory, [&] { device->default_mem_region().malloc(1 << 20); });
   Lookup lookup(device);
   CHECK(first_of_row(lookup.run(2), 0) == 320);
-  for (int nth = 1; nth < 20; ++nth) {
+  // Of what runs make, launch by launch and as a graph whose arrays move; then the same again.
+  int failed = 0;
+  const auto tried = [&](const auto& call) {
+    try {
+      return call();
+    } catch (const Error& error) {
+      ++failed;
+      CHECK(error.code() == Errc::out_of_device_memory);
+      return call();
+    }
+  };
+  for (int nth = 1; nth < 60; ++nth) {
+    CAPTURE(nth);
     const DevicePtr failing = emulated_device("?fail_allocation=" + std::to_string(nth));
     Lookup other(failing);
-    try {
-      other.run(2);
-    } catch (const Error& error) {
-      CHECK(error.code() == Errc::out_of_device_memory);
+    std::vector<Buffer> kept;  // so that later arrays lie elsewhere
+    for (const std::int32_t last : {2, 1, 3, 0}) {
+      const std::vector<Buffer> inputs = tried([&] {
+        std::vector<Buffer> placed = other.inputs(last);
+        for (Buffer& input : placed) input = input.to(failing->default_mem_region());
+        return placed;
+      });
+      kept.insert(kept.end(), inputs.begin(), inputs.end());
+      const HostBuffer result =
+          tried([&] { return other.session().forward(inputs).at(0).to_host(); });
+      CHECK(first_of_row(result, 2) == 80 * static_cast<float>(last));
     }
-    CHECK(first_of_row(other.run(2), 0) == 320);
   }
+  CHECK(failed > 30);
+  const DevicePtr odd = emulated_device("?memory=1000");
+  const MemChunk first = odd->default_mem_region().malloc(700);
+  expect_error(Errc::out_of_device_memory, [&] { odd->default_mem_region().malloc(200); });
+  expect_error(Errc::out_of_device_memory, [&] { odd->default_mem_region().malloc(1 << 20); });
 }
 
 TEST_CASE("cuda: a launch that fails ends the device, not the process, nor another device") {

@@ -29,7 +29,7 @@ namespace {
   X(cuModuleGetFunction) X(cuMemAlloc) X(cuMemFree) X(cuMemGetInfo) X(cuMemPoolCreate) \
   X(cuMemPoolDestroy) X(cuMemPoolSetAttribute) X(cuMemPoolTrimTo) X(cuMemAllocFromPoolAsync) \
   X(cuMemFreeAsync) X(cuMemHostAlloc) X(cuMemFreeHost) X(cuStreamCreate) X(cuStreamDestroy) \
-  X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) \
+  X(cuStreamQuery) X(cuStreamSynchronize) X(cuStreamWaitEvent) X(cuEventCreate) X(cuEventDestroy) \
   X(cuEventRecord) X(cuEventQuery) X(cuEventSynchronize) X(cuMemcpyHtoDAsync) \
   X(cuMemcpyDtoHAsync) X(cuMemcpyDtoDAsync) X(cuMemcpyPeerAsync) X(cuMemsetD8Async) \
   X(cuLaunchKernel) X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphAddKernelNode) \
@@ -82,23 +82,11 @@ class CudaDriver final : public Driver {
       kernels_wait_ = wait_for_earlier_kernels();
       make_pool();
     } catch (...) {
-      cuda_.p_cuDevicePrimaryCtxRelease(device_);
+      close();
       throw;
     }
   }
-  ~CudaDriver() override {
-    if (!enter_to_free()) return;
-    gemm_.reset();
-    convolution_.reset();
-    if (capture_stream_ != nullptr) cuda_.p_cuStreamDestroy(capture_stream_);
-    if (pool_ != nullptr) {
-      cuda_.p_cuStreamSynchronize(memory_stream_);
-      cuda_.p_cuStreamDestroy(memory_stream_);
-      cuda_.p_cuMemPoolDestroy(pool_);
-    }
-    for (const CUmodule module : modules_) cuda_.p_cuModuleUnload(module);
-    cuda_.p_cuDevicePrimaryCtxRelease(device_);
-  }
+  ~CudaDriver() override { close(); }
 
   const DeviceFacts& facts() const noexcept override { return facts_; }
 
@@ -111,7 +99,7 @@ class CudaDriver final : public Driver {
       check(cuda_.p_cuMemPoolTrimTo(pool_, 0), "cuMemPoolTrimTo");
       result = allocate_once(address, bytes);
     }
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (is_lack_of_room(result)) {
       throw Error(Errc::out_of_device_memory, facts_.name,
                   fmt::format("no room for {} bytes: {} are free", bytes, free_bytes()));
     }
@@ -132,7 +120,7 @@ class CudaDriver final : public Driver {
     enter();
     void* memory = nullptr;
     const CUresult result = cuda_.p_cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+    if (is_lack_of_room(result)) {
       throw Error(Errc::out_of_memory, facts_.name, fmt::format("no {} bytes to pin", bytes));
     }
     check(result, "cuMemHostAlloc");
@@ -151,7 +139,7 @@ class CudaDriver final : public Driver {
   StreamId create_stream() override {
     enter();
     CUstream stream = nullptr;
-    check(cuda_.p_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    check_room(cuda_.p_cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
     return StreamId{reinterpret_cast<std::uintptr_t>(stream)};
   }
   void destroy(StreamId stream) noexcept override {
@@ -162,7 +150,7 @@ class CudaDriver final : public Driver {
   EventId create_event() override {
     enter();
     CUevent event = nullptr;
-    check(cuda_.p_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
+    check_room(cuda_.p_cuEventCreate(&event, CU_EVENT_DISABLE_TIMING), "cuEventCreate");
     return EventId{reinterpret_cast<std::uintptr_t>(event)};
   }
   void destroy(EventId event) noexcept override {
@@ -171,26 +159,26 @@ class CudaDriver final : public Driver {
 
   void write(StreamId stream, Address to, const void* from, std::uint64_t bytes) override {
     enter();
-    check(cuda_.p_cuMemcpyHtoDAsync(to, from, bytes, of(stream)), "a copy to the device");
+    check_room(cuda_.p_cuMemcpyHtoDAsync(to, from, bytes, of(stream)), "a copy to the device");
   }
   void read(StreamId stream, void* to, Address from, std::uint64_t bytes) override {
     enter();
-    check(cuda_.p_cuMemcpyDtoHAsync(to, from, bytes, of(stream)), "a copy from the device");
+    check_room(cuda_.p_cuMemcpyDtoHAsync(to, from, bytes, of(stream)), "a copy from the device");
   }
   void copy(StreamId stream, Address to, Address from, std::uint64_t bytes) override {
     enter();
-    check(cuda_.p_cuMemcpyDtoDAsync(to, from, bytes, of(stream)), "a copy on the device");
+    check_room(cuda_.p_cuMemcpyDtoDAsync(to, from, bytes, of(stream)), "a copy on the device");
   }
   void fill(StreamId stream, Address to, std::uint8_t value, std::uint64_t bytes) override {
     enter();
-    check(cuda_.p_cuMemsetD8Async(to, value, bytes, of(stream)), "a fill");
+    check_room(cuda_.p_cuMemsetD8Async(to, value, bytes, of(stream)), "a fill");
   }
   void copy_from_peer(StreamId stream, Address to, Driver& peer, Address from,
                       std::uint64_t bytes) override {
     enter();
     const auto& other = static_cast<const CudaDriver&>(peer);
-    check(cuda_.p_cuMemcpyPeerAsync(to, context_, from, other.context_, bytes, of(stream)),
-          "a copy from another device");
+    check_room(cuda_.p_cuMemcpyPeerAsync(to, context_, from, other.context_, bytes, of(stream)),
+               "a copy from another device");
   }
   bool is_peer(const Driver& other) const noexcept override {
     return dynamic_cast<const CudaDriver*>(&other) != nullptr;
@@ -225,18 +213,21 @@ class CudaDriver final : public Driver {
     if (result == CUDA_SUCCESS) {
       result = cuda_.p_cuModuleGetFunction(&loaded->function, loaded->module, "tenon_fused");
     }
-    if (result == CUDA_SUCCESS) return loaded;
-    throw Error(Errc::corrupt, facts_.name,
-                fmt::format("a generated kernel does not load: {}", cuda_.text(result)));
+    if (is_no_image(result)) {
+      throw Error(Errc::corrupt, facts_.name,
+                  fmt::format("a generated kernel does not load: {}", cuda_.text(result)));
+    }
+    check_room(result, "a generated kernel");
+    return loaded;
   }
 
   void launch(StreamId stream, const Work& work) override {
     enter();
     if (work.routine != Routine::none) return run_routine(of(stream), work);
     void* parameters[] = {const_cast<void*>(work.args)};
-    check(cuda_.p_cuLaunchKernel(function_of(work), work.grid.blocks, 1, 1, work.grid.threads, 1, 1,
-                                 0, of(stream), parameters, nullptr),
-          name_of(work));
+    check_room(cuda_.p_cuLaunchKernel(function_of(work), work.grid.blocks, 1, 1, work.grid.threads,
+                                      1, 1, 0, of(stream), parameters, nullptr),
+               name_of(work));
   }
 
   GraphId create_graph(std::span<const Work> work, bool overlaps) override {
@@ -257,19 +248,19 @@ class CudaDriver final : public Driver {
     const CUgraphNode changed = of(graph)->order.at(node);
     if (work.routine != Routine::none) {
       const Graph captured = capture(work);
-      check(cuda_.p_cuGraphExecChildGraphNodeSetParams(of(graph)->executable, changed,
-                                                       captured.nodes),
-            "cuGraphExecChildGraphNodeSetParams");
+      check_room(cuda_.p_cuGraphExecChildGraphNodeSetParams(of(graph)->executable, changed,
+                                                            captured.nodes),
+                 "cuGraphExecChildGraphNodeSetParams");
       return;
     }
     void* parameters[] = {const_cast<void*>(work.args)};
     const CUDA_KERNEL_NODE_PARAMS node_params = node_of(work, parameters);
-    check(cuda_.p_cuGraphExecKernelNodeSetParams(of(graph)->executable, changed, &node_params),
-          "cuGraphExecKernelNodeSetParams");
+    check_room(cuda_.p_cuGraphExecKernelNodeSetParams(of(graph)->executable, changed, &node_params),
+               "cuGraphExecKernelNodeSetParams");
   }
   void launch(StreamId stream, GraphId graph) override {
     enter();
-    check(cuda_.p_cuGraphLaunch(of(graph)->executable, of(stream)), "cuGraphLaunch");
+    check_room(cuda_.p_cuGraphLaunch(of(graph)->executable, of(stream)), "cuGraphLaunch");
   }
   void destroy(GraphId graph) noexcept override {
     const std::unique_ptr<Graph> owned(of(graph));
@@ -394,21 +385,33 @@ class CudaDriver final : public Driver {
   Graph capture(const Work& work) {
     const std::scoped_lock lock(capture_mutex_);
     if (capture_stream_ == nullptr) {
-      check(cuda_.p_cuStreamCreate(&capture_stream_, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+      check_room(cuda_.p_cuStreamCreate(&capture_stream_, CU_STREAM_NON_BLOCKING),
+                 "cuStreamCreate");
     }
     Graph captured(cuda_);
-    check(cuda_.p_cuStreamBeginCapture(capture_stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
-          "cuStreamBeginCapture");
-    run_routine(capture_stream_, work);
-    check(cuda_.p_cuStreamEndCapture(capture_stream_, &captured.nodes), "cuStreamEndCapture");
+    check_room(cuda_.p_cuStreamBeginCapture(capture_stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
+               "cuStreamBeginCapture");
+    const std::optional<std::string> error = call_routine(capture_stream_, work);
+    const CUresult ended = cuda_.p_cuStreamEndCapture(capture_stream_, &captured.nodes);
+    if (error) fail_routine(capture_stream_, *error);
+    check_room(ended, "cuStreamEndCapture");
     return captured;
   }
   void run_routine(CUstream stream, const Work& work) {
-    const std::optional<std::string> error =
-        work.routine == Routine::gemm
-            ? gemm().function->run(*static_cast<const GemmCall*>(work.args), stream)
-            : convolution().function->run(*static_cast<const ConvolutionCall*>(work.args), stream);
-    if (error) fail(*error);
+    if (const auto error = call_routine(stream, work)) fail_routine(stream, *error);
+  }
+  std::optional<std::string> call_routine(CUstream stream, const Work& work) {
+    return work.routine == Routine::gemm
+               ? gemm().function->run(*static_cast<const GemmCall*>(work.args), stream)
+               : convolution().function->run(*static_cast<const ConvolutionCall*>(work.args),
+                                             stream);
+  }
+  /// A library that fails, as for lack of memory, is an error of the call alone where the device
+  /// works.
+  [[noreturn]] void fail_routine(CUstream stream, const std::string& error) const {
+    const CUresult state = cuda_.p_cuStreamQuery(stream);
+    if (state != CUDA_SUCCESS && state != CUDA_ERROR_NOT_READY) fail(error);
+    throw Error(Errc::device_error, facts_.name, error);
   }
   Vendor<GemmCall>& gemm() {
     const std::scoped_lock lock(vendor_mutex_);
@@ -440,11 +443,39 @@ class CudaDriver final : public Driver {
     check_opening(cuda_.p_cuMemPoolSetAttribute(pool_, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &limit));
   }
 
+  /// Frees what the constructor has made, and what came later.
+  void close() noexcept {
+    if (!process_.is_this()) return;
+    if (enter_to_free()) {
+      gemm_.reset();
+      convolution_.reset();
+      if (capture_stream_ != nullptr) cuda_.p_cuStreamDestroy(capture_stream_);
+      if (memory_stream_ != nullptr) {
+        cuda_.p_cuStreamSynchronize(memory_stream_);
+        cuda_.p_cuStreamDestroy(memory_stream_);
+      }
+      if (pool_ != nullptr) cuda_.p_cuMemPoolDestroy(pool_);
+      for (const CUmodule module : modules_) cuda_.p_cuModuleUnload(module);
+    }
+    cuda_.p_cuDevicePrimaryCtxRelease(device_);
+  }
+
   /// As enter(), to free something: also when the device failed. False in a child of fork(), where
   /// the driver does not work.
   bool enter_to_free() const noexcept {
     return process_.is_this() && cuda_.p_cuCtxSetCurrent(context_) == CUDA_SUCCESS;
   }
+  /// An absurd size counts as too large, too.
+  static bool is_lack_of_room(CUresult result) {
+    return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_INVALID_VALUE;
+  }
+  /// Whether what was to be loaded is no image for this device, or lacks a function.
+  static bool is_no_image(CUresult result) {
+    return result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+           result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
+           result == CUDA_ERROR_NOT_FOUND;
+  }
+  /// Of what makes something or submits work: lack of memory is an error of that call alone.
   void check_room(CUresult result, const char* what) const {
     if (result == CUDA_ERROR_OUT_OF_MEMORY) {
       throw Error(Errc::out_of_device_memory, facts_.name, fmt::format("{}: no room", what));
@@ -453,7 +484,11 @@ class CudaDriver final : public Driver {
   }
 
   void check_opening(CUresult result) const {
-    if (result != CUDA_SUCCESS) throw_unavailable(cuda_.text(result));
+    if (result != CUDA_SUCCESS) fail_opening(result, cuda_.text(result));
+  }
+  [[noreturn]] void fail_opening(CUresult result, std::string why) const {
+    if (result != CUDA_ERROR_OUT_OF_MEMORY) throw_unavailable(std::move(why));
+    throw Error(Errc::out_of_device_memory, "cuda", std::move(why));
   }
 
   /// The context belongs to the calling thread from now on; throws what the device failed of.
@@ -509,8 +544,8 @@ class CudaDriver final : public Driver {
       CUmodule module = nullptr;
       const CUresult result = cuda_.p_cuModuleLoadData(&module, image);
       if (result != CUDA_SUCCESS) {
-        throw_unavailable(
-            fmt::format("the kernels do not load on {}: {}", facts_.name, cuda_.text(result)));
+        fail_opening(result, fmt::format("the kernels do not load on {}: {}", facts_.name,
+                                         cuda_.text(result)));
       }
       modules_.push_back(module);
     }

@@ -50,10 +50,12 @@ std::size_t args_bytes(const Work& work) noexcept;
 /// emulation. Thread-safe. Work is asynchronous: CPU memory that a copy names must stay until the
 /// stream was synchronised.
 ///
-/// Errors  out_of_device_memory  no room for an allocation or a graph; nothing else changes
+/// Errors  out_of_device_memory  no room for an allocation, a stream, an event, a graph, or what a
+///                               copy or launch needs; nothing else changes
 ///         out_of_memory         the same of pinned memory
 ///         device_error          a launch, or work submitted earlier, failed. It stays: every later
-///                               call throws it again, but those that free things
+///                               call throws it again, but those that free things. Of a library
+///                               that fails on a device that works, the call's alone
 ///         forked_process        a child of fork() uses a device that its parent opened
 class Driver {
  public:
@@ -120,12 +122,12 @@ using DriverPtr = std::shared_ptr<Driver>;
 
 /// Device `index` of this machine's CUDA driver, which is loaded when it is first asked for.
 /// Errc::device_unavailable in plain words: no driver, no such device, a driver older than this
-/// library needs, or a library that was built without the CUDA toolkit.
+/// library needs, or a library that was built without the CUDA toolkit. Errc::out_of_device_memory.
 DriverPtr open_cuda_driver(int index);
 
 /// For tests: what the n-th call from now on does. 0: nothing.
 struct EmulatedFaults {
-  int failing_allocation = 0;
+  int failing_allocation = 0;  ///< of those that may throw Errc::out_of_device_memory
   int failing_launch = 0;
 };
 

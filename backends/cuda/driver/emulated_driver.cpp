@@ -29,6 +29,11 @@ namespace {
 
 constexpr std::uint64_t alignment = 256;
 
+/// Below 2^64 - alignment.
+std::uint64_t rounded(std::uint64_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
 std::uint64_t page_bytes() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
 
 /// Memory that ends, up to its alignment, at a page nobody may access, and begins behind one.
@@ -36,7 +41,7 @@ class GuardedMemory {
  public:
   explicit GuardedMemory(std::uint64_t bytes) {
     const std::uint64_t page = page_bytes();
-    const std::uint64_t used = (bytes + alignment - 1) / alignment * alignment;
+    const std::uint64_t used = rounded(bytes);
     const std::uint64_t pages = (used + page - 1) / page * page;
     mapped_ = pages + 2 * page;
     void* const begin = mmap(nullptr, mapped_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -90,9 +95,9 @@ class EmulatedDriver final : public Driver {
 
   Address allocate(std::uint64_t bytes) override {
     const std::scoped_lock lock(mutex_);
-    require_working();
-    const bool fails = faults_.failing_allocation > 0 && --faults_.failing_allocation == 0;
-    if (fails || bytes > capacity_ - used_) {
+    require_room("an allocation");
+    const std::uint64_t left = capacity_ - used_;
+    if (bytes > left || rounded(bytes) > left) {
       throw Error(
           Errc::out_of_device_memory, "cuda:emulated",
           fmt::format("no room for {} bytes: {} of {} are in use", bytes, used_, capacity_));
@@ -131,7 +136,7 @@ class EmulatedDriver final : public Driver {
 
   StreamId create_stream() override {
     const std::scoped_lock lock(mutex_);
-    require_working();
+    require_room("a stream");
     const StreamId stream{++last_id_};
     streams_[stream];
     return stream;
@@ -142,7 +147,7 @@ class EmulatedDriver final : public Driver {
   }
   EventId create_event() override {
     const std::scoped_lock lock(mutex_);
-    require_working();
+    require_room("an event");
     const EventId event{++last_id_};
     events_[event] = {};
     return event;
@@ -197,7 +202,7 @@ class EmulatedDriver final : public Driver {
 
   GraphId create_graph(std::span<const Work> work, bool /*overlaps*/) override {
     const std::scoped_lock lock(mutex_);
-    require_working();
+    require_room("a graph");
     if (work.empty()) fail("create_graph", "a graph without nodes");
     const GraphId id{++last_id_};
     graphs_[id].nodes.assign(work.begin(), work.end());
@@ -205,7 +210,7 @@ class EmulatedDriver final : public Driver {
   }
   void update(GraphId graph, std::size_t node, const Work& work) override {
     const std::scoped_lock lock(mutex_);
-    require_working();
+    require_room("an update");
     std::vector<KeptWork>& nodes = graph_of(graph).nodes;
     if (node >= nodes.size()) {
       fail("update", fmt::format("node {} of a graph of {}", node, nodes.size()));
@@ -326,7 +331,7 @@ class EmulatedDriver final : public Driver {
 
   void submit(StreamId stream, std::function<void()> work) {
     const std::scoped_lock lock(mutex_);
-    require_working();
+    require_room("a copy or a launch");
     Queue& queue = streams_.at(stream);
     queue.work.push_back(std::move(work));
     ++queue.submitted;
@@ -354,6 +359,11 @@ class EmulatedDriver final : public Driver {
   void require_working() const {
     process_.check("cuda:emulated");
     if (broken_) throw *broken_;
+  }
+  void require_room(const char* what) {
+    require_working();
+    if (faults_.failing_allocation == 0 || --faults_.failing_allocation > 0) return;
+    throw Error(Errc::out_of_device_memory, "cuda:emulated", fmt::format("{}: no room", what));
   }
 
   std::byte* locked_bytes_at(Address address, std::uint64_t bytes) const {

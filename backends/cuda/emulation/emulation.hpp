@@ -7,7 +7,8 @@ namespace tenon::cuda {
 /// Lets "cuda:emulated" be opened: kernels run on the CPU, slowly, to be tested. Its keys:
 ///
 ///   memory=BYTES          its capacity; 1 GiB
-///   fail_allocation=N     the N-th allocation from now on finds no room
+///   fail_allocation=N     the N-th allocation from now on finds no room; streams, events, graphs
+///                         and their updates, copies and launches count
 ///   fail_launch=N         the N-th launch fails
 ///
 /// Nothing opens it unless it is asked for by name. Idempotent.

@@ -86,6 +86,73 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
+/// What the addresses of a run's inputs and outputs must be multiples of: the size of an element, and
+/// what libraries need.
+class Alignments {
+ public:
+  Alignments(const Lowered& program, std::span<const Step> steps, const LaunchPlan& plan)
+      : inputs_(program.inputs.size(), 1), outputs_(program.outputs.size(), 1) {
+    find_elements(steps);
+    find_routines(plan.instructions);
+  }
+
+  /// Errc::bad_argument.
+  void check(const DeviceFrame& frame) const {
+    check("input", frame.inputs, inputs_);
+    check("output", frame.outputs, outputs_);
+  }
+
+ private:
+  static Address of_element(DType dtype) {
+    const auto bytes = static_cast<Address>(block_bytes(dtype));
+    return is_block(dtype) ? 2 - bytes % 2 : bytes;  // blocks hold numbers of 8 and 16 bits
+  }
+  void find_elements(std::span<const Step> steps) {
+    for (const Step& step : steps) {
+      find_elements(step.body);
+      if (step.kind == Step::Kind::loop) continue;
+      for (const Operand& input : step.inputs) raise(input.place, of_element(input.shape.dtype()));
+      raise(step.output.place, of_element(step.output.shape.dtype()));
+    }
+  }
+  void find_routines(const std::vector<Instruction>& instructions) {
+    for (const Instruction& instruction : instructions) {
+      if (const auto* loop = std::get_if<Loop>(&instruction)) {
+        find_routines(loop->body);
+        continue;
+      }
+      const auto& launch = std::get<Launch>(instruction);
+      if (launch.routine == Routine::none) continue;
+      for (const Patch& patch : launch.patches) {
+        if (patch.source.kind != Source::Kind::operand) continue;
+        raise(patch.source.place, routine_alignment);
+      }
+    }
+  }
+  void raise(const Place& place, Address multiple) {
+    auto* const known = place.kind == Place::Kind::input    ? &inputs_
+                        : place.kind == Place::Kind::output ? &outputs_
+                                                            : nullptr;
+    if (known == nullptr) return;
+    Address& own = (*known)[place.index];
+    own = std::max(own, multiple);
+  }
+  static void check(const char* what, std::span<const MemPtr> arrays,
+                    const std::vector<Address>& multiples) {
+    for (std::size_t i = 0; i < multiples.size(); ++i) {
+      if (multiples[i] == 1 || !arrays[i].has_addr()) continue;
+      if (arrays[i].addr() % multiples[i] == 0) continue;
+      throw Error(
+          Errc::bad_argument, "cuda",
+          fmt::format("{} {} at {:#x}, and {} needs a multiple of {}", what, i, arrays[i].addr(),
+                      multiples[i] == routine_alignment ? "a library" : "an element",
+                      multiples[i]));
+    }
+  }
+
+  std::vector<Address> inputs_, outputs_;
+};
+
 struct CompiledSteps {
   std::vector<Step> steps;  ///< to which the plan refers
   std::vector<std::unique_ptr<const ConvolutionPair>> pairs;
@@ -95,6 +162,7 @@ struct CompiledSteps {
   LaunchPlan plan;
   std::vector<UnrolledLaunch> graph;  ///< of the plan; none: launches are made one by one
   std::vector<bool> constants;
+  std::optional<Alignments> alignments;
   Source loop_indices;  ///< a table of i64: 0, 1, ...
 };
 
@@ -115,6 +183,7 @@ class Bound final : public BoundPartition {
 
   void run_on_device(DeviceFrame& frame) const override {
     const auto begin = std::chrono::steady_clock::now();
+    compiled_->alignments->check(frame);
     std::unique_ptr<RunMemory> memory = memories_.take();
     Driver& driver = *device_->driver();
     // A shape that does not come again is not worth a graph.
@@ -195,11 +264,6 @@ class Bound final : public BoundPartition {
     std::memcpy(args.data(), launch.args.data(), launch.args.size());
     for (const Patch& patch : launch.patches) {
       const Address address = address_of(patch.source, frame, memory);
-      if (launch.routine != Routine::none && address % routine_alignment != 0) {
-        throw Error(Errc::bad_argument, "cuda",
-                    fmt::format("an array at {:#x}, and a library needs a multiple of {}", address,
-                                routine_alignment));
-      }
       std::memcpy(args.data() + patch.at, &address, sizeof address);
     }
     return {launch.kernel, launch.grid, args.data(), launch.routine,
@@ -347,6 +411,7 @@ class CudaPartition final : public Partition {
     result->heads = merge_heads(program_, steps_, result->steps);
     Emitter emitter(result->plan, options);
     emitter.steps(result->steps);
+    result->alignments.emplace(program_, steps_, result->plan);
     result->constants.resize(program_.constants.size());
     for (const std::size_t i : constants_read(program_, steps_)) result->constants[i] = true;
     if (const std::int64_t end = LoopIndices(around_, steps_).end(); end > 0) {
@@ -390,11 +455,12 @@ class CudaPartition final : public Partition {
     return "no CUDA graph: a loop with a condition, or too few or too many launches";
   }
 
-  /// A constant in the device's memory: where it is, or a copy that the plans of a binding share.
+  /// A constant in the device's memory: where it is, or a copy that the plans of a binding share, also
+  /// of one that begins where kernels or libraries cannot read it.
   Buffer placed(std::size_t index, const BoundConstants& constants) const {
     const Buffer& given = constants.buffers[index];
     MemRegion& region = device_->default_mem_region();
-    if (given.is_on(region)) {
+    if (given.is_on(region) && given.data().addr() % routine_alignment == 0) {
       given.wait();
       return given;
     }
@@ -402,12 +468,20 @@ class CudaPartition final : public Partition {
     const std::string key =
         fmt::format("cuda {} {}", static_cast<const void*>(&region), constants.key(index));
     const auto kept = constants.prepared.get(key, [&] {
-      auto made = std::make_shared<const Buffer>(given.to(region));
+      auto made = std::make_shared<const Buffer>(copied(given, region));
       made->wait();
       PrepareProgress::advance(slot.name, static_cast<std::uint64_t>(slot.shape.bytes()));
       return made;
     });
     return *static_cast<const Buffer*>(kept.get());
+  }
+
+  static Buffer copied(const Buffer& given, MemRegion& region) {
+    if (!given.is_on(region)) return given.to(region);
+    given.wait();
+    Buffer copy = Buffer::allocate(given.shape(), region);
+    region.copy(copy.data(), given.data(), static_cast<std::uint64_t>(given.shape().bytes()));
+    return copy;
   }
 
   std::shared_ptr<CudaDevice> device_;

@@ -115,6 +115,26 @@ TEST_CASE("cuda: an index that is out of range ends a loop whose condition goes 
   expect_error(Errc::out_of_range, [&] { session.forward(inputs); });
 }
 
+TEST_CASE("cuda: arrays that begin within an element are refused, weights are copied") {
+  const DevicePtr device = emulated_device();
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor y = graph.input("x", Shape({4}, f32)) + graph.constant("w", Shape({4}, f32));
+  Session session(graph.program({&y, 1}),
+                  {.backends = device_backends(device), .forbid_fallback = true});
+  const HostBuffer values = HostBuffer::of<float>(Shape({4}, f32), {1, 2, 3, 4});
+  const MemChunk chunk = device->default_mem_region().malloc(256);
+  const auto at = [&](std::uint64_t offset) {
+    chunk.write(values.bytes(), offset, 16);
+    return Buffer(Shape({4}, f32), chunk, offset);
+  };
+  session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>{{"w", at(65)}}));
+  const Buffer within = at(130), between = at(196);
+  const std::string what = expect_error(Errc::bad_argument, [&] { session.forward({within}); });
+  CHECK(what.find("multiple of 4") != std::string::npos);
+  CHECK(session.forward({between}).at(0).to_host().values<float>()[3] == 8);
+}
+
 TEST_CASE("cuda: no room for an allocation is an error of that call alone") {
   const DevicePtr device = emulated_device("?memory=65536");
   expect_error(Errc::out_of_device_memory, [&] { device->default_mem_region().malloc(1 << 20); });

@@ -214,8 +214,25 @@ TEST_CASE("cuda libraries: an array that is not aligned is refused by name") {
   const Buffer odd(Shape({4, 4}, f32), chunk, 4), even(Shape({4, 4}, f32), chunk, 128);
   session.forward({even, even});
   const std::string what = expect_error(Errc::bad_argument, [&] { session.forward({even, odd}); });
+  CHECK(what.find("input 1 at ") != std::string::npos);
   CHECK(what.find("multiple of 16") != std::string::npos);
   session.forward({even, even});
+}
+
+TEST_CASE("cuda libraries: weights that are not aligned are copied") {
+  Network network;
+  const Graph::Recording recording(network.graph);
+  const DevicePtr device = emulated_device("");
+  const Shape shape({4, 4}, f32);
+  const Tensor y = matmul(network.graph.input("a", shape), network.graph.constant("b", shape));
+  Session session(network.graph.program({&y, 1}), {.backends = device_backends(device)});
+  const MemChunk chunk = device->default_mem_region().malloc(256);
+  const HostBuffer b = HostBuffer::of<float>(shape, std::vector<float>(16, 3));
+  chunk.write(b.bytes(), 4, 64);
+  const Buffer odd(shape, chunk, 4);
+  session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>{{"b", odd}}));
+  const HostBuffer product = session.forward({b.to_device(device)}).at(0).to_host();
+  CHECK(product.values<float>()[15] == 36);
 }
 
 }  // namespace

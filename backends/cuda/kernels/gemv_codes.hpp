@@ -161,6 +161,33 @@ TENON_DEVICE LinearPart part_of(const LinearArgs& args, std::uint32_t& tile) {
   return part;
 }
 
+/// Stores a block's columns from `first` on, whose weights are at `w`, of the rows from `row` on: sums what its
+/// warps have in `totals`.
+template <class Type, std::uint32_t pairs, std::uint32_t tiles_room, class Totals>
+TENON_DEVICE void finish_codes(const Thread& thread, const LinearArgs& args, const LinearPart& part,
+                               const Totals& totals, Address w, std::uint32_t first,
+                               std::uint32_t columns, std::uint32_t row, std::int64_t group) {
+  // A column has two lanes' sums of a row in every warp.
+  const std::uint32_t rows = pairs == 1 ? 1 : args.rows;
+  for (std::uint32_t i = thread.index(); i < columns * rows; i += thread.count()) {
+    const std::uint32_t m = pairs == 1 ? 0 : i / columns, column = i - m * columns;
+    const std::uint32_t half = column / 8 % 2;
+    const std::uint32_t from =
+        (column / code_tile_columns * pairs * 2 + m / 2 * 2 + half) * warp_size + column % 8 * 4 +
+        m % 2 * 2;
+    float sum = 0.0f;
+    TENON_UNROLL for (std::uint32_t other = 0; other < code_warps; ++other) {
+      const std::uint32_t at = from + other * tiles_room * pairs * 2 * warp_size;
+      sum += totals[at] + totals[at + 1];
+    }
+    if (!is_finite(sum)) {
+      const Address own = w + static_cast<Address>(column * args.w_step);
+      sum = product_of_infinities<Type>(args, row + m, own);
+    }
+    finish(args, part, row + m, first + column, group, sum);
+  }
+}
+
 /// Blocks: tiles of columns, for every row (of one pair), or for all rows.
 template <class Type, std::uint32_t pairs>
 TENON_DEVICE void gemv_codes(const Thread& thread, const LinearArgs& args) {
@@ -228,25 +255,7 @@ TENON_DEVICE void gemv_codes(const Thread& thread, const LinearArgs& args) {
   }
   let_next_begin();
   thread.sync();
-  // A column has two lanes' sums of a row in every warp.
-  const std::uint32_t rows = pairs == 1 ? 1 : args.rows;
-  for (std::uint32_t i = thread.index(); i < columns * rows; i += thread.count()) {
-    const std::uint32_t m = pairs == 1 ? 0 : i / columns, column = i - m * columns;
-    const std::uint32_t half = column / 8 % 2;
-    const std::uint32_t from =
-        (column / code_tile_columns * pairs * 2 + m / 2 * 2 + half) * warp_size + column % 8 * 4 +
-        m % 2 * 2;
-    float sum = 0.0f;
-    TENON_UNROLL for (std::uint32_t other = 0; other < code_warps; ++other) {
-      const std::uint32_t at = from + other * tiles_room * pairs * 2 * warp_size;
-      sum += totals[at] + totals[at + 1];
-    }
-    if (!is_finite(sum)) {
-      const Address own = w + static_cast<Address>(column * args.w_step);
-      sum = product_of_infinities<Type>(args, row + m, own);
-    }
-    finish(args, part, row + m, first + column, group, sum);
-  }
+  finish_codes<Type, pairs, tiles_room>(thread, args, part, totals, w, first, columns, row, group);
 }
 
 }  // namespace tenon::cuda

@@ -51,7 +51,7 @@ TENON_DEVICE std::int64_t joined(Reduction op, std::int64_t a, std::int64_t b) {
   }
 }
 
-/// The same value in every thread of the block. `threads` of a block: a power of two from 32 on.
+/// The same value in every thread of the block. A block has a multiple of 32 threads, up to 1024.
 template <class C>
 TENON_DEVICE C reduced_by_block(const Thread& thread, Reduction op, C value) {
   TENON_SHARED(thread, C, of_warps, 32);

@@ -3,6 +3,7 @@
 #include <tenon/printable.hpp>
 
 #include <cstdint>
+#include <iterator>
 
 namespace tenon {
 namespace {
@@ -19,7 +20,12 @@ constexpr CodeFacts code_facts[] = {
 #undef TENON_ERRC
 };
 
-const CodeFacts& facts(Errc code) noexcept { return code_facts[static_cast<std::size_t>(code)]; }
+/// Of a number that is no code: those of `internal`.
+const CodeFacts& facts(Errc code) noexcept {
+  const auto index = static_cast<std::size_t>(code);
+  constexpr auto internal = static_cast<std::size_t>(Errc::internal);
+  return code_facts[index < std::size(code_facts) ? index : internal];
+}
 
 }  // namespace
 

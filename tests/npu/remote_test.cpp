@@ -1,3 +1,4 @@
+#include "npu/transport/connections.hpp"
 #include "sim_random_program.hpp"
 #include "sim_rig.hpp"
 #include "socket_folder.hpp"
@@ -6,14 +7,21 @@
 #include <tenon/backends/npu_remote.hpp>
 #include <tenon/backends/npu_sim.hpp>
 
+#include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <stop_token>
 #include <thread>
 
 #include <catch2/catch.hpp>
 #include <spawn.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -74,6 +82,46 @@ DevicePtr connect(const std::string& socket) {
   register_npu_remote();
   return Device::open("npu://unix:" + socket);
 }
+
+/// A server that greets one client and does `then` with its next request.
+class OddServer {
+ public:
+  OddServer(const std::string& path, std::function<void(const transport::Socket&)> then)
+      : listener_(transport::Socket::listen(path)), thread_([this, then = std::move(then)] {
+          const transport::Socket client = listener_.accept();
+          transport::Request request;
+          client.receive(&request, sizeof request);
+          const transport::Answer greeting;
+          client.send(&greeting, sizeof greeting);
+          client.receive(&request, sizeof request);
+          then(client);
+          try {
+            client.receive(&request, 1);  // until it is gone
+          } catch (const transport::Disconnected&) {
+          }
+        }) {}
+
+ private:
+  transport::Socket listener_;
+  std::jthread thread_;
+};
+
+/// As long as it lives, the process gets no new descriptors.
+class NoDescriptors {
+ public:
+  NoDescriptors() {
+    REQUIRE(::getrlimit(RLIMIT_NOFILE, &before_) == 0);
+    rlimit none = before_;
+    none.rlim_cur = 0;
+    REQUIRE(::setrlimit(RLIMIT_NOFILE, &none) == 0);
+  }
+  ~NoDescriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+  NoDescriptors(const NoDescriptors&) = delete;
+  NoDescriptors& operator=(const NoDescriptors&) = delete;
+
+ private:
+  rlimit before_{};
+};
 
 }  // namespace
 
@@ -187,6 +235,102 @@ TEST_CASE("remote: a server that is killed is a device that is gone") {
   Server again(folder.socket(), sim_url());
   CHECK(again.ready());
   CHECK(Rig(connect(folder.socket()), 1 << 20).reg(reg::id) == device_id);
+}
+
+TEST_CASE("remote: a server that does not answer, or not in our words, is gone") {
+  const SocketFolder folder;
+  const transport::Request read{transport::Verb::read_reg, 0, reg::id, 1, 0, 0};
+  for (const bool answers : {false, true}) {
+    INFO((answers ? "an error that is none" : "nothing"));
+    const std::string path = folder.path() + (answers ? "/a" : "/b");
+    const OddServer server(path, [answers](const transport::Socket& client) {
+      if (!answers) return;
+      transport::Answer error;
+      error.failed = 1;
+      error.code = 100'000;
+      client.send(&error, sizeof error);
+    });
+    transport::Connections connections(path, {.quick = std::chrono::milliseconds(200)});
+    CHECK_THROWS_AS(connections.call(read), transport::Disconnected);
+    CHECK(connections.is_lost());
+  }
+  const Error none(static_cast<Errc>(100'000), "here", "what");
+  CHECK(std::string(none.what()).ends_with(": here: what"));
+}
+
+TEST_CASE("remote: a client without descriptors for another connection still has its device") {
+  register_npu_sim();
+  const SocketFolder folder;
+  const NpuServer server(Device::open("npu://sim?ddr=16MiB"), folder.socket());
+  const DevicePtr device = connect(folder.socket());
+  auto& control = dynamic_cast<DeviceControl&>(*device);
+  auto& npu = device->reg_region("npu");
+  {
+    // One connection for two calls at a time: now and then one of them wants another.
+    std::atomic<int> without = 0, lost = 0;
+    const auto call = [&](const auto& what) {
+      try {
+        if (what() == isa::gone) ++lost;
+      } catch (const Error& error) {
+        ++(error.code() == Errc::io_error ? without : lost);
+      }
+    };
+    const NoDescriptors none;
+    std::jthread waiter([&](const std::stop_token& stop) {
+      while (!stop.stop_requested()) {
+        call([&] { return control.wait_irq(0xF, std::chrono::milliseconds(50)); });
+      }
+    });
+    for (int tries = 0; tries < 100'000 && without == 0; ++tries) {
+      call([&] { return npu.read(reg::id, true); });
+    }
+    waiter.request_stop();
+    waiter.join();
+    CHECK(without > 0);
+    CHECK(lost == 0);
+  }
+  CHECK(npu.read(reg::id, true) == device_id);
+}
+
+TEST_CASE("remote: a server that was without descriptors goes on") {
+  register_npu_sim();
+  const SocketFolder folder;
+  const NpuServer server(Device::open("npu://sim?ddr=16MiB"), folder.socket());
+  const int early = ::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  REQUIRE(early >= 0);
+  {
+    const NoDescriptors none;
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    std::ranges::copy(folder.socket(), address.sun_path);
+    REQUIRE(::connect(early, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  ::close(early);
+  CHECK(connect(folder.socket())->reg_region("npu").read(reg::id, true) == device_id);
+}
+
+TEST_CASE("remote: a copy outside of shared memory is refused as one outside of other memory") {
+  register_npu_sim();
+  const SocketFolder folder;
+  const NpuServer server(Device::open("npu://sim?ddr=16MiB"), folder.socket());
+  const DevicePtr device = connect(folder.socket());
+  for (const char* const name : {"xchg", "etm"}) {
+    INFO(name);
+    MemRegion& region = device->mem_region(name);
+    const MemPtr begin = region.malloc(64).begin();
+    for (const std::uint64_t size : {std::uint64_t{1} << 40, ~std::uint64_t{0}}) {
+      expect_error(Errc::out_of_range, [&] { region.copy(begin, begin, size); });
+    }
+  }
+  MemRegion& xchg = device->mem_region("xchg");
+  const auto bytes = random_bytes(3, 256);
+  const MemChunk chunk = xchg.malloc(256);
+  chunk.write(bytes.data(), 0, 256);
+  xchg.copy(chunk.begin() + 64, chunk.begin(), 192);
+  std::vector<std::byte> back(192);
+  chunk.read(back.data(), 64, 192);
+  CHECK(std::ranges::equal(back, std::span(bytes).first(192)));
 }
 
 TEST_CASE("remote: faults cross the socket") {

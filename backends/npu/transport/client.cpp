@@ -101,9 +101,11 @@ class RemoteExchange final : public RemoteRegion {
     sync(to.addr(), size, true);
   }
   void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) override {
-    std::vector<std::byte> bytes(size);
-    read(bytes.data(), from, size);
-    write(to, bytes.data(), size);
+    std::byte* const source = memory_ + offset_of(from, size);
+    std::byte* const target = memory_ + offset_of(to, size);
+    sync(from.addr(), size, false);
+    std::memmove(target, source, size);
+    sync(to.addr(), size, true);
   }
   void sync(std::uint64_t address, std::uint64_t size, bool to_device) const {
     std::byte* const at = memory_ + offset_of(MemPtr(address), size);

@@ -15,9 +15,34 @@ std::uint64_t fresh_token() {
 
 constexpr std::size_t max_text = 1 << 20;
 
+constexpr std::uint32_t error_codes = 0
+#define TENON_ERRC(id, spelling, number, kind) +1
+#include <tenon/error_codes.def>
+#undef TENON_ERRC
+    ;
+
+bool is_quick(Verb verb) {
+  switch (verb) {
+    case Verb::read_reg:
+    case Verb::write_reg:
+    case Verb::sync:
+    case Verb::wait_irq:
+    case Verb::parameters:
+      return true;
+    case Verb::hello:
+    case Verb::read_mem:
+    case Verb::write_mem:
+    case Verb::copy_mem:
+    case Verb::reset:
+      return false;
+  }
+  return false;
+}
+
 }  // namespace
 
-Connections::Connections(std::string path) : path_(std::move(path)), token_(fresh_token()) {
+Connections::Connections(std::string path, const Patience& patience)
+    : path_(std::move(path)), patience_(patience), token_(fresh_token()) {
   try {
     idle_.push_back(greet());
   } catch (const Disconnected&) {
@@ -26,7 +51,7 @@ Connections::Connections(std::string path) : path_(std::move(path)), token_(fres
 }
 
 Socket Connections::greet() {
-  Socket socket = Socket::connect(path_);
+  Socket socket = Socket::connect(path_, patience_.quick);
   Request hello;
   hello.a = protocol_version;
   hello.b = token_;
@@ -49,9 +74,15 @@ Socket Connections::take() {
   try {
     return greet();
   } catch (const Error& error) {
-    if (error.code() == Errc::out_of_memory) throw;  // the server's, for now
-    throw Disconnected{};                            // nobody there any more
+    // For now: the server's, and this process's when it has no descriptors.
+    if (error.code() == Errc::out_of_memory || error.code() == Errc::io_error) throw;
+    throw Disconnected{};  // nobody there any more
   }
+}
+
+void Connections::give_back(Socket socket) {
+  const std::scoped_lock lock(mutex_);
+  if (!lost_) idle_.push_back(std::move(socket));
 }
 
 std::uint64_t Connections::call(const Request& request, std::span<const std::byte> payload,
@@ -60,20 +91,18 @@ std::uint64_t Connections::call(const Request& request, std::span<const std::byt
   if (lost_) throw Disconnected{};
   try {
     Socket socket = take();
-    const auto give_back = [&] {
-      const std::scoped_lock lock(mutex_);
-      idle_.push_back(std::move(socket));
-    };
     try {
       const std::uint64_t value = exchange(socket, request, payload, result, text);
-      give_back();
+      give_back(std::move(socket));
       return value;
     } catch (const Error&) {  // an answer like any other
-      give_back();
+      give_back(std::move(socket));
       throw;
     }
   } catch (const Disconnected&) {
+    const std::scoped_lock lock(mutex_);
     lost_ = true;
+    idle_.clear();  // so that the server, if it is there, has the device for another client
     throw;
   }
 }
@@ -82,6 +111,7 @@ std::uint64_t Connections::exchange(const Socket& socket, Request request,
                                     std::span<const std::byte> payload, std::span<std::byte> result,
                                     std::string* text) {
   request.payload = payload.size();
+  socket.set_patience(is_quick(request.verb) ? patience_.quick : patience_.slow);
   socket.send(&request, sizeof request);
   socket.send(payload.data(), payload.size());
   Answer answer;
@@ -90,7 +120,10 @@ std::uint64_t Connections::exchange(const Socket& socket, Request request,
     if (answer.payload > max_text) throw Disconnected{};
     std::string words(answer.payload, '\0');
     socket.receive(words.data(), words.size());
-    if (answer.failed != 0) throw Error(static_cast<Errc>(answer.code), path_, words);
+    if (answer.failed != 0) {
+      if (answer.code >= error_codes) throw Disconnected{};
+      throw Error(static_cast<Errc>(answer.code), path_, words);
+    }
     *text = std::move(words);
     return answer.value;
   }

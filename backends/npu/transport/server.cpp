@@ -30,6 +30,8 @@ using npu::isa::DeviceControl;
 constexpr std::uint64_t highest_level = 99;
 /// How long to wait for the request of a client that will be refused; other clients wait meanwhile.
 constexpr std::chrono::milliseconds patience{100};
+/// Until another connection is tried where the process had no descriptors or memory for one.
+constexpr std::chrono::milliseconds accept_again{50};
 constexpr std::string_view no_room = "the server has no memory or threads for another connection";
 constexpr std::string_view no_memory = "the server has not enough memory";
 
@@ -79,10 +81,11 @@ struct NpuServer::Impl {
   void accept_all() {
     for (;;) {
       Socket socket = listener.accept();
+      const bool is_there = socket.is_open();
       bool has_room = false;
       {
         const std::scoped_lock lock(mutex);
-        if (!socket.is_open() || closing) return;
+        if (closing) return;
         for (auto old = connections.begin(); old != connections.end();) {
           if (!old->done) {
             ++old;
@@ -91,9 +94,13 @@ struct NpuServer::Impl {
           old->thread.join();
           old = connections.erase(old);
         }
-        has_room = add(socket);
+        has_room = is_there && add(socket);
       }
-      if (!has_room) refuse(socket);
+      if (!is_there) {
+        std::this_thread::sleep_for(accept_again);
+      } else if (!has_room) {
+        refuse(socket);
+      }
     }
   }
 

@@ -70,9 +70,10 @@ Socket Socket::listen(const std::string& path) {
   return socket;
 }
 
-Socket Socket::connect(const std::string& path) {
+Socket Socket::connect(const std::string& path, std::chrono::microseconds patience) {
   const sockaddr_un address = address_of(path);
   Socket socket = make(path);
+  socket.set_patience(patience);
   if (::connect(socket.descriptor_, generic(address), sizeof address) != 0) {
     throw Error(Errc::device_unavailable, path,
                 std::string("nobody serves a device here: ") + std::strerror(errno));
@@ -124,6 +125,7 @@ void Socket::set_patience(std::chrono::microseconds patience) const noexcept {
   time.tv_sec = patience.count() / 1'000'000;
   time.tv_usec = patience.count() % 1'000'000;
   ::setsockopt(descriptor_, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+  ::setsockopt(descriptor_, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
 }
 
 bool Socket::has_hung_up() const noexcept {

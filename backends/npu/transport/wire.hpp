@@ -65,19 +65,22 @@ class Socket {
     return *this;
   }
 
-  /// Errc::io_error with the system's reason.
+  /// Errc::io_error with the system's reason; Errc::device_unavailable where nobody listens, or takes
+  /// no connection within `patience`, which is the socket's from then on.
   static Socket listen(const std::string& path);
-  static Socket connect(const std::string& path);
+  static Socket connect(const std::string& path, std::chrono::microseconds patience);
 
   bool is_open() const noexcept { return descriptor_ >= 0; }
-  /// The next connection; not open once shut_down() was called.
+  /// The next connection; not open where there is none, as after shut_down(), or while the process
+  /// has no descriptors or memory for one.
   Socket accept() const;
   /// Throw Disconnected.
   void send(const void* bytes, std::size_t size) const;
   void receive(void* bytes, std::size_t size) const;
   /// Receives so many bytes and forgets them.
   void skip(std::uint64_t size) const;
-  /// How long receive() waits from now on before it is Disconnected; for ever unless told.
+  /// How long send() and receive() wait from now on before they are Disconnected; for ever unless
+  /// told.
   void set_patience(std::chrono::microseconds patience) const noexcept;
   /// Whether the other end is closed; what it has sent may still be there to receive.
   bool has_hung_up() const noexcept;

@@ -77,9 +77,7 @@ void Machine::on_device(const std::function<void()>& work) {
 
 void Machine::reset(int level) {
   Lock lock(mutex_);
-  request_reset(lock);
-  if (level >= 1) clear_registers();
-  if (level >= 2) clear_memory();
+  request_reset(lock, level);
   changed_.wait_until(lock, reset_end_, [&] { return removed_.load(); });
 }
 
@@ -97,8 +95,9 @@ void Machine::clear_memory() {
   memory_.forget_all();
 }
 
-void Machine::request_reset(Lock& lock) {
+void Machine::request_reset(Lock& lock, int level) {
   reset_requested_ = true;
+  reset_level_ = std::max(reset_level_, level);
   abort_ = true;
   attention_ = true;
   work_.notify_all();
@@ -148,6 +147,10 @@ void Machine::run_jobs(Lock& lock) {
 
 void Machine::do_reset() {
   state_ = {};
+  // At once with the rest: nobody sees a device that has been reset at another level.
+  if (reset_level_ >= 1) clear_registers();
+  if (reset_level_ >= 2) clear_memory();
+  reset_level_ = 0;
   executor_.forget_written();
   memory_.forget_on_chip();
   for (auto& pc : pcs_) pc = 0xFFFFFFFF;

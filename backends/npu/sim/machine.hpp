@@ -124,7 +124,7 @@ class Machine final : private Observer {
   void latch();
   void arm_fault();
   /// Returns when what ran has ended; the reset may take longer than that.
-  void request_reset(Lock& lock);
+  void request_reset(Lock& lock, int level);
   void clear_registers();
   void clear_memory();
   bool is_resetting() const { return std::chrono::steady_clock::now() < reset_end_; }
@@ -155,6 +155,7 @@ class Machine final : private Observer {
   std::uint64_t program_begin_ = 0;  // now_ when the running program began
   std::deque<Job*> jobs_;
   bool reset_requested_ = false;
+  int reset_level_ = 0;  // of those that are requested, the highest
   std::chrono::steady_clock::time_point reset_end_;
   bool stop_ = false;
   bool random_schedule_;

@@ -222,7 +222,7 @@ void Machine::set(std::uint32_t offset, std::uint32_t value, Lock& lock) {
 
 void Machine::set_control(std::uint32_t value, Lock& lock) {
   if ((value & ~control_bits) != 0) return bad_register(reg::control);
-  if (bits::reset.get(value) != 0) return request_reset(lock);
+  if (bits::reset.get(value) != 0) return request_reset(lock, 0);
   if (bits::perf_clear.get(value) != 0) {
     counters_ = {};
     layers_.assign(layers_.size(), {});

@@ -63,9 +63,7 @@ void Machine::write_simctl(std::uint32_t offset, std::uint32_t value) {
     case simctl::replug:
       if (!removed_) return;
       removed_ = false;
-      request_reset(lock);
-      clear_registers();
-      clear_memory();
+      request_reset(lock, 2);
       return;
     default:
       throw Error(Errc::out_of_range, "simctl", fmt::format("no register {:#x} to write", offset));

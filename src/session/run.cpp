@@ -4,6 +4,7 @@
 
 #include <tenon/device.hpp>
 #include <tenon/error.hpp>
+#include <tenon/memory_watch.hpp>
 
 #include <algorithm>
 #include <span>
@@ -55,6 +56,7 @@ Session::Run::Run(std::shared_ptr<const BoundPlan> bound, const Shared& shared, 
       state_(state),
       interrupt_(std::move(interrupt)) {
   if (!state_.options.dump_folder.empty()) check_dumps();
+  epochs_ = memory_epochs();
   try {
     take_inputs(inputs);
     take_outputs(given);
@@ -80,6 +82,24 @@ void Session::Run::fail(std::vector<Buffer>& inputs, const std::exception_ptr& e
     const bool is_as_it_was = has_copy && !(has_ended_ && lies_in(results_, inputs[i]));
     if (plan_.lowered.inputs[i].reused && !is_as_it_was) inputs[i].poison(error);
   }
+}
+
+std::vector<std::uint64_t> Session::Run::memory_epochs() const {
+  std::vector<std::uint64_t> epochs;
+  if (!plan_.has_devices()) return epochs;
+  for (const BackendPtr& backend : shared_.backends) {
+    const auto* const watch = dynamic_cast<const MemoryWatch*>(backend.get());
+    const bool is_used =
+        watch != nullptr && plan_.number_of(backend->region()) < plan_.memories.size();
+    if (is_used) epochs.push_back(watch->memory_epoch());
+  }
+  return epochs;
+}
+
+void Session::Run::check_memories() const {
+  if (memory_epochs() == epochs_) return;
+  throw Error(Errc::device_error, shared_.program.main().name,
+              "somebody else reset the device during the run: its memory may have been cleared");
 }
 
 std::size_t Session::Run::memory_of(const Buffer& buffer) const {
@@ -375,6 +395,7 @@ void Session::Run::finish() {
     if (from.chunk() == to.chunk() && from.offset_bytes() == to.offset_bytes()) continue;
     copy_all(from, to, false);
   }
+  check_memories();
 }
 
 }  // namespace tenon

@@ -88,6 +88,10 @@ class Session::Run {
   Buffer result_of(std::size_t output) const;
   void lay_out();
   std::size_t memory_of(const Buffer& buffer) const;
+  /// Of the memories of devices, as MemoryWatch says.
+  std::vector<std::uint64_t> memory_epochs() const;
+  /// Errc::device_error where somebody has reset a device since the run was made.
+  void check_memories() const;
 
   void run_stages(std::span<const sessions::BoundStage> stages, int depth);
   /// Whether a loop begins another iteration.
@@ -118,6 +122,7 @@ class Session::Run {
   State& state_;
   std::vector<Buffer> inputs_, outputs_;
   std::vector<Buffer> replaced_;  // by input: the caller's, where the run works on a copy
+  std::vector<std::uint64_t> epochs_;
   std::vector<std::size_t> input_homes_, output_homes_;
   std::vector<Buffer> results_;
   std::vector<Space> spaces_;  // by memory

@@ -154,6 +154,7 @@ Buffer Session::Run::output_of(std::size_t index) {
   if (made.shape().bytes() > 0) {
     made.region().copy(copy.data(), made.data(), static_cast<std::uint64_t>(made.shape().bytes()));
   }
+  check_memories();
   return copy;
 }
 

@@ -219,6 +219,18 @@ TEST_CASE("npu fault: a program that is refused is uploaded again, once") {
   }
 }
 
+TEST_CASE("npu fault: what a reset between runs has cleared is uploaded without a retry") {
+  Bench bench({.retries = 0});
+  bench.session->prepare(bench.network.inputs);
+  bench.device->reset(2);
+  bench.check_correct();
+  CHECK(bench.npu->counters().reloads == 2);
+  bench.device->reset(2);
+  bench.check_correct();
+  CHECK(bench.npu->counters().faults == 0);
+  CHECK(bench.npu->counters().reloads == 4);
+}
+
 TEST_CASE("npu fault: a lost token is found before the deadline, with the state of the queues") {
   {
     Bench bench;

@@ -11,6 +11,8 @@
 
 #include <array>
 #include <atomic>
+#include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <random>
@@ -203,6 +205,38 @@ TEST_CASE("npu owner: somebody who resets the device again and again costs nobod
   done = true;
   somebody.join();
   CHECK(resets > 5);
+}
+
+TEST_CASE("npu owner: resets that clear memory fail runs, and make no result wrong") {
+  const std::vector<Model> all = models();
+  const DevicePtr device = open_npu(owner_url);
+  std::atomic<int> right = 0, failed = 0, wrong = 0, running = 0;
+  const auto work = [&](const Model& model) {
+    Session session = session_of(
+        model, backend(device, {.calibration = model.network.calibration, .retries = 100}));
+    for (int round = 0; round < testing::rounds(100); ++round) {
+      try {
+        ++(is_right(model, session, static_cast<std::size_t>(round) % inputs_each) ? right : wrong);
+      } catch (const Error& error) {
+        ++(error.code() == Errc::device_error ? failed : wrong);
+      }
+    }
+    --running;
+  };
+  std::vector<std::thread> threads;
+  for (const Model& model : all) {
+    ++running;
+    threads.emplace_back(work, std::cref(model));
+  }
+  std::mt19937_64 random(5);
+  while (running > 0) {
+    device->reset(static_cast<int>(random() % 3));
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 20'000));
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == 0);
+  CHECK(right > 0);
+  CHECK(failed > 0);
 }
 
 }  // namespace

@@ -197,6 +197,30 @@ TEST_CASE("npu shared: backends of a device that went stay lost, new ones serve 
   CHECK(c.npu->state() == State::open);
 }
 
+TEST_CASE("npu shared: a new backend does not inherit what another left behind") {
+  const DevicePtr device = open_npu(shared_url);
+  for (const auto kind : {simctl::FaultKind::bus_error, simctl::FaultKind::hang}) {
+    INFO("kind " << static_cast<int>(kind));
+    {
+      const Network network = network_of(24, 2);
+      Options options = options_for(network);
+      options.retries = 0;
+      arm(*device, kind, 1);
+      CHECK_THROWS_AS(run(network, backend(device, options), network.sample(1)), Error);
+    }
+    User next(device, 24, 3);
+    CHECK(next.is_right());
+    CHECK(next.npu->counters().faults + next.npu->counters().timeouts == 0);
+  }
+}
+
+TEST_CASE("npu shared: a ring has the size for which a device has memory") {
+  const DevicePtr device = open_npu(std::string(shared_url) + "&dma=64KiB");
+  User user(device, 40, 1);
+  CHECK(user.is_right());
+  CHECK(user.is_right());
+}
+
 TEST_CASE("npu shared: a device may take its time to reset") {
   for (const char* time : {"200us", "5ms"}) {
     INFO(time);
@@ -311,9 +335,46 @@ TEST_CASE("npu shared: an interrupted run repeats the other in the ring, before 
     CHECK(other.user.npu->counters().thrown_out == 1);
     CHECK(other.user.npu->counters().retries == 0);
     CHECK(other.user.npu->counters().timeouts == 0);
+    CHECK(interrupted.user.npu->counters().most_in_flight == 2);
+    CHECK(other.user.npu->counters().most_in_flight == 2);
     interrupted.user.session->set_interrupt({});
     CHECK(interrupted.user.is_right());
   }
+}
+
+TEST_CASE("npu shared: a reset that may have cleared memory fails the run that it came into") {
+  for (const int level : {1, 2}) {
+    INFO("level " << level);
+    const DevicePtr device = open_npu(std::string(shared_url) + "&freq=1MHz&lat=8192&pace=real");
+    BothRun::Runner one(device, 40, 1);
+    one.start();
+    one.await_in_flight(1);
+    device->reset(level);
+    one.thread.join();
+    CHECK(one.error == Errc::device_error);
+    CHECK(one.user.is_right());
+  }
+}
+
+TEST_CASE("npu shared: a run that steps ends with a reset that may have cleared memory") {
+  const DevicePtr device = open_npu(shared_url);
+  User user(device, 40, 1), watched(device, 40, 1);
+  std::vector<std::string> values;
+  watched.session->set_merge(false);
+  watched.session->set_post_callback([&](const StepEvent& event) {
+    values.insert(values.end(), event.values.begin(), event.values.end());
+  });
+  CHECK(watched.is_right());
+  REQUIRE(values.size() > 2);
+  const auto step = [&](std::size_t i) {
+    user.session->step_to(values[i], {user.inputs[0].to_device(cpu_device())});
+  };
+  step(0);
+  device->reset(0);
+  step(1);
+  device->reset(2);
+  expect_error(Errc::device_error, [&] { step(2); });
+  step(0);
 }
 
 TEST_CASE("npu shared: with a run in the ring the device goes for all") {

@@ -165,6 +165,30 @@ TEST_CASE("npu watched: values in place, with residuals over values that are gon
   check_watched(network, [&] { return backend(nullptr, options_for(network, Mode::exact)); });
 }
 
+TEST_CASE("npu watched: sessions that stepped give their memory back") {
+  const Network network = chain();
+  const DevicePtr device = open_npu(small_device);
+  const Session session = session_on(network, backend(device, options_for(network)));
+  std::string last;
+  {
+    Session watched = session_on(network, backend(device, options_for(network)));
+    watched.set_merge(false);
+    watched.set_post_callback([&](const StepEvent& event) { last = event.values[0]; });
+    forward(watched, network.sample(1));
+  }
+  const auto used_with = [&](int count) {
+    std::vector<Session> forks;
+    for (int i = 0; i < count; ++i) {
+      forks.push_back(session.fork());
+      static_cast<void>(forks.back().step_to(last, on_cpu(network.sample(1))));
+    }
+    return device->mem_region("etm").usage().used_bytes;
+  };
+  const std::uint64_t one = used_with(1);
+  CHECK(used_with(4) > one);
+  CHECK(used_with(1) == one);
+}
+
 /// A folder that is gone with its object.
 struct Folder {
   Folder() {

@@ -8,6 +8,8 @@
 #include <tenon/error.hpp>
 #include <tenon/fork_aware_mutex.hpp>
 #include <tenon/log.hpp>
+#include <tenon/memory_errors.hpp>
+#include <tenon/memory_watch.hpp>
 #include <tenon/ops.hpp>
 #include <tenon/stepwise.hpp>
 
@@ -175,6 +177,7 @@ std::shared_ptr<const DeviceNetwork> on_device(Shared& shared, DeviceCode code,
   auto network = std::make_shared<const DeviceNetwork>(
       shared.runtime, std::move(code), std::move(bound), shared.options, shared.counters);
   const std::scoped_lock lock(shared.mutex);
+  std::erase_if(shared.networks, [](const auto& weak) { return weak.expired(); });
   shared.networks.push_back(network);
   return network;
 }
@@ -328,6 +331,7 @@ class SteppedGraph {
   /// The same for every step that is bound to the same constants.
   std::shared_ptr<const Bound> bind(const BoundConstants& constants) {
     const std::scoped_lock lock(mutex_);
+    std::erase_if(bound_, [](const auto& entry) { return entry.second.expired(); });
     std::weak_ptr<const Bound>& known = bound_[constants.buffers.data()];
     if (auto living = known.lock()) return living;
     auto made = std::make_shared<Bound>();
@@ -429,13 +433,19 @@ class StepPartition final : public Partition {
   std::unique_ptr<NpuPartition> alone_;
 };
 
-class NpuBackend final : public Npu, public StepCompiler {
+constexpr int most_retries = 1000;
+/// 30 years, for as long as the sums of times in nanoseconds stay in 64 bits.
+constexpr std::chrono::milliseconds longest_deadline = std::chrono::hours(24 * 365 * 30);
+
+class NpuBackend final : public Npu, public StepCompiler, public MemoryWatch {
  public:
   NpuBackend(const DevicePtr& device, Options options) : shared_(std::make_shared<Shared>()) {
-    if (options.deadline <= std::chrono::milliseconds(0) || options.retries < 0) {
+    if (options.deadline <= std::chrono::milliseconds(0) || options.deadline > longest_deadline ||
+        options.retries < 0 || options.retries > most_retries) {
       throw Error(Errc::bad_argument, "npu::backend",
-                  fmt::format("a deadline of {} ms and {} retries", options.deadline.count(),
-                              options.retries));
+                  fmt::format("a deadline of {} ms and {} retries: possible are 1 ms to 30 years, "
+                              "and 0 to {} retries",
+                              options.deadline.count(), options.retries, most_retries));
     }
     if (device) {
       std::shared_ptr<Runtime> runtime = Runtime::of(device);
@@ -527,19 +537,29 @@ class NpuBackend final : public Npu, public StepCompiler {
   }
 
   std::vector<NetworkReport> networks() const override {
-    std::vector<NetworkReport> reports;
-    for (const auto& network : shared_->living()) reports.push_back(report(*network));
-    return reports;
+    return with_memory_errors("npu", [&] {
+      std::vector<NetworkReport> reports;
+      for (const auto& network : shared_->living()) reports.push_back(report(*network));
+      return reports;
+    });
   }
 
   int precheck() const override {
-    int mended = 0;
-    for (const auto& network : shared_->living()) {
-      auto lock = shared_->runtime->lock();
-      shared_->runtime->enter(lock, 0, /*alone=*/true, nullptr);
-      mended += network->mend();
-    }
-    return mended;
+    return with_memory_errors("npu", [&] {
+      int mended = 0;
+      for (const auto& network : shared_->living()) {
+        auto lock = shared_->runtime->lock();
+        shared_->runtime->enter(lock, 0, /*alone=*/true, nullptr);
+        mended += network->mend();
+      }
+      return mended;
+    });
+  }
+
+  std::uint64_t memory_epoch() const override {
+    if (!shared_->runtime) return 0;
+    const auto lock = shared_->runtime->lock();
+    return shared_->runtime->memory_epoch(shared_->options.deadline / 8);
   }
 
  private:

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <set>
 #include <utility>
 
 #include <fmt/format.h>
@@ -53,6 +54,7 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Runtime> runtime, DeviceCode code,
       counters_(std::move(counters)) {
   const auto lock = runtime_->lock();
   MemRegion& memory = runtime_->memory();
+  losses_ = runtime_->losses();
   constants_ = DeviceImage(memory, std::move(code_.constants));
   programs_ = DeviceImage(memory, joined_programs(code_.stages, program_offsets_));
   if (!code_.is_stepped) ftmp_ = new_ftmp();
@@ -61,6 +63,18 @@ DeviceNetwork::DeviceNetwork(std::shared_ptr<Runtime> runtime, DeviceCode code,
 MemChunk DeviceNetwork::new_ftmp() const {
   if (code_.ftmp_bytes == 0) return {};
   return runtime_->memory().malloc(static_cast<std::uint64_t>(code_.ftmp_bytes), true, page_bytes);
+}
+
+// Of a session whose slab is gone, nothing is kept.
+MemChunk DeviceNetwork::stepped_ftmp(const MemPtr& slab) const {
+  std::set<std::uint64_t> living;
+  for (const MemChunk& chunk : runtime_->memory().all_chunks()) {
+    living.insert(chunk.begin().addr());
+  }
+  std::erase_if(stepped_ftmp_, [&](const auto& entry) { return !living.contains(entry.first); });
+  MemChunk& ftmp = stepped_ftmp_[slab.addr()];
+  if (!ftmp) ftmp = new_ftmp();
+  return ftmp;
 }
 
 // The values and the op of the layer whose instruction stopped, or the device.
@@ -154,8 +168,7 @@ void DeviceNetwork::run_step(DeviceFrame& frame, RunReport& report, int step) co
     if (code_.layers[code_.stages[i].layers.front()].step == step) stages.push_back(i);
   }
   if (stages.empty()) return;
-  MemChunk& ftmp = stepped_ftmp_[frame.slab.addr()];
-  if (!ftmp) ftmp = new_ftmp();
+  const MemChunk ftmp = stepped_ftmp(frame.slab);
   const std::vector<isa::Descriptor> list = commands(frame, stages, ftmp);
   try {
     attempt(lock, list, stages, kept, frame, report);
@@ -197,7 +210,7 @@ void DeviceNetwork::attempt(Runtime::Lock& lock, const std::vector<isa::Descript
   const std::chrono::nanoseconds patience = deadline / (4 * (options_.retries + 1));
   const std::size_t length = commands.size();
   bool alone = options_.precheck || options_.profile_layers || frame.trace != nullptr ||
-               !Runtime::fits(length);
+               !runtime.fits(length);
   bool needs_upload = false, is_repeated = false;
   int tries = 0;
   while (true) {
@@ -211,8 +224,12 @@ void DeviceNetwork::attempt(Runtime::Lock& lock, const std::vector<isa::Descript
       if (runtime.state() == State::removed) continue;
       runtime.prepare(patience);
       if (needs_upload) upload();
-      if (options_.precheck || recovered) mend();
+      if (options_.precheck || recovered || losses_ != runtime.losses()) mend();
+      losses_ = runtime.losses();
       if (is_repeated) put_back(kept);
+    } else if (losses_ != runtime.losses()) {
+      alone = true;
+      continue;
     }
     const auto begin = Trace::Clock::now();
     const Outcome outcome =

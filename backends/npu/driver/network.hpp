@@ -59,6 +59,7 @@ class DeviceNetwork {
   void upload() const;
   void note_failure(const Error& error) const;
   MemChunk new_ftmp() const;
+  MemChunk stepped_ftmp(const MemPtr& slab) const;
   void collect(RunReport& report, const Stages& stages) const;
   void add_events(Trace& trace, Trace::Clock::time_point begin, Trace::Clock::time_point end,
                   const RunReport& report) const;
@@ -73,6 +74,7 @@ class DeviceNetwork {
   DeviceImage programs_;
   std::vector<std::uint64_t> program_offsets_;
   MemChunk ftmp_;
+  mutable std::uint64_t losses_ = 0;  // of the device's memory, when the images were last there
   // What each session that goes step by step has to itself, by where its slab lies. Changed under
   // the device's lock.
   mutable std::map<std::uint64_t, MemChunk> stepped_ftmp_;

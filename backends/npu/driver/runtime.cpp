@@ -12,7 +12,11 @@
 namespace tenon::npu {
 namespace {
 
-constexpr std::uint32_t ring_entries = 1024;
+/// A power of two. A device whose memory for it is small gets a smaller one.
+constexpr std::uint32_t most_ring_entries = 1024;
+constexpr std::uint32_t least_ring_entries = 64;
+/// Bytes of device memory that are read at once where all of an image are compared.
+constexpr std::size_t checked_at_once = 1 << 20;
 constexpr std::uint32_t last_fence = 0xFFFF0000;
 /// Interval of polling the fence while an interrupt is awaited: how late a lost one is noticed.
 constexpr std::chrono::milliseconds fence_poll_interval{20};
@@ -20,9 +24,8 @@ constexpr std::chrono::milliseconds fence_poll_interval{20};
 constexpr std::chrono::microseconds reset_poll_interval{20};
 /// How long a device may be in a reset that nobody here asked for.
 constexpr std::chrono::seconds foreign_reset{1};
-
-/// The ring takes fewer commands at a time than a run may have.
-constexpr std::size_t piece = ring_entries / 2;
+/// How long an idle device may take to reach its first fence.
+constexpr std::chrono::seconds first_fence{5};
 
 bool is_run(const isa::Descriptor& command) {
   return command.kind == static_cast<std::uint32_t>(isa::Command::run);
@@ -41,6 +44,16 @@ isa::DeviceControl& control_of(Device& device) {
   return *control;
 }
 
+MemChunk new_ring(MemRegion& xchg) {
+  for (std::uint32_t entries = most_ring_entries;; entries /= 2) {
+    try {
+      return xchg.malloc(std::uint64_t{entries} * isa::Descriptor::size_bytes, true, page_bytes);
+    } catch (const Error& error) {
+      if (error.code() != Errc::out_of_device_memory || entries == least_ring_entries) throw;
+    }
+  }
+}
+
 }  // namespace
 
 DeviceImage::DeviceImage(MemRegion& region, std::vector<std::byte> bytes)
@@ -56,9 +69,14 @@ void DeviceImage::upload() const {
 
 bool DeviceImage::is_intact() const {
   if (bytes_.empty()) return true;
-  std::vector<std::byte> found(bytes_.size());
-  chunk_.read(found.data(), 0, found.size());
-  return isa::crc32c(found) == crc_;
+  std::vector<std::byte> found(std::min(bytes_.size(), checked_at_once));
+  std::uint32_t crc = 0;
+  for (std::size_t done = 0; done < bytes_.size(); done += found.size()) {
+    const auto piece = std::span(found).first(std::min(found.size(), bytes_.size() - done));
+    chunk_.read(piece.data(), done, piece.size());
+    crc = isa::crc32c(piece, crc);
+  }
+  return crc == crc_;
 }
 
 std::shared_ptr<Runtime> Runtime::of(const DevicePtr& device) {
@@ -80,10 +98,19 @@ Runtime::Runtime(DevicePtr device)
       control_(control_of(*device_)),
       registers_(device_->reg_region("npu")),
       caps_(isa::read_caps(registers_)),
-      ring_(device_->mem_region("xchg").malloc(
-          std::uint64_t{ring_entries} * isa::Descriptor::size_bytes, true, page_bytes)) {
+      ring_(new_ring(device_->mem_region("xchg"))),
+      ring_entries_(static_cast<std::uint32_t>(ring_.size_bytes() / isa::Descriptor::size_bytes)) {
   await_reset(foreign_reset);
-  set_up();
+  // What somebody left behind that failed or still works would be the first run's.
+  const std::uint32_t status = read(isa::reg::status);
+  const bool is_at_rest =
+      (status & (isa::bits::fault.mask() | isa::bits::stuck.mask() | isa::bits::busy.mask())) == 0;
+  if (is_at_rest && read(isa::reg::cmdq_head) == read(isa::reg::cmdq_tail)) {
+    set_up();
+  } else {
+    Counters nobodys;
+    reset(foreign_reset, nobodys);
+  }
 }
 
 Runtime::~Runtime() {
@@ -113,17 +140,43 @@ void Runtime::set_up() {
   const std::uint64_t base = ring_.begin().addr();
   write(isa::reg::cmdq_base_lo, static_cast<std::uint32_t>(base));
   write(isa::reg::cmdq_base_hi, static_cast<std::uint32_t>(base >> 32));
-  write(isa::reg::cmdq_size, ring_entries);
+  write(isa::reg::cmdq_size, ring_entries_);
   write(isa::reg::irq_status, 0xFFFFFFFF);
   write(isa::reg::irq_mask, wanted_irqs);
   write(isa::reg::control, isa::bits::enable.mask());
   tail_ = read(isa::reg::cmdq_tail);
-  fence_ = read(isa::reg::fence);
+  fence_ = reached_ = read(isa::reg::fence);
+}
+
+/// After a reset that somebody else may have asked for.
+void Runtime::set_up_again() {
+  const std::uint32_t before = reached_;
+  set_up();
+  if (reached_ < before || reached_ == 0) ++losses_;
+}
+
+/// A fence of 0 would not tell whether somebody has put it back.
+void Runtime::raise_first_fence(std::chrono::nanoseconds patience) {
+  const auto until = std::chrono::steady_clock::now() + first_fence;
+  ring(append_fence(tail_, 0));
+  while (read(isa::reg::fence) < fence_) {
+    if (std::chrono::steady_clock::now() >= until) {
+      throw Error(Errc::device_timeout, device_->url(),
+                  fmt::format("no command has ended after {} s; {}", first_fence.count(), dump()));
+    }
+    if (!is_set_up() && !is_gone()) {
+      await_reset(patience);
+      set_up_again();
+      ring(append_fence(tail_, 0));
+    }
+    std::this_thread::sleep_for(reset_poll_interval);
+  }
+  reached_ = fence_;
 }
 
 // False after somebody else has reset the device.
 bool Runtime::is_set_up() const {
-  return read(isa::reg::cmdq_size) == ring_entries &&
+  return read(isa::reg::cmdq_size) == ring_entries_ &&
          read(isa::reg::cmdq_base_lo) == static_cast<std::uint32_t>(ring_.begin().addr()) &&
          read(isa::reg::cmdq_tail) == tail_;
 }
@@ -145,7 +198,7 @@ void Runtime::reset(std::chrono::nanoseconds patience, Counters& counters) {
   write(isa::reg::control, isa::bits::enable.mask() | isa::bits::halt.mask());
   write(isa::reg::control, isa::bits::reset.mask());
   await_reset(patience);
-  if (state() != State::removed) set_up();
+  if (state() != State::removed) set_up_again();
 }
 
 bool Runtime::recover(std::chrono::nanoseconds patience, Counters& counters) {
@@ -169,8 +222,17 @@ void Runtime::stop(std::chrono::nanoseconds patience, Counters& counters) noexce
 
 void Runtime::prepare(std::chrono::nanoseconds patience) {
   await_reset(patience);
-  if (!is_set_up()) set_up();
+  if (is_gone()) return;
+  if (!is_set_up() || read(isa::reg::fence) < reached_) set_up_again();
   if (fence_ > last_fence) restart_fences();
+  if (reached_ == 0) raise_first_fence(patience);
+}
+
+// Odd while a reset is seen that nobody has dealt with: a number that no other call returns.
+std::uint64_t Runtime::memory_epoch(std::chrono::nanoseconds patience) {
+  if (state() == State::removed) return 2 * losses_;
+  if (is_idle()) prepare(patience);
+  return 2 * losses_ + (read(isa::reg::fence) < reached_ ? 1 : 0);
 }
 
 // The fence only rises, but for a reset of registers.
@@ -182,54 +244,71 @@ void Runtime::restart_fences() {
               fmt::format("the fence is {:#x} after a reset of the registers", fence_));
 }
 
-bool Runtime::fits(std::size_t commands) noexcept { return commands <= piece; }
-
 bool Runtime::has_room(std::size_t commands, bool alone) const {
   if (is_taken_) return false;
   if (in_flight_.empty()) return alone || waiting_alone_ == 0;
   if (alone || waiting_alone_ > 0 || fence_ > last_fence) return false;
-  const std::uint32_t used = (tail_ + ring_entries - in_flight_.front()->first) % ring_entries;
+  const std::uint32_t used = (tail_ + ring_entries_ - in_flight_.front()->first) % ring_entries_;
   // A full ring would look empty. Whoever waits for a run finds out that the device was reset.
-  return used + commands + 2 < ring_entries && is_set_up();
+  return used + commands + 2 < ring_entries_ && is_set_up();
 }
 
 bool Runtime::enter(Lock& lock, std::size_t commands, bool alone, const Interrupt* interrupt) {
-  waiting_alone_ += alone ? 1 : 0;
+  struct Waiting {
+    explicit Waiting(int& waiting) : count(waiting) { ++count; }
+    ~Waiting() { --count; }
+    Waiting(const Waiting&) = delete;
+    Waiting& operator=(const Waiting&) = delete;
+    int& count;
+  };
+  std::optional<Waiting> waiting;
+  if (alone) waiting.emplace(waiting_alone_);
   bool is_let_in = true;
   while (is_let_in && state() != State::removed && !has_room(commands, alone)) {
     changed_.wait_for(lock, fence_poll_interval);
     is_let_in = !is_due(interrupt);
   }
-  waiting_alone_ -= alone ? 1 : 0;
   if (!is_let_in) changed_.notify_all();
   return is_let_in;
+}
+
+/// Returns the tail behind it; the device sees the command once ring() tells it.
+std::uint32_t Runtime::append(std::uint32_t tail, const isa::Descriptor& command) {
+  const auto bytes = isa::pack(command);
+  ring_.write(bytes.data(), std::uint64_t{tail} * bytes.size(), bytes.size());
+  return (tail + 1) % ring_entries_;
+}
+
+std::uint32_t Runtime::append_fence(std::uint32_t tail, std::uint32_t flags) {
+  isa::Descriptor fence;
+  fence.kind = static_cast<std::uint32_t>(isa::Command::fence);
+  fence.flags = flags;
+  fence.arg0 = ++fence_;
+  return append(tail, fence);
+}
+
+void Runtime::ring(std::uint32_t tail) {
+  tail_ = tail;
+  write(isa::reg::cmdq_tail, tail_);
 }
 
 /// The commands, then the fence. Until all are written the ring stays as it is.
 void Runtime::submit(Ticket& ticket) {
   ticket.first = tail_;
-  ticket.fence = ++fence_;
   std::uint32_t tail = tail_;
-  const auto append = [&](const isa::Descriptor& command) {
-    const auto bytes = isa::pack(command);
-    ring_.write(bytes.data(), std::uint64_t{tail} * bytes.size(), bytes.size());
-    tail = (tail + 1) % ring_entries;
-  };
-  for (const isa::Descriptor& command : ticket.commands) append(command);
-  isa::Descriptor fence;
-  fence.kind = static_cast<std::uint32_t>(isa::Command::fence);
-  fence.flags = isa::fence_irq;
-  fence.arg0 = ticket.fence;
-  append(fence);
+  for (const isa::Descriptor& command : ticket.commands) tail = append(tail, command);
+  tail = append_fence(tail, isa::fence_irq);
+  ticket.fence = fence_;
   for (Ticket* other : in_flight_) other->shared = true;
   ticket.shared = !in_flight_.empty();
   ticket.until = std::chrono::steady_clock::now() + ticket.deadline;
   in_flight_.push_back(&ticket);
-  ticket.counters->most_in_flight =
-      std::max<std::uint64_t>(ticket.counters->most_in_flight, in_flight_.size());
+  for (const Ticket* one : in_flight_) {
+    one->counters->most_in_flight =
+        std::max<std::uint64_t>(one->counters->most_in_flight, in_flight_.size());
+  }
   state_ = State::running;
-  tail_ = tail;
-  write(isa::reg::cmdq_tail, tail_);
+  ring(tail);
 }
 
 Outcome Runtime::run(Lock& lock, std::span<const isa::Descriptor> commands, bool alone,
@@ -244,9 +323,9 @@ Outcome Runtime::run(Lock& lock, std::span<const isa::Descriptor> commands, bool
   is_taken_ = alone;
   int runs_before = 0;
   Outcome outcome;
-  for (std::size_t begin = 0; begin < commands.size() || begin == 0; begin += piece) {
+  for (std::size_t begin = 0; begin < commands.size() || begin == 0; begin += piece()) {
     Ticket ticket;
-    ticket.commands = commands.subspan(begin, std::min(piece, commands.size() - begin));
+    ticket.commands = commands.subspan(begin, std::min(piece(), commands.size() - begin));
     ticket.deadline = until - std::chrono::steady_clock::now();
     if (begin == 0) ticket.deadline = deadline;
     ticket.counters = &counters;
@@ -328,6 +407,12 @@ bool Runtime::complete(const Ticket& watcher, bool is_signalled) {
   const std::uint32_t reached = read(isa::reg::fence);
   if (in_flight_.empty() || reached < in_flight_.front()->fence) return false;
   if (reached == isa::gone) return false;  // the next poll tells
+  if (reached > fence_) {
+    throw Error(
+        Errc::device_error, device_->url(),
+        fmt::format("the fence is {:#x}, and the last one asked for {:#x}", reached, fence_));
+  }
+  reached_ = reached;
   // Asked again: the interrupt may have come after the wait ended.
   if (!is_signalled && (read(isa::reg::irq_status) & isa::bits::irq_fence.mask()) == 0) {
     ++in_flight_.front()->counters->lost_interrupts;
@@ -374,7 +459,7 @@ void Runtime::fail(Ticket& ticket, Outcome outcome) {
   if (&ticket == in_flight_.front() && outcome.kind != Outcome::Kind::interrupted) {
     // The head stands at the command that was worked on.
     const std::uint32_t head = read(isa::reg::cmdq_head);
-    const std::size_t at = (head + ring_entries - ticket.first) % ring_entries;
+    const std::size_t at = (head + ring_entries_ - ticket.first) % ring_entries_;
     const auto reached = ticket.commands.first(std::min(at + 1, ticket.commands.size()));
     outcome.run = static_cast<int>(std::ranges::count_if(reached, is_run)) - 1;
   }

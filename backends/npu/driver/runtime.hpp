@@ -95,7 +95,7 @@ class Runtime {
   void set_state(State state) noexcept { state_ = state; }
 
   /// Whether so many commands can be in the ring with others.
-  static bool fits(std::size_t commands) noexcept;
+  bool fits(std::size_t commands) const noexcept { return commands <= piece(); }
   /// Waits until so many commands may be submitted: when no run is in the ring, or, unless `alone`,
   /// behind those that are. While somebody waits to be alone, nobody else is let in. False when
   /// `interrupt` (may be null) is due. Who is let in keeps the lock until run().
@@ -112,6 +112,11 @@ class Runtime {
   /// Idle: makes the ring accept commands again if somebody has reset the device since the last
   /// run. Errc::device_timeout where that takes longer than `patience`.
   void prepare(std::chrono::nanoseconds patience);
+  /// How often somebody else may have cleared the device's memory, as far as prepare() and
+  /// recover() have seen: a reset that clears memory puts the fence back, too.
+  std::uint64_t losses() const noexcept { return losses_; }
+  /// As MemoryWatch::memory_epoch(). Errors are prepare()'s.
+  std::uint64_t memory_epoch(std::chrono::nanoseconds patience);
   /// Submits the commands and waits for them, or until `interrupt` (may be null) is due. The lock is
   /// released meanwhile; a run that was alone all the time still has it from its end on. `deadline`:
   /// from when the device has ended the runs before it. Counts what happens in `counters`.
@@ -141,13 +146,20 @@ class Runtime {
     std::optional<Outcome> outcome;
   };
 
+  /// Commands that are submitted at once; the ring takes fewer than a run may have.
+  std::size_t piece() const noexcept { return ring_entries_ / 2; }
   void set_up();
+  void set_up_again();
+  void raise_first_fence(std::chrono::nanoseconds patience);
   bool is_set_up() const;
   bool is_enabled() const { return isa::bits::enable.get(read(isa::reg::control)) != 0; }
   bool has_room(std::size_t commands, bool alone) const;
   void reset(std::chrono::nanoseconds patience, Counters& counters);
   void await_reset(std::chrono::nanoseconds patience) const;
   void restart_fences();
+  std::uint32_t append(std::uint32_t tail, const isa::Descriptor& command);
+  std::uint32_t append_fence(std::uint32_t tail, std::uint32_t flags);
+  void ring(std::uint32_t tail);
   void submit(Ticket& ticket);
   void await(Lock& lock, Ticket& ticket, const Interrupt* interrupt);
   std::uint32_t wait_irq(Lock& lock);
@@ -163,8 +175,11 @@ class Runtime {
   RegRegion& registers_;
   isa::Caps caps_;
   MemChunk ring_;
+  std::uint32_t ring_entries_;
   std::uint32_t tail_ = 0;
-  std::uint32_t fence_ = 0;  // the last one asked for
+  std::uint32_t fence_ = 0;    // the last one asked for
+  std::uint32_t reached_ = 0;  // the last one that the device was seen to reach
+  std::uint64_t losses_ = 0;
   mutable std::mutex mutex_;
   std::condition_variable changed_;  // what is in the ring, and who may enter
   std::deque<Ticket*> in_flight_;    // in the order of the ring; of threads in run()

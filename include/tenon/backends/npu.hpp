@@ -26,10 +26,11 @@ struct Options {
   bool merge = true;        ///< one program for as many layers as possible, instead of one each
   bool per_channel = true;  ///< a quantisation step per output channel of weights
   Profile profile = Profile::m15;  ///< used without a device; a device has its own
-  /// Wall time that one attempt to run a partition may take, once those before it have ended.
+  /// Wall time that one attempt to run a partition may take, once those before it have ended; at
+  /// most 30 years.
   std::chrono::milliseconds deadline{30000};
-  int retries = 1;              ///< further attempts after a timeout or a damaged program
-  bool precheck = false;        ///< verify checksums of device memory before each run
+  int retries = 1;        ///< further attempts after a timeout or a damaged program, at most 1000
+  bool precheck = false;  ///< verify checksums of device memory before each run
   bool profile_layers = false;  ///< read the counters of every layer after each run
   /// When the device fails, run the whole partition on the CPU, in the same integers. Partitions
   /// of a snapshot are then compiled again, from weights.

@@ -8,6 +8,7 @@
 #include <tenon/text/objects.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

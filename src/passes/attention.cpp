@@ -3,6 +3,7 @@
 
 #include <tenon/ops/attention.hpp>
 #include <tenon/ops/binary.hpp>
+#include <tenon/ops/cast.hpp>
 #include <tenon/ops/matmul.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/softmax.hpp>
@@ -28,6 +29,14 @@ struct Scores {
 /// of `dot` on tagged axes does; rows of the keys stay rows.
 std::optional<Scores> match_scores(const FunctionEditor& editor, ValueId id) {
   double scale = 1;
+  // A factor that bf16 does not hold multiplies f32, which is then rounded.
+  const auto through_cast = [&](DType to) {
+    const Cast* const cast = editor.made_by<Cast>(id);
+    if (cast == nullptr || cast->dtype != to || editor.uses(id) != 1) return false;
+    id = editor.definition(id)->operands[0];
+    return true;
+  };
+  const bool is_widened = through_cast(bf16);
   if (const bool divided = editor.made_by<Div>(id) != nullptr;
       divided || editor.made_by<Mul>(id) != nullptr) {
     if (editor.uses(id) != 1) return std::nullopt;
@@ -39,6 +48,7 @@ std::optional<Scores> match_scores(const FunctionEditor& editor, ValueId id) {
     scale = divided ? 1 / *factor : *factor;
     id = in[1 - number];
   }
+  if (is_widened && !through_cast(f32)) return std::nullopt;
   // 0 stands for 1 / sqrt(D) in the attribute.
   if (!std::isfinite(scale) || scale == 0) return std::nullopt;
   if (editor.made_by<Matmul>(id) == nullptr || editor.uses(id) != 1) return std::nullopt;

@@ -517,6 +517,38 @@ def forward(q: f32[B, S, 2, 8], k: f32[B, T, 2, 8], v: f32[B, 2, T, 6]):
     y = permute(attended, order=[0, 2, 1, 3])
     return y
 )");
+  // A factor that bf16 does not hold, as PyTorch multiplies by it.
+  expect("attention", R"(
+def forward(q: bf16[1, 2, S, 8], k: bf16[1, 2, T, 8], v: bf16[1, 2, T, 6]):
+    t = permute(k, order=[0, 1, 3, 2])
+    s = matmul(q, t)
+    wide = cast(s, dtype="f32")
+    c: f32[] = full(value=0.3)
+    d = mul(wide, c)
+    scores = cast(d, dtype="bf16")
+    p = softmax(scores, axis=3)
+    y = matmul(p, v)
+    return y
+)",
+         R"(
+def forward(q: bf16[1, 2, S, 8], k: bf16[1, 2, T, 8], v: bf16[1, 2, T, 6]):
+    heads = permute(q, order=[0, 2, 1, 3])
+    heads0 = permute(k, order=[0, 2, 1, 3])
+    heads1 = permute(v, order=[0, 2, 1, 3])
+    attended = attention(heads, heads0, heads1, scale=0.3)
+    y = permute(attended, order=[0, 2, 1, 3])
+    return y
+)");
+  expect_unchanged("attention", R"(
+def forward(q: bf16[1, 2, 3, 8], k: bf16[1, 2, 3, 8], v: bf16[1, 2, 3, 8]):
+    t = permute(k, order=[0, 1, 3, 2])
+    s = matmul(q, t)
+    doubled = add(s, s)
+    scores = cast(doubled, dtype="bf16")
+    p = softmax(scores, axis=3)
+    y = matmul(p, v)
+    return y
+)");
   // A mask; one head of keys for all queries; keys whose columns lie apart.
   expect_unchanged("attention", R"(
 def forward(q: f32[1, 2, 3, 8], k: f32[1, 2, 8, 3], v: f32[1, 2, 3, 8]):

@@ -26,8 +26,8 @@ struct Routing {
 struct RouterOptions {
   std::int64_t used = 2;    ///< experts for each row
   Name scores = "softmax";  ///< or "sigmoid": of all experts' logits; or "sparsemixer", see route()
-  bool normalized =
-      true;  ///< the weights of a row are divided by their sum, or by 2^-14 if that is larger
+  /// The weights of a row are divided by their sum, or by 2^-14 if that is larger.
+  bool normalized = true;
   double scale = 1;         ///< multiplies the weights
   std::int64_t groups = 1;  ///< the experts in as many equal groups, of which
   std::int64_t groups_used =

@@ -18,7 +18,8 @@ struct Initial {
   double value = 0;  ///< the constant, half the width of the interval around 0, or the deviation
 };
 
-/// The default: biases ("bias", "bias_ih", "up_bias") and "running_mean" 0; other vectors, such as weights of norms, 1; weights [out, in, ...] uniform
+/// The default: biases ("bias", "bias_ih", "up_bias") and "running_mean" 0; other vectors, such as
+/// weights of norms, 1; weights [out, in, ...] uniform
 /// within sqrt(6 / (in * ...)) (He et al., arXiv:1502.01852).
 Initial he_uniform(std::string_view path, const Shape& shape);
 

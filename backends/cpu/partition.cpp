@@ -109,8 +109,8 @@ class CpuBoundPartition final : public BoundPartition {
   }
 
  private:
-  /// Of the faults that threads met, that of the earliest step, and of its smallest row: later steps read what it did
-  /// not write. For when all threads have ended.
+  /// Of the faults that threads met, that of the earliest step, and of its smallest row: later
+  /// steps read what it did not write. For when all threads have ended.
   struct FirstFault {
     std::atomic<bool> is_met{false};  // by any thread, which ends loops
     std::mutex mutex;

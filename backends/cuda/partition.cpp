@@ -86,8 +86,8 @@ std::string first_line(std::string_view text) {
   return std::string(text.substr(0, text.find('\n')));
 }
 
-/// What the addresses of a run's inputs and outputs must be multiples of: the size of an element, and
-/// what libraries need.
+/// What the addresses of a run's inputs and outputs must be multiples of: the size of an element,
+/// and what libraries need.
 class Alignments {
  public:
   Alignments(const Lowered& program, std::span<const Step> steps, const LaunchPlan& plan)
@@ -455,8 +455,8 @@ class CudaPartition final : public Partition {
     return "no CUDA graph: a loop with a condition, or too few or too many launches";
   }
 
-  /// A constant in the device's memory: where it is, or a copy that the plans of a binding share, also
-  /// of one that begins where kernels or libraries cannot read it.
+  /// A constant in the device's memory: where it is, or a copy that the plans of a binding share,
+  /// also of one that begins where kernels or libraries cannot read it.
   Buffer placed(std::size_t index, const BoundConstants& constants) const {
     const Buffer& given = constants.buffers[index];
     MemRegion& region = device_->default_mem_region();

@@ -49,9 +49,9 @@ using RecordedValues = std::map<std::string, HostBuffer>;
 
 /// Runs a program once and gives the values of these names; of every step if there are none.
 ///
-/// The session has its weights bound. A fork of it runs, without merging, so that every step runs by
-/// itself. `inputs` are those of Session::forward. Errors: Errc::bad_reference, naming the names that
-/// the program has not; Errc::call_order for a session from a snapshot; those of running.
+/// The session has its weights bound. A fork of it runs, without merging, so that every step runs
+/// by itself. `inputs` are those of Session::forward. Errors: Errc::bad_reference, naming the names
+/// that the program has not; Errc::call_order for a session from a snapshot; those of running.
 RecordedValues record_activations(Session session, std::span<const Buffer> inputs,
                                   std::span<const std::string> names = {});
 

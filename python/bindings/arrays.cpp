@@ -132,7 +132,8 @@ nb::object with_whole_strides(const nb::module_& numpy, const nb::object& array)
   return array;
 }
 
-/// torch's tensor with what it only notes, a conjugation or a negation, computed: DLPack has no word for them.
+/// torch's tensor with what it only notes, a conjugation or a negation, computed: DLPack has no
+/// word for them.
 nb::object resolved(nb::handle object) {
   if (!nb::hasattr(object, "resolve_conj")) return nb::borrow(object);
   return object.attr("resolve_conj")().attr("resolve_neg")();

@@ -42,8 +42,9 @@ void bind_text(nb::module_& module);
 void bind_models(nb::module_& module);
 void bind_objects(nb::module_& module);
 
-/// The interpreter's lock, for a call of a function of Python's that a run makes on any thread. The interpreter ends once
-/// such calls have, and where it is ending there are no more of them: Errc::call_order.
+/// The interpreter's lock, for a call of a function of Python's that a run makes on any thread. The
+/// interpreter ends once such calls have, and where it is ending there are no more of them:
+/// Errc::call_order.
 class PythonCall {
  public:
   PythonCall() = default;
@@ -58,8 +59,8 @@ class PythonCall {
   Counted counted_;
   nb::gil_scoped_acquire lock_;
 };
-/// Lets go of what is Python's on any thread: under the lock, and not at all where the interpreter is ending, as the
-/// process then does.
+/// Lets go of what is Python's on any thread: under the lock, and not at all where the interpreter
+/// is ending, as the process then does.
 void drop_python(const std::function<void()>& drop) noexcept;
 /// Lets the interpreter wait for both when it ends.
 void end_with_python_calls();
@@ -95,8 +96,8 @@ Buffer to_buffer(nb::handle object, std::optional<DType> dtype = std::nullopt);
 Buffer to_operand(nb::handle object, std::optional<DType> type);
 /// The same in CPU memory, of any strides.
 HostBuffer to_host_buffer(nb::handle object);
-/// buffer.to_host(), called with the interpreter's lock, which is released meanwhile: the work that fills the array
-/// may call Python.
+/// buffer.to_host(), called with the interpreter's lock, which is released meanwhile: the work that
+/// fills the array may call Python.
 HostBuffer waited_host(const Buffer& buffer);
 
 /// An object of a registered class, which shares it; nothing where it is none.

@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-// A thread that asks for the lock of an interpreter that has ended is ended by Python, within the library's frames, which
-// ends the process.
+// A thread that asks for the lock of an interpreter that has ended is ended by Python, within the
+// library's frames, which ends the process.
 
 namespace tenon::python {
 namespace {

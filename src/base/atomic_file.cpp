@@ -87,6 +87,7 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   require_whole();
+  failed_ = true;  // until all bytes are there: there may be no memory to gather them
   size_ += bytes.size();
   if (pending_.size() + bytes.size() > gather_bytes) flush();
   if (bytes.size() > gather_bytes) {
@@ -94,6 +95,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   } else {
     pending_.insert(pending_.end(), bytes.begin(), bytes.end());
   }
+  failed_ = false;
 }
 
 void AtomicFile::write_zeros(std::size_t count) {

@@ -31,7 +31,8 @@ class AtomicFile {
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Errc::io_error here, in rewrite() and in commit(): the file is lost, and every further call fails, too.
+  /// Errc::io_error here, in rewrite() and in commit(): the file is lost, and every further call
+  /// fails, too.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
   template <class T>

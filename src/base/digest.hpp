@@ -11,8 +11,8 @@
 
 namespace tenon {
 
-/// XXH3's 128 bits of all that was added, as 32 hexadecimal digits: to tell contents apart, not to withstand those
-/// who forge them.
+/// XXH3's 128 bits of all that was added, as 32 hexadecimal digits: to tell contents apart, not to
+/// withstand those who forge them.
 class Digest {
  public:
   Digest() { XXH3_128bits_reset(&state_); }

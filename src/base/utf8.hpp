@@ -61,7 +61,8 @@ inline CodePoint code_point_at(std::string_view text, std::size_t position) noex
   return decode_multibyte(text, position);
 }
 
-/// Where a text stops being well-formed UTF-8 (shortest form, no surrogates); its size where it does not.
+/// Where a text stops being well-formed UTF-8 (shortest form, no surrogates); its size where it
+/// does not.
 inline std::size_t utf8_end(std::string_view text) noexcept {
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = code_point_at(text, i);

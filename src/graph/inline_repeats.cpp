@@ -36,8 +36,8 @@ void make_view_of(Graph::Impl& graph, Node& item, Node* source) {
 
 /// Whether gradients pass through the layers of a repeat one after another: each has weights of its
 /// own, or they are to be computed again as part of a checkpointed region, or it is a single one (as
-/// layers are whose weights are inputs: no two of them are the same loop). One with a condition stays
-/// a loop in a region, too: what does not run may not be computed.
+/// layers are whose weights are inputs: no two of them are the same loop). One with a condition
+/// stays a loop in a region, too: what does not run may not be computed.
 bool is_inlined(const Node& repeat, std::uint64_t region) {
   const bool always_runs = repeat.condition < 0;
   return (always_runs && (region != 0 || repeat.count <= 1)) ||

@@ -269,7 +269,7 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
   std::vector<TensorPlan> plans;
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const TensorEntry& tensor = tensors[i];
-    if (choices[i].fallback && choices[i].type == f16) {
+    if (choices[i].fallback && choices[i].type == f16 && tensor.shape.dtype() != f16) {
       options.interrupt.check(caller);
       if (!fits_f16(tensor)) {
         choices[i].type = bf16;

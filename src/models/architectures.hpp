@@ -42,7 +42,8 @@ struct Architecture {
   std::string_view router_scores = "softmax";  ///< where the file has none
   bool has_normalized_router = true;
   bool has_weighted_expert_inputs = false;  ///< see nn::MixtureOfExperts
-  /// Experts may stand beside a dense part, named as in layers without experts; the sum is divided by the root of 2.
+  /// Experts may stand beside a dense part, named as in layers without experts; the sum is divided
+  /// by the root of 2.
   bool may_have_dense_part = false;
   bool has_side_experts = false;  ///< layers with experts have both, see SideExperts
   State state = State::none;

@@ -383,7 +383,8 @@ SideExperts<> side_expert_part(const WeightsView& view, const DecoderConfig& con
   return made;
 }
 
-/// The norms before a layer's attention or state, and before its feed-forward part where that reads what they read.
+/// The norms before a layer's attention or state, and before its feed-forward part where that reads
+/// what they read.
 void add_first_norms(DecoderLayer<>& layer, const WeightsView& view, const DecoderConfig& config,
                      std::int64_t index) {
   const Architecture& architecture = architecture_of(config);

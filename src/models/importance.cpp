@@ -45,8 +45,9 @@ Program states_program(const io::File& file, std::int64_t length) {
 
 using NamesOfWeights = std::map<std::string, std::string, std::less<>>;
 
-/// The layers' weights that a program multiplies with, by the names of the products in the unrolled program. Of linear
-/// layers whose weights are rows of one, and which read the same, the one with the first rows stands for all.
+/// The layers' weights that a program multiplies with, by the names of the products in the unrolled
+/// program. Of linear layers whose weights are rows of one, and which read the same, the one with
+/// the first rows stands for all.
 NamesOfWeights weights_of_products(const Program& program) {
   const Program flat = unroll(program);
   const Function& main = flat.main();
@@ -159,7 +160,8 @@ class Collector {
   const io::ImportanceMatrix& matrix() const noexcept { return matrix_; }
 
  private:
-  /// Programs have the length: masks, biases by distance and scans of some models are made for a known one.
+  /// Programs have the length: masks, biases by distance and scans of some models are made for a
+  /// known one.
   void prepare(std::int64_t length) {
     session_.reset();  // its activations go first
     const Program program = states_program(file_, length);

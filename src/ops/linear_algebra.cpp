@@ -239,7 +239,8 @@ void Eigh::reference(std::span<const HostView> in, const HostView& out) const {
 
 namespace {
 
-/// Of a gradient of vectors, which is 0 where only the values matter: 0 there, where equal values would make it NaN.
+/// Of a gradient of vectors, which is 0 where only the values matter: 0 there, where equal values
+/// would make it NaN.
 template <class Of>
 Tensor unless_zero(const Tensor& gradient, Of&& of) {
   const Tensor zero = scalar_like(gradient, 0);

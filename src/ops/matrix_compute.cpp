@@ -45,7 +45,8 @@ bool points_back(const Vector& v) {
   return v(largest) < 0;
 }
 
-/// The power of two that brings a number to [0.5, 1); 1 where squares of it neither overflow nor vanish.
+/// The power of two that brings a number near 1; 1 where squares of it neither overflow nor
+/// vanish.
 double near_one(double largest) {
   if (!(largest > 0) || std::isinf(largest) || (largest > 0x1p-300 && largest < 0x1p300)) return 1;
   return std::ldexp(1.0, std::clamp(-std::ilogb(largest) - 1, -1022, 1022));

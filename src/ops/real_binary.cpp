@@ -91,7 +91,8 @@ Tensor floor_div(const Tensor& a, const Tensor& b, const std::source_location& w
 
 Tensor xlogy(const Tensor& a, const Tensor& b, const std::source_location& where) {
   const Tensor zero = scalar_like(a, 0, where), one = scalar_like(b, 1, where);
-  // 0 times an infinite or undefined logarithm is 0; that of other b is kept, for the gradient by a.
+  // 0 times an infinite or undefined logarithm is 0; that of other b is kept, for the gradient by
+  // a.
   const Tensor has_log = logical_and(
       gt(b, scalar_like(b, 0, where), where),
       lt(b, scalar_like(b, std::numeric_limits<double>::infinity(), where), where), where);

@@ -136,11 +136,13 @@ void Session::Run::run() {
   finish();
 }
 
-void Session::Run::start_input_copies() {
+void Session::Run::start_input_copies(std::vector<Buffer>& copied) {
+  copied.resize(inputs_.size());
   for (std::size_t i = 0; i < inputs_.size(); ++i) {
     const std::size_t reader = plan_.input_readers[i];
     if (reader == 0 || input_homes_[i] != 0 || plan_.lowered.inputs[i].updated) continue;
-    inputs_[i] = callers(i).start_copy(*plan_.memories[reader], state_.options.trace);
+    copied[i] = callers(i);
+    inputs_[i] = copied[i].start_copy(*plan_.memories[reader], state_.options.trace);
     replaced_[i] = {};
     input_homes_[i] = reader;
   }

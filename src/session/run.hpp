@@ -41,8 +41,9 @@ class Session::Run {
   void run_all() { run_stages(bound_->stages, 0); }
   /// All of it.
   void run();
-  /// Starts copies of inputs that lie in CPU memory to the devices that read them.
-  void start_input_copies();
+  /// Starts copies of inputs that lie in CPU memory to the devices that read them. `copied` keeps
+  /// the callers' handles of these, for a call that fails.
+  void start_input_copies(std::vector<Buffer>& copied);
   /// Copies outputs to where the results are.
   void finish();
 

@@ -521,8 +521,9 @@ std::vector<Buffer> Session::start(std::vector<Buffer>& inputs, const SubmitOpti
   const std::scoped_lock lock(state_->activations->handles());
   submitted->run.emplace(plan_of(inputs, false), *shared_, *state_, inputs, std::span<Buffer>(),
                          state_->interrupt);
+  std::vector<Buffer> copied;
   try {
-    submitted->run->start_input_copies();
+    submitted->run->start_input_copies(copied);
     submitted->handles.emplace(submitted->run->handles_of_results());
     EventSource ended;
     std::vector<Buffer> results;
@@ -534,6 +535,9 @@ std::vector<Buffer> Session::start(std::vector<Buffer>& inputs, const SubmitOpti
     return results;
   } catch (...) {
     submitted->run->fail(inputs, std::current_exception());
+    for (std::size_t i = 0; i < copied.size(); ++i) {
+      if (copied[i].has_data()) inputs[i] = std::move(copied[i]);
+    }
     throw;
   }
 }

@@ -2,6 +2,9 @@
 #include "core/layered_model.hpp"
 #include "objects/log_class.hpp"
 #include "support/failing_memory.hpp"
+#include "support/literals.hpp"
+#include "support/program_text.hpp"
+#include "support/remote_backend.hpp"
 
 #include <tenon/exe.hpp>
 #include <tenon/memory_errors.hpp>
@@ -196,6 +199,37 @@ TEST_CASE("A03: a model's call that runs out of memory gives back what was moved
       [&] {
         CHECK_FALSE(is_lost);
         CHECK(call() == want);
+      });
+}
+
+TEST_CASE("A03: memory runs out while a run is submitted, whose inputs are given back") {
+  const auto remote = std::make_shared<RemoteBackend>(std::make_shared<FakeDevice>());
+  const Program program = program_of(R"(def forward(a: f32[2], b: f32[2]):
+    y = add(a, b)
+    return y
+)");
+  Session session(program, {.backends = {remote, backends("reference")[0]}});
+  bool are_lost = false;
+  const auto call = [&] {
+    std::vector<Buffer> inputs = with_memory_errors("the test", [&] {
+      return std::vector{device(floats({2}, {1, 2})), device(floats({2}, {3, 4}))};
+    });
+    std::vector<Buffer> results;
+    try {
+      results = session.submit(std::move(inputs));
+    } catch (...) {
+      for (const Buffer& input : inputs)
+        are_lost = are_lost || !input.is_on(cpu_device()->default_mem_region());
+      are_lost = are_lost || inputs.size() != 2;
+      throw;
+    }
+    return with_memory_errors("the test", [&] { return values(results[0]); });
+  };
+  fail_allocations(
+      samples, [&] { static_cast<void>(call()); },
+      [&] {
+        CHECK_FALSE(are_lost);
+        CHECK(call() == std::vector<float>{4, 6});
       });
 }
 

@@ -130,8 +130,8 @@ TEST_CASE("importance: every weight of every tiny model's layers that quantize c
       REQUIRE(found != matrix.tensors.end());
       const io::ColumnSums& sums = found->second;
       CHECK(sums.columns == tensor.shape[tensor.shape.rank() - 1]);
-      // Once for each token, also where several layers have their rows in it. Keys' weights make values, too, in layers that
-      // have no others for them.
+      // Once for each token, also where several layers have their rows in it. Keys' weights make
+      // values, too, in layers that have no others for them.
       const std::string key = "attn_k.weight";
       const bool is_key = tensor.name.ends_with(key);
       const std::string prefix = tensor.name.substr(0, tensor.name.size() - key.size());

@@ -150,7 +150,8 @@ void print_summary(const models::LanguageModel& model, const Answer& answer,
       sampler.top_p, sampler.repetition_penalty, source, sampler.seed, stopped_by(result.end));
 }
 
-/// How to generate, but for the grammar; `source` says where what the command line leaves open comes from.
+/// How to generate, but for the grammar; `source` says where what the command line leaves open
+/// comes from.
 models::GenerateOptions options_of(const Tool& tool, const Options& options,
                                    const models::LanguageModel& model, const std::stop_token& stop,
                                    std::string& source) {

@@ -14,12 +14,12 @@
 namespace tenon::cpu {
 namespace {
 
-/// y = (x - mean) * factor + shift. In f32, x less the rounded mean is exact where the two are near; their product with a
-/// large factor would not cancel.
+/// y = (x - mean) * factor + shift. In f32, x less the rounded mean is exact where the two are
+/// near; their products with a large factor would not cancel.
 void scale_row(const float* x, double mean, double factor, double shift, float* y,
                std::int64_t count) noexcept {
   const auto centre = static_cast<float>(mean);
-  const double rest = mean - static_cast<double>(centre);
+  const double rest = std::isfinite(centre) ? mean - static_cast<double>(centre) : 0;
   vision_kernels().scale_row(x, centre, static_cast<float>(factor),
                              static_cast<float>(shift - rest * factor), y, count);
 }

@@ -128,8 +128,8 @@ void compute(const Lu&, Matrices in, const DenseMatrix& out, const FactorRoom& r
   for (std::int64_t i = 0; i < n; ++i) out.row(0)[i] = static_cast<double>(done.rows[i]);
 }
 
-/// Multiplies a matrix by the power of two that brings its largest number to [0.5, 1), where squares would overflow or
-/// vanish; returns it.
+/// Multiplies a matrix by the power of two that brings its largest number near 1, where squares
+/// would overflow or vanish; returns it.
 double scale_to_one(const DenseMatrix& a) {
   const std::span<double> elements(a.elements, static_cast<std::size_t>(a.rows * a.columns));
   double largest = 0;

@@ -213,7 +213,8 @@ class CudaDriver final : public Driver {
     if (result == CUDA_SUCCESS) {
       result = cuda_.p_cuModuleGetFunction(&loaded->function, loaded->module, "tenon_fused");
     }
-    if (is_no_image(result)) {
+    // A device that failed says so at the next call.
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY) {
       throw Error(Errc::corrupt, facts_.name,
                   fmt::format("a generated kernel does not load: {}", cuda_.text(result)));
     }
@@ -388,6 +389,11 @@ class CudaDriver final : public Driver {
       check_room(cuda_.p_cuStreamCreate(&capture_stream_, CU_STREAM_NON_BLOCKING),
                  "cuStreamCreate");
     }
+    if (work.routine == Routine::gemm) {  // made, if it can be, before the capture
+      gemm();
+    } else {
+      convolution();
+    }
     Graph captured(cuda_);
     check_room(cuda_.p_cuStreamBeginCapture(capture_stream_, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL),
                "cuStreamBeginCapture");
@@ -468,12 +474,6 @@ class CudaDriver final : public Driver {
   /// An absurd size counts as too large, too.
   static bool is_lack_of_room(CUresult result) {
     return result == CUDA_ERROR_OUT_OF_MEMORY || result == CUDA_ERROR_INVALID_VALUE;
-  }
-  /// Whether what was to be loaded is no image for this device, or lacks a function.
-  static bool is_no_image(CUresult result) {
-    return result == CUDA_ERROR_INVALID_IMAGE || result == CUDA_ERROR_NO_BINARY_FOR_GPU ||
-           result == CUDA_ERROR_INVALID_PTX || result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION ||
-           result == CUDA_ERROR_NOT_FOUND;
   }
   /// Of what makes something or submits work: lack of memory is an error of that call alone.
   void check_room(CUresult result, const char* what) const {

@@ -161,8 +161,8 @@ TENON_DEVICE LinearPart part_of(const LinearArgs& args, std::uint32_t& tile) {
   return part;
 }
 
-/// Stores a block's columns from `first` on, whose weights are at `w`, of the rows from `row` on: sums what its
-/// warps have in `totals`.
+/// Stores a block's columns from `first` on, whose weights are at `w`, of the rows from `row` on:
+/// sums what its warps have in `totals`.
 template <class Type, std::uint32_t pairs, std::uint32_t tiles_room, class Totals>
 TENON_DEVICE void finish_codes(const Thread& thread, const LinearArgs& args, const LinearPart& part,
                                const Totals& totals, Address w, std::uint32_t first,

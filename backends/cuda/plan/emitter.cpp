@@ -46,7 +46,8 @@ bool may_overwrite(const Step& step, const Operand& operand) {
   return moves || byte_range(step.output).overlaps(byte_range(operand));
 }
 
-/// The input of which kernels read rows or slices by 64-bit steps, so that no element of it is counted.
+/// The input of which kernels read rows or slices by 64-bit steps, so that no element of it is
+/// counted.
 std::optional<std::size_t> indexed_input(const Step& step) {
   if (step.kind != Step::Kind::op) return std::nullopt;
   const OpInstance& op = step.op;

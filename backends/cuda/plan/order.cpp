@@ -16,8 +16,8 @@ namespace {
 /// Elements that are sorted by comparing every one with every other; more of them are sorted in runs
 /// of as many, which are merged.
 constexpr std::uint32_t sorted_run = 512;
-/// A merge has a thread for each place in a run, of a last one with few elements, too: up to twice as
-/// many as there are elements, counted in 32 bits.
+/// A merge has a thread for each place in a run, of a last one with few elements, too: up to twice
+/// as many as there are elements, counted in 32 bits.
 constexpr std::int64_t max_merged = std::int64_t{1} << 30;
 
 struct OrderPlan {

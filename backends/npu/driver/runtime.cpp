@@ -24,8 +24,8 @@ constexpr std::chrono::milliseconds fence_poll_interval{20};
 constexpr std::chrono::microseconds reset_poll_interval{20};
 /// How long a device may be in a reset that nobody here asked for.
 constexpr std::chrono::seconds foreign_reset{1};
-/// How long an idle device may take to reach its first fence.
-constexpr std::chrono::seconds first_fence{5};
+/// How long an idle device may take to reach its first fence, where the deadline is short or long.
+constexpr std::chrono::seconds least_first_fence{1}, first_fence{5};
 
 bool is_run(const isa::Descriptor& command) {
   return command.kind == static_cast<std::uint32_t>(isa::Command::run);
@@ -155,14 +155,21 @@ void Runtime::set_up_again() {
   if (reached_ < before || reached_ == 0) ++losses_;
 }
 
-/// A fence of 0 would not tell whether somebody has put it back.
+/// A fence of 0 would not tell whether somebody has put it back. The next run resets a device that
+/// does not reach it.
 void Runtime::raise_first_fence(std::chrono::nanoseconds patience) {
-  const auto until = std::chrono::steady_clock::now() + first_fence;
+  const auto wait = std::clamp<std::chrono::nanoseconds>(patience, least_first_fence, first_fence);
+  const auto until = std::chrono::steady_clock::now() + wait;
   ring(append_fence(tail_, 0));
   while (read(isa::reg::fence) < fence_) {
-    if (std::chrono::steady_clock::now() >= until) {
-      throw Error(Errc::device_timeout, device_->url(),
-                  fmt::format("no command has ended after {} s; {}", first_fence.count(), dump()));
+    const bool has_fault = (read(isa::reg::status) & isa::bits::fault.mask()) != 0;
+    if (has_fault || std::chrono::steady_clock::now() >= until) {
+      state_ = State::faulted;
+      const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(wait);
+      throw Error(
+          Errc::device_timeout, device_->url(),
+          has_fault ? fmt::format("a fault before the first command has ended; {}", dump())
+                    : fmt::format("no command has ended after {} ms; {}", waited.count(), dump()));
     }
     if (!is_set_up() && !is_gone()) {
       await_reset(patience);
@@ -228,10 +235,15 @@ void Runtime::prepare(std::chrono::nanoseconds patience) {
   if (reached_ == 0) raise_first_fence(patience);
 }
 
-// Odd while a reset is seen that nobody has dealt with: a number that no other call returns.
+// Odd while a reset is seen that nobody has dealt with: a run that begins then fails.
 std::uint64_t Runtime::memory_epoch(std::chrono::nanoseconds patience) {
   if (state() == State::removed) return 2 * losses_;
-  if (is_idle()) prepare(patience);
+  try {
+    if (is_idle()) prepare(patience);
+  } catch (const Error& error) {
+    // The run meets it, too, and may repeat or fall back; results that are there stay.
+    if (error.code() != Errc::device_timeout) throw;
+  }
   return 2 * losses_ + (read(isa::reg::fence) < reached_ ? 1 : 0);
 }
 

@@ -112,8 +112,7 @@ class Runtime {
   /// Idle: makes the ring accept commands again if somebody has reset the device since the last
   /// run. Errc::device_timeout where that takes longer than `patience`.
   void prepare(std::chrono::nanoseconds patience);
-  /// How often somebody else may have cleared the device's memory, as far as prepare() and
-  /// recover() have seen: a reset that clears memory puts the fence back, too.
+  /// How often somebody else may have cleared the device's memory, as far as this has seen: a reset that clears memory puts the fence back, too.
   std::uint64_t losses() const noexcept { return losses_; }
   /// As MemoryWatch::memory_epoch(). Errors are prepare()'s.
   std::uint64_t memory_epoch(std::chrono::nanoseconds patience);

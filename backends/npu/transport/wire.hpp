@@ -65,8 +65,8 @@ class Socket {
     return *this;
   }
 
-  /// Errc::io_error with the system's reason; Errc::device_unavailable where nobody listens, or takes
-  /// no connection within `patience`, which is the socket's from then on.
+  /// Errc::io_error with the system's reason; Errc::device_unavailable where nobody listens, or
+  /// takes no connection within `patience`, which is the socket's from then on.
   static Socket listen(const std::string& path);
   static Socket connect(const std::string& path, std::chrono::microseconds patience);
 

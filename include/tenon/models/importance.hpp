@@ -26,9 +26,9 @@ struct ImportanceOptions {
 };
 
 /// Lets a language model read a text, and sums up what its layers' weights are multiplied with: every linear and
-/// grouped_linear by a tensor of the file, and of several by rows of one tensor, the one by its first rows. Each piece begins
-/// with the token that the tokenizer begins texts with. Weights outside of the layers, such as the output's, are left out, as
-/// `llama-imatrix` does.
+/// grouped_linear by a tensor of the file, and of several by rows of one tensor, the one by its
+/// first rows. Each piece begins with the token that the tokenizer begins texts with. Weights
+/// outside of the layers, such as the output's, are left out, as `llama-imatrix` does.
 ///
 /// Errors: those of DecoderConfig::from, load_tokenizer and of running; unsupported for models that Decoder::states() refuses;
 /// bad_argument for a text without tokens, and for a chunk below 2 or longer than the model's context; bad_input where a

@@ -57,9 +57,9 @@ struct RmsNorm {
 /// has as running_mean and running_var [C]; scale and shift are optional. Serves x of other ranks
 /// [N, C, ...] too.
 ///
-/// The statistics are fields, of which grad() has gradients and which optimisers move, though they are no
-/// parameters: nothing here updates them as a training does. train::Groups leaves them as they are where
-/// its rule gives paths that end in "running_mean" and "running_var" no group.
+/// The statistics are fields, of which grad() has gradients and which optimisers move, though they
+/// are no parameters: nothing here updates them as a training does. train::Groups leaves them as
+/// they are where its rule gives paths that end in "running_mean" and "running_var" no group.
 template <class T = Tensor>
 struct BatchNorm2d {
   std::optional<T> weight{};

@@ -34,8 +34,9 @@ namespace tenon {
 ///              than the kernel's extent                              Errc::bad_attribute
 ///           C7 KH or KW is 0; the kernel exceeds the padded input    Errc::bad_shape
 ///           C8 two axes of the result with one tag                   Errc::shape_mismatch
-/// Numerics  reference in f64, rounded once; the CPU may sum whole tiles of 3x3 convolutions (Winograd),
-///           so that an infinity, a NaN or a very large number reaches all outputs of its tiles
+/// Numerics  reference in f64, rounded once; the CPU may sum whole tiles of 3x3 convolutions (by
+///           Winograd's filtering), so that an infinity, a NaN or a very large number reaches all
+///           outputs of its tiles
 /// Source    ONNX operator Conv; Dumoulin and Visin, A guide to convolution arithmetic (2016)
 struct Conv2d {
   static constexpr std::string_view name = "conv2d";

@@ -57,7 +57,7 @@ Model with_tensors(const Model& model, const std::vector<Tensor>& tensors) {
 /// x * value in x's dtype, for a scalar tensor of any floating dtype.
 inline Tensor scaled(const Tensor& x, const Tensor& scalar) { return x * cast(scalar, x.dtype()); }
 
-/// x in f32 where its own dtype is a half one: squares above 256^2 and their sums are infinite in f16.
+/// x in f32 where its own dtype is a half one: squares of numbers from 256 on are infinite in f16.
 inline Tensor widened(const Tensor& x) {
   return x.dtype() == f16 || x.dtype() == bf16 ? cast(x, f32) : x;
 }

@@ -276,7 +276,7 @@ void bind_files(nb::module_& module) {
         options.interrupt = to_interrupt(timeout);
         if (!progress.is_none()) {
           options.progress = [&progress](const io::QuantizeProgress& at) {
-            const nb::gil_scoped_acquire gil;
+            const PythonCall call;
             progress(nb::str(at.tensor.data(), at.tensor.size()), at.done_bytes, at.total_bytes);
           };
         }
@@ -289,6 +289,7 @@ void bind_files(nb::module_& module) {
         facts["tensors"] = result.tensors;
         facts["converted"] = result.converted;
         facts["fallbacks"] = result.fallbacks;
+        facts["wide_fallbacks"] = result.wide_fallbacks;
         facts["elements"] = result.elements;
         facts["bytes_before"] = result.bytes_before;
         facts["bytes_after"] = result.bytes_after;

@@ -153,6 +153,11 @@ void Recorder::leave() {
   }
   recorders.pop_back();
 }
+void Recorder::leave_all() noexcept {
+  const auto is_this = [this](const auto& one) { return one.get() == this; };
+  const auto from = std::ranges::find_if(recorders, is_this);
+  recorders.erase(from, recorders.end());
+}
 
 void bind_graphs(nb::module_& module) {
   auto tensor = nb::class_<Traced>(

@@ -41,12 +41,14 @@ class Recorder : public std::enable_shared_from_this<Recorder> {
   void enter();
   /// Errc::call_order where another graph, or none, was entered last on this thread.
   void leave();
+  /// Leaves this graph and those that were entered after it.
+  void leave_all() noexcept;
 
   /// Where what is recorded now comes from: `place`, or the line of Python that is running.
   std::source_location location();
 
  private:
-  /// "captured0", "captured1", ...: the first of them that no constant has.
+  /// "captured" and a number, from that of the arrays on, that no constant has.
   std::string free_name() const;
   /// What a std::source_location of libstdc++ and libc++ points to.
   struct Line {

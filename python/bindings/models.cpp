@@ -449,7 +449,7 @@ void bind_generate(nb::class_<LanguageModel>& model, PartsOf parts_of) {
           result =
               models::generate(self, at, parts_of(prompt), options, [&](std::string_view text) {
                 if (emit.is_none()) return;
-                const nb::gil_scoped_acquire gil;
+                const PythonCall call;
                 emit(nb::str(text.data(), text.size()));
               });
         }
@@ -470,7 +470,7 @@ struct Batch {
   std::int64_t add(models::AnswerRequest request, nb::object emit) {
     if (!emit.is_none()) {
       request.emit = [callback = shared_callback(std::move(emit))](std::string_view text) {
-        const nb::gil_scoped_acquire gil;
+        const PythonCall call;
         (*callback)(nb::str(text.data(), text.size()));
       };
     }
@@ -808,7 +808,7 @@ void bind_language_model(nb::module_& module) {
         for (const auto& [source, scale] : adapters) options.adapters.push_back({source, scale});
         if (!progress.is_none()) {
           options.load.progress = [&progress](const io::LoadProgress& at) {
-            const nb::gil_scoped_acquire gil;
+            const PythonCall call;
             progress(at.done_bytes, at.total_bytes);
           };
         }

@@ -179,7 +179,7 @@ std::vector<Tensor> recorded(const OwnFunctions& own, const Program& program,
 /// graph of Python's.
 std::vector<Tensor> gradient(const void* op, const Backward& at) {
   const OwnAttributes& own = attributes_of(op);
-  const nb::gil_scoped_acquire gil;
+  const PythonCall call;
   std::vector<Tensor> arguments(at.inputs.begin(), at.inputs.end());
   arguments.push_back(at.output);
   arguments.push_back(at.upstream);
@@ -193,10 +193,10 @@ std::vector<Tensor> gradient(const void* op, const Backward& at) {
   try {
     made = own.functions->gradient(*given, **named_attributes(own));
   } catch (...) {
-    recorder->leave();
+    recorder->leave_all();
     throw;
   }
-  recorder->leave();
+  recorder->leave_all();
   if (nb::isinstance<Traced>(made) || made.is_none()) made = nb::make_tuple(made);
   const auto list = nb::cast<std::vector<nb::object>>(made);
   if (list.size() != at.inputs.size()) {

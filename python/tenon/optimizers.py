@@ -4,6 +4,7 @@ import dataclasses
 import math
 
 from . import _tenon, ops
+from ._arrays.operands import EPSILONS
 from .importing.errors import wrong_call
 from .programs import programs_of
 from .structures import filled, form_of, leaves_like, paths_of
@@ -50,7 +51,7 @@ def _counted(state):
 
 
 def widened(x):
-    """x in f32 where its own type is a half one: squares above 256^2 and their sums are infinite in f16."""
+    """x in f32 where its own type is a half one: squares of numbers from 256 on are infinite in f16."""
     return x.cast("f32") if x.dtype.name in ("f16", "bf16") else x
 
 
@@ -299,12 +300,16 @@ class Adafactor(Optimizer):
     _parts = {"row", "column", "number"}
 
     def start(self, parameters):
-        """The state before the first step; of vectors the squares are in "row" and "column" is a scalar."""
+        """The state before the first step, in f32 of f16 and bf16; of vectors the squares are in "row" and "column" is a
+        scalar."""
+        def of(p):
+            return "f32" if p.dtype in ("f16", "bf16") else p.dtype
+
         def row(p):
-            return ops.zeros(p.shape if p.ndim < 2 else (*p.shape[:-1], 1), p.dtype)
+            return ops.zeros(p.shape if p.ndim < 2 else (*p.shape[:-1], 1), of(p))
 
         def column(p):
-            return ops.zeros(() if p.ndim < 2 else (*p.shape[:-2], 1, p.shape[-1]), p.dtype)
+            return ops.zeros(() if p.ndim < 2 else (*p.shape[:-2], 1, p.shape[-1]), of(p))
 
         return {"row": map_arrays(lambda p: row(_array(p)), parameters),
                 "column": map_arrays(lambda p: column(_array(p)), parameters), "number": ops.zeros(())}
@@ -319,24 +324,25 @@ class Adafactor(Optimizer):
 
         def step(p, g, row, column):
             share = weight.cast(p.dtype)
-            least = self.smallest if self.smallest is not None else _EPSILONS[p.dtype.name]
+            least = self.smallest if self.smallest is not None else EPSILONS[p.dtype.name]
             rate_of_p = ops.maximum(rms(p), self.eps) * limited.cast(p.dtype)
             kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay else p
+            def moved(old, new):
+                return (widened(old) + widened(share) * (new - widened(old))).cast(old.dtype)
+
+            squares = ops.square(widened(g))
             if p.ndim < 2:
-                row = row + share * (g * g - row)
-                estimate = row
+                row = moved(row, squares)
+                estimate = widened(row)
             else:
-                row = row + share * (ops.mean(g * g, -1, True) - row)
-                column = column + share * (ops.mean(g * g, -2, True) - column)
-                estimate = row * column / ops.maximum(ops.mean(row, -2, True), least)
-            move = g * ops.rsqrt(ops.maximum(estimate, least * least))
+                row = moved(row, ops.mean(squares, -1, True))
+                column = moved(column, ops.mean(squares, -2, True))
+                estimate = widened(row) * widened(column) / ops.maximum(ops.mean(widened(row), -2, True), least)
+            move = (widened(g) * ops.rsqrt(ops.maximum(estimate, least * least))).cast(g.dtype)
             return kept - move * (rate_of_p / ops.maximum(rms(move) / self.clip, 1.0)), row, column
 
         after, row, column = next_ones(step, parameters, gradients, state["row"], state["column"])
         return after, {"row": row, "column": column, "number": number}
-
-
-_EPSILONS = {"f32": 2.0**-23, "f64": 2.0**-52, "f16": 2.0**-10, "bf16": 2.0**-7}
 
 
 def _array(x):

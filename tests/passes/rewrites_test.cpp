@@ -540,11 +540,12 @@ def forward(q: bf16[1, 2, S, 8], k: bf16[1, 2, T, 8], v: bf16[1, 2, T, 6]):
     return y
 )");
   expect_unchanged("attention", R"(
-def forward(q: bf16[1, 2, 3, 8], k: bf16[1, 2, 3, 8], v: bf16[1, 2, 3, 8]):
+def forward(q: f32[1, 2, 3, 8], k: f32[1, 2, 3, 8], v: bf16[1, 2, 3, 8]):
     t = permute(k, order=[0, 1, 3, 2])
     s = matmul(q, t)
-    doubled = add(s, s)
-    scores = cast(doubled, dtype="bf16")
+    c: f32[] = full(value=0.3)
+    d = mul(s, c)
+    scores = cast(d, dtype="bf16")
     p = softmax(scores, axis=3)
     y = matmul(p, v)
     return y

@@ -139,6 +139,10 @@ TEST_CASE("train: squares of f16 that f16 does not hold") {
                floats({2}, {600 - 707.1, 800 - 707.1}).to(f16), 1, 0);
 
   const std::vector<Tensor> matrix{graph.input(floats({1, 2}, {600, 800}).to(f16))};
+  const train::AdafactorState<std::vector<Tensor>> wide{
+      {graph.input(floats({1, 1}, {0}))}, {graph.input(floats({1, 2}, {0, 0}))}, one * 0};
+  expect_close(graph.value(train::Adafactor{}.update(matrix, matrix, wide, one).first[0]),
+               floats({1, 2}, {600 - 707.1, 800 - 707.1}).to(f16), 1, 0);
   const train::MuonState<std::vector<Tensor>> start{{graph.input(floats({1, 2}, {0, 0}).to(f16))}};
   const train::Muon muon{.momentum = 0, .weight_decay = 0, .steps = 0};
   expect_close(graph.value(muon.update(matrix, matrix, start, one).first[0]),

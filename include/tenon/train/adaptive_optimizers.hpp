@@ -294,6 +294,7 @@ struct RAdam {
 
 template <class Model>
 struct AdafactorState {
+  // In f32 where parameters are of f16 or bf16.
   Model row;                ///< means of g^2 of rows, [..., n, 1]; of vectors those of each element
   Model column;             ///< of columns, [..., 1, m]; of vectors a scalar without a use
   leaf_of_t<Model> number;  ///< of steps, an f32 scalar
@@ -323,7 +324,9 @@ struct Adafactor {
         } else if (!is_row) {
           axes.clear();
         }
-        return HostBuffer::zeros(Shape(std::span<const Axis>(axes), shape.dtype()))
+        const DType dtype = shape.dtype();
+        return HostBuffer::zeros(
+                   Shape(std::span<const Axis>(axes), dtype == f16 || dtype == bf16 ? f32 : dtype))
             .to_device(device);
       });
     };
@@ -344,16 +347,20 @@ struct Adafactor {
             return maximum(x, scalar_like(x, bound));
           };
           const auto moved = [&](const Tensor& from, const Tensor& to) {
-            return from + detail::scaled(to - from, share);
+            const Tensor old = detail::widened(from);
+            return cast(old + detail::scaled(to - old, share), from.dtype());
           };
           const Tensor own_rate =
               detail::scaled(at_least(detail::root_mean_square(p), eps), limited);
           const Tensor kept = detail::decayed(p, weight_decay, rate);
           const bool is_matrix = p.rank() >= 2;
-          const Tensor r = moved(row, is_matrix ? mean(square(g), -1, true) : square(g));
-          const Tensor c = is_matrix ? moved(column, mean(square(g), -2, true)) : column;
-          const Tensor v = is_matrix ? r * c / at_least(mean(r, -2, true), least) : r;
-          const Tensor u = g * rsqrt(at_least(v, least * least));
+          const Tensor wide = detail::widened(g), squares = square(wide);
+          const Tensor r = moved(row, is_matrix ? mean(squares, -1, true) : squares);
+          const Tensor c = is_matrix ? moved(column, mean(squares, -2, true)) : column;
+          const Tensor by_row = detail::widened(r), by_column = detail::widened(c);
+          const Tensor v =
+              is_matrix ? by_row * by_column / at_least(mean(by_row, -2, true), least) : by_row;
+          const Tensor u = cast(wide * rsqrt(at_least(v, least * least)), g.dtype());
           const Tensor limit = at_least(detail::root_mean_square(u) / clip, 1);
           return {kept - u * (own_rate / limit), r, c};
         },

@@ -3,7 +3,8 @@
 from math import log10 as _math_log10
 
 from .making import _held, _is_real, full, zeros_like
-from .operands import _UNSIGNED, _as_real, _cast, _is_whole, _like, _operand, _ops, _public, common, functions
+from .operands import (EPSILONS, _UNSIGNED, _as_real, _cast, _is_whole, _like, _operand, _ops, _public, common,
+                       functions)
 from .reductions import _no_out
 
 
@@ -103,11 +104,8 @@ def log10(x):
     whole = _ops["round"](made)
     power = _ops["pow"](full((), 10.0, made.dtype), _ops["abs"](whole))
     ratio = _ops["where"](whole < 0.0, x * power, x / power)
-    is_power = _ops["abs"](ratio - 1.0) <= _EPSILONS[x.dtype.name]
+    is_power = _ops["logical_and"](whole != 0.0, _ops["abs"](ratio - 1.0) <= EPSILONS[x.dtype.name])
     return made + _ops["stop_gradient"](_ops["where"](is_power, whole - made, zeros_like(made)))
-
-
-_EPSILONS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}
 
 
 @_public

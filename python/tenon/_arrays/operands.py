@@ -7,6 +7,7 @@ from .. import _tenon
 
 _ops = _tenon.all_ops()
 functions = {}
+EPSILONS = {"f64": 2.0**-52, "f32": 2.0**-23, "f16": 2.0**-10, "bf16": 2.0**-7}  # from 1 to the next larger number
 
 
 def _public(function):

@@ -1,7 +1,7 @@
 """Functions along axes: sums, extremes, sorts, statistics."""
 
 from .composed import _run
-from .operands import _as_real, _axes, _cast, _like, _ops, _public, functions
+from .operands import _as_real, _axes, _axis_of, _cast, _like, _ops, _public, functions
 from .shaping import flatten, reshape
 
 
@@ -79,9 +79,9 @@ for _name in ("argmax", "argmin"):
     functions[_name] = _place(_name)
 
 
-def _reduced(name, x, axis, keep_dims, *more):
+def _reduced(name, given_name, x, axis, keep_dims, *more):
     """What a builder of the library reduces along axes; to it, no axes are all of them."""
-    axes = _axes(x, axis)
+    axes = tuple(_axis_of(x, one, given_name) for one in _axes(x, axis))
     if not axes and x.ndim:  # none: each element by itself
         x, axes, keep_dims = x[..., None], (x.ndim,), False
     return _run(name, (x, axes, *more, keep_dims), ("x", "axis", *("correction" for _ in more), "keep_dims"))
@@ -90,28 +90,28 @@ def _reduced(name, x, axis, keep_dims, *more):
 @_public
 def logsumexp(x, axis=None, keep_dims=False):
     """log(sum(exp(x))) without overflow."""
-    return _reduced("logsumexp", _as_real(_like(x)), axis, keep_dims)
+    return _reduced("logsumexp", "logsumexp", _as_real(_like(x)), axis, keep_dims)
 
 
 @_public
 def variance(x, axis=None, correction=1, keep_dims=False):
     """The mean of the squared distances from the mean, of n - correction; correction 0 is numpy's var."""
-    return _reduced("variance", _as_real(_like(x)), axis, keep_dims, correction)
+    return _reduced("variance", "variance", _as_real(_like(x)), axis, keep_dims, correction)
 
 
-def _spread(name, x, axis, ddof, keep_dims, dtype, out):
-    _no_out(name, out)
+def _spread(name, given_name, x, axis, ddof, keep_dims, dtype, out):
+    _no_out(given_name, out)
     x = _as_real(_like(x)) if dtype is None else _cast(_like(x), dtype)
-    return _reduced(name, x, axis, keep_dims, ddof)
+    return _reduced(name, given_name, x, axis, keep_dims, ddof)
 
 
 @_public
 def var(x, axis=None, ddof=0, keep_dims=False, *, dtype=None, out=None):
     """The variance, as numpy has it: the squared distances from the mean by n - ddof. PyTorch's default is ddof=1."""
-    return _spread("variance", x, axis, ddof, keep_dims, dtype, out)
+    return _spread("variance", "var", x, axis, ddof, keep_dims, dtype, out)
 
 
 @_public
 def std(x, axis=None, ddof=0, keep_dims=False, *, dtype=None, out=None):
     """The square root of var."""
-    return _spread("standard_deviation", x, axis, ddof, keep_dims, dtype, out)
+    return _spread("standard_deviation", "std", x, axis, ddof, keep_dims, dtype, out)

@@ -1,5 +1,6 @@
 """Normalisations."""
 
+from .._arrays.operands import EPSILONS
 from ..importing import sizes as sz
 from ..importing.shaping import shaped
 from .node import op
@@ -33,7 +34,7 @@ def layer_norm(n, input, normalized_shape, weight=None, bias=None, eps=1e-5, cud
 @op("rms_norm.default", "_fused_rms_norm.default")
 def rms_norm(n, input, normalized_shape, weight=None, eps=None):
     depth = len(normalized_shape)
-    eps = {"f64": 2.0**-52, "f16": 2.0**-10, "bf16": 2.0**-7}.get(input.dtype, 2.0**-23) if eps is None else eps
+    eps = EPSILONS.get(input.dtype, 2.0**-23) if eps is None else eps
     length = sz.product(input.shape[input.rank - depth:])
     rows = n.b.reshape_to(input, (*input.shape[:input.rank - depth], length))
     weights = [] if weight is None else [n.b.reshape_to(weight, (length,))]

@@ -70,7 +70,8 @@ def log10(n, self):
     whole = n.b.round(made)
     power = n.b.pow(n.value(10.0, x.dtype), n.b.abs(whole))
     ratio = n.b.where(n.b.lt(whole, n.value(0.0, x.dtype)), x * power, x / power)
-    is_power = n.b.le(n.b.abs(ratio - 1.0), n.value(2.0**(-52 if x.dtype == "f64" else -23), x.dtype))
+    is_near = n.b.le(n.b.abs(ratio - 1.0), n.value(2.0**(-52 if x.dtype == "f64" else -23), x.dtype))
+    is_power = n.b.logical_and(is_near, n.b.ne(whole, n.value(0.0, x.dtype)))
     off = n.b.stop_gradient(n.b.where(is_power, whole - made, n.value(0.0, x.dtype)))
     return shaped(made + off, x.shape)
 

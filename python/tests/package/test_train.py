@@ -197,6 +197,11 @@ class Train(unittest.TestCase):
         adafactor = train.Adafactor()
         moved, _ = adafactor.update(large, ones, adafactor.start(large), 1.0)
         np.testing.assert_allclose(moved["w"].numpy(), [[600 - 707.1, 800 - 707.1]], atol=1)
+        for p in (large, {"w": large["w"][0]}):  # gradients whose squares overflow, too
+            moved, state = adafactor.update(p, p, adafactor.start(p), 1.0)
+            np.testing.assert_allclose(moved["w"].numpy(), p["w"] - 707.1, atol=1)
+            moved, _ = adafactor.update(p, p, state, 1.0)
+            self.assertTrue(np.isfinite(moved["w"].numpy()).all())
 
     def test_adams_first_step_is_the_rate(self):
         net, gradients = {"w": np.zeros(1, "f4")}, {"w": np.full(1, 2, "f4")}

@@ -2,6 +2,7 @@
 #include "results.hpp"
 #include "ways.hpp"
 
+#include <tenon/backend.hpp>
 #include <tenon/backends/cuda.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/device.hpp>
@@ -9,10 +10,15 @@
 #include <tenon/session.hpp>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <map>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -31,6 +37,30 @@ struct Variant {
   Program program;
   bool lies_on_device;  ///< inputs, which are given up, weights and results
   bool is_exact;
+  std::optional<std::uint64_t> refused{};  ///< see Refusing
+};
+
+/// A backend that also refuses every fourth step, other ones with another seed: programs, and the bodies of their
+/// loops, then run in parts on the device and in parts elsewhere.
+class Refusing final : public Backend {
+ public:
+  Refusing(BackendPtr inner, std::uint64_t seed) : inner_(std::move(inner)), seed_(seed) {}
+
+  std::string_view name() const noexcept override { return inner_->name(); }
+  MemRegion& region() const override { return inner_->region(); }
+  std::optional<std::string> refuses(const Step& step) const override {
+    if ((std::hash<std::string>()(step.value) ^ seed_) % 4 == 0) return "one in four";
+    return inner_->refuses(step);
+  }
+  std::unique_ptr<Partition> compile(const Lowered& program,
+                                     std::span<const Step> steps) const override {
+    return inner_->compile(program, steps);
+  }
+  bool wants_unrolled() const noexcept override { return inner_->wants_unrolled(); }
+
+ private:
+  BackendPtr inner_;
+  std::uint64_t seed_;
 };
 
 /// Whether rows may be rounded to bf16 where nothing is to be exact: to be multiplied with weights of
@@ -48,10 +78,13 @@ void check(const RandomModel& model, const Variant& variant, const DevicePtr& de
       variant.lies_on_device ? device->default_mem_region() : cpu_device()->default_mem_region();
   std::vector<BackendPtr> backends = device_backends(device, {.exact = variant.is_exact});
   backends.push_back(make_reference_backend({}));
+  if (variant.refused) {
+    backends.front() = std::make_shared<Refusing>(backends.front(), *variant.refused);
+  }
   Session session(variant.program,
                   {.backends = backends, .results_on_device = variant.lies_on_device});
   session.bind(weights_in(model, region));
-  if (!model.has_rare_types) {
+  if (!model.has_rare_types && !variant.refused) {
     ++counts.plain;
     if (!session.report(shapes_of(model.inputs)).fallbacks.empty()) ++counts.plain_fallbacks;
   }
@@ -90,6 +123,8 @@ void check_cuda(const RandomModelPlan& plan, CheckCounts& counts) {
   const DevicePtr kernels = device(has_digits ? "?libraries=off&digits=on" : "?libraries=off");
   const DevicePtr libraries = device(has_digits ? "?digits=on" : "");
   check(model, {"cuda, as recorded", model.program, false, true}, kernels, wanted, is_tame, counts);
+  check(model, {"cuda, in parts", optimized, true, true, plan.seed}, kernels, wanted, is_tame,
+        counts);
   check(model, {"cuda, optimised", std::move(optimized), true, false}, libraries, wanted, is_tame,
         counts);
   for (const DevicePtr& one : {kernels, libraries}) {

@@ -3,6 +3,8 @@
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -68,6 +70,40 @@ class Hyperparameters {
   }
   bool contains(std::string_view key) const { return metadata_.contains(full(key)); }
 
+  /// One number for all layers, or a list with one for each, of which files may have more.
+  std::vector<std::int64_t> integers_of_layers(std::string_view key, std::int64_t layers,
+                                               std::int64_t low, std::int64_t high) const {
+    const auto listed = integers(key);
+    if (!listed) return std::vector(static_cast<std::size_t>(layers), integer(key, low, high));
+    std::vector<std::int64_t> numbers(listed->begin(), listed->end());
+    if (std::ssize(numbers) < layers || std::ranges::min(numbers) < low ||
+        std::ranges::max(numbers) > high) {
+      refuse_list(key, fmt::format("number from {} to {}", low, high));
+    }
+    numbers.resize(static_cast<std::size_t>(layers));
+    return numbers;
+  }
+  std::vector<double> reals_of_layers(std::string_view key, std::int64_t layers,
+                                      double fallback) const {
+    const auto listed = reals(key);
+    if (!listed) {
+      return std::vector(static_cast<std::size_t>(layers), real_or(key, fallback, -1e3, 1e3));
+    }
+    std::vector<double> numbers(listed->begin(), listed->end());
+    const bool is_finite =
+        std::ranges::all_of(numbers, [](double number) { return std::isfinite(number); });
+    if (std::ssize(numbers) < layers || !is_finite) refuse_list(key, "number");
+    return numbers;
+  }
+
+  /// Refuses a key with a value that changes what is computed, in ways that are not computed here.
+  void require_real(std::string_view key, double allowed) const {
+    require(key, real_or(key, allowed, -1e30, 1e30), allowed);
+  }
+  void require_integer(std::string_view key, std::int64_t allowed) const {
+    require(key, integer_or(key, allowed, 0, max_width), allowed);
+  }
+
   [[noreturn]] void refuse(std::string_view key, const std::string& value,
                            const std::string& allowed) const {
     throw Error(Errc::bad_hyperparameter, file_,
@@ -78,6 +114,15 @@ class Hyperparameters {
   std::string full(std::string_view key) const { return fmt::format("{}.{}", prefix_, key); }
 
  private:
+  template <class T>
+  void require(std::string_view key, T value, T allowed) const {
+    if (value == allowed) return;
+    throw Error(Errc::unsupported, file_, fmt::format("{} is {}", full(key), value));
+  }
+  [[noreturn]] void refuse_list(std::string_view key, std::string_view what) const {
+    throw Error(Errc::unsupported, file_,
+                fmt::format("{} has no {} for each layer", full(key), what));
+  }
   std::int64_t checked(std::string_view key, std::int64_t value, std::int64_t low,
                        std::int64_t high) const {
     if (value < low || value > high)

@@ -120,6 +120,14 @@ std::string_view wanted_isa() {
   return value == nullptr ? std::string_view() : value;
 }
 
+/// Why an instruction set is not supported.
+std::string refusal(Isa isa) {
+#ifdef TENON_CPU_AVX2_ONLY
+  if (isa > Isa::avx2) return "this build has no kernels above avx2";
+#endif
+  return fmt::format("this machine does not run {}", name(isa));
+}
+
 Isa choose() {
   const auto wanted = find_isa(wanted_isa());
   if (wanted && supports(*wanted)) return *wanted;
@@ -170,8 +178,8 @@ void check_isa_variable() {
         fmt::format("no instruction set '{}'; known are {}", wanted, fmt::join(isa_names, ", ")));
   }
   if (!supports(*isa)) {
-    log(LogLevel::warning, fmt::format("{}: this machine does not run {}, {} is used", isa_variable,
-                                       wanted, name(active_isa())));
+    log(LogLevel::warning,
+        fmt::format("{}: {}, {} is used", isa_variable, refusal(*isa), name(active_isa())));
   }
 }
 
@@ -187,8 +195,7 @@ Isa active_isa() noexcept {
 
 void set_active_isa(Isa isa) {
   if (!supports(isa)) {
-    throw Error(Errc::unavailable, "set_active_isa",
-                "this machine does not run " + std::string(name(isa)));
+    throw Error(Errc::unavailable, "set_active_isa", refusal(isa));
   }
   active.store(static_cast<int>(isa), std::memory_order_relaxed);
 }

@@ -7,7 +7,7 @@ struct Interrupt;
 namespace tenon::cpu {
 
 /// What ends long work early, as plain data for the files that are compiled for one instruction set
-/// (kernels.hpp says why). A function that is compiled for any CPU answers.
+/// (matmul/matmul_kernels.hpp says why). A function that is compiled for any CPU answers.
 struct StopSign {
   const Interrupt* interrupt = nullptr;  ///< null: the work runs to its end
   bool (*asked)(const Interrupt&) noexcept = nullptr;

@@ -54,8 +54,9 @@ class EagerArray {
   std::int64_t offset_ = 0;  // bytes from the beginning of the storage
   Shape shape_;
   Strides strides_{};
-  const std::string* weight_ = nullptr;  // its name, of an Eager's weights
-  bool is_counter_ = false;              // made of a number, not computed
+  std::shared_ptr<const std::string>
+      weight_;               // its name, owned by the set of weights that it is of
+  bool is_counter_ = false;  // made of a number, not computed
 };
 
 /// An operand. An array that is moved in is given up: its memory is freed or used for the result.

@@ -9,6 +9,7 @@
 #include <tenon/eager.hpp>
 #include <tenon/error.hpp>
 #include <tenon/graph.hpp>
+#include <tenon/memory_errors.hpp>
 #include <tenon/ops/complex.hpp>
 
 #include <algorithm>
@@ -131,8 +132,9 @@ struct Eager::State {
   static bool is_free(std::span<const EagerInput> inputs, std::size_t i);
   static Overwritable overwritable(const OpDef& def, std::span<const EagerInput> inputs);
   static std::optional<EagerArray> entry(const OpDef& def, Operands operands);
+  bool is_weight(const EagerArray& operand) const;
   static void append_type(detail::CallKey& key, const Shape& shape, std::int64_t kind);
-  static void append(detail::CallKey& key, const EagerArray& operand);
+  void append_operand(const EagerArray& operand);
 
   Compiled compile(const OpDef& def, const void* attributes, Operands operands,
                    Overwritable candidates);
@@ -211,7 +213,7 @@ EagerArray Eager::State::result_of(const OpDef& def, const void* attributes,
   }
 
   detail::append_key(key, static_cast<std::int64_t>(candidates));
-  for (const EagerArray* operand : operands_) append(key, *operand);
+  for (const EagerArray* operand : operands_) append_operand(*operand);
   auto found = compiled_.find(key);
   if (found == compiled_.end()) {
     if (compiled_.size() >= limit) compiled_.clear();
@@ -252,7 +254,7 @@ std::optional<EagerArray> Eager::State::entry(const OpDef& def, Operands operand
   if (index < 0 || index >= from.shape_[0]) return std::nullopt;
   EagerArray slice = from;
   // As in a plan: what a computed index selects is no weight, which could be packed for each index.
-  if (!operands[1]->is_counter_) slice.weight_ = nullptr;
+  if (!operands[1]->is_counter_) slice.weight_.reset();
   slice.offset_ += index * from.strides_[0];
   slice.shape_ = from.shape_.without_axis(0);
   std::shift_left(slice.strides_.begin(), slice.strides_.end(), 1);
@@ -264,17 +266,23 @@ void Eager::State::append_type(detail::CallKey& key, const Shape& shape, std::in
   key.insert(key.end(), shape.dims().begin(), shape.dims().end());
 }
 
-void Eager::State::append(detail::CallKey& key, const EagerArray& operand) {
-  constexpr std::int64_t has_strides = 1, is_weight = 2;  // of a dense operand: 0
+/// Whether an operand is one of these weights, which may be packed. Another Eager's are elements like any others.
+bool Eager::State::is_weight(const EagerArray& operand) const {
+  return operand.weight_ != nullptr && !operand.weight_.owner_before(weights) &&
+         !weights.owner_before(operand.weight_);
+}
+
+void Eager::State::append_operand(const EagerArray& operand) {
+  constexpr std::int64_t has_strides = 1, has_name = 2;  // of a dense operand: 0
   const auto strides = std::span(operand.strides_).first(operand.shape_.dims().size());
   const Strides dense = dense_strides(operand.shape_);
   std::int64_t kind =
       std::ranges::equal(strides, std::span(dense).first(strides.size())) ? 0 : has_strides;
-  if (operand.weight_ != nullptr) kind |= is_weight;
+  if (is_weight(operand)) kind |= has_name;
   append_type(key, operand.shape_, kind);
   if ((kind & has_strides) != 0) key.insert(key.end(), strides.begin(), strides.end());
-  if ((kind & is_weight) != 0) {
-    const auto weight = reinterpret_cast<std::uintptr_t>(operand.weight_);
+  if ((kind & has_name) != 0) {
+    const auto weight = reinterpret_cast<std::uintptr_t>(operand.weight_.get());
     key.push_back(static_cast<std::int64_t>(weight));
     key.push_back(operand.offset_);
   }
@@ -361,7 +369,7 @@ void Eager::State::add_step(Compiled& to, const OpDef& def, const void* attribut
     operand.strides = from.strides_;
     operand.place = {.kind = Place::Kind::input, .index = static_cast<std::uint32_t>(i)};
     to.lowered.inputs.push_back({std::to_string(i), from.shape_});
-    if (from.weight_ != nullptr) {
+    if (is_weight(from)) {
       operand.place = {.kind = Place::Kind::constant,
                        .index = static_cast<std::uint32_t>(to.lowered.constants.size()),
                        .offset = from.offset_};
@@ -430,6 +438,7 @@ EagerArray Eager::State::compute(const Compiled& with, Operands operands) {
   }
   if (with.overwrites) {
     result = *operands[*with.overwrites];
+    result.is_counter_ = false;
     result.shape_ = with.output;
     result.strides_ = dense_strides(with.output);
   } else {
@@ -461,21 +470,26 @@ std::byte* Eager::State::scratch(std::int64_t bytes) {
 }
 
 Eager::Eager(std::shared_ptr<const WeightSet> weights, std::vector<BackendPtr> backends)
-    : state_(std::make_shared<State>(std::move(weights), std::move(backends))) {}
+    : state_(with_memory_errors("Eager", [&] {
+        return std::make_shared<State>(std::move(weights), std::move(backends));
+      })) {}
 
 EagerArray Eager::object(const std::string& name, DType dtype) const {
-  return state_->weights->as_object(name, dtype);
+  return with_memory_errors("Eager::object",
+                            [&] { return state_->weights->as_object(name, dtype); });
 }
 
 EagerArray Eager::weight(const std::string& name) const {
-  const auto& all = state_->weights->all();
-  const auto found = all.find(name);
-  if (found == all.end()) {
-    throw Error(Errc::bad_reference, "Eager", fmt::format("no weight '{}'", name));
-  }
-  EagerArray array(state_->weights->on_host(name));
-  array.weight_ = &found->first;
-  return array;
+  return with_memory_errors("Eager::weight", [&] {
+    const auto& all = state_->weights->all();
+    const auto found = all.find(name);
+    if (found == all.end()) {
+      throw Error(Errc::bad_reference, "Eager", fmt::format("no weight '{}'", name));
+    }
+    EagerArray array(state_->weights->on_host(name));
+    array.weight_ = {state_->weights, &found->first};
+    return array;
+  });
 }
 
 detail::CallKey& Eager::new_key(const OpDef& def) {
@@ -511,7 +525,7 @@ void Eager::run(const EagerKernel& kernel, std::span<std::byte* const> operands,
 
 EagerArray Eager::run(const OpDef& def, const void* attributes,
                       std::span<const EagerInput> inputs) {
-  return state_->run(def, attributes, inputs);
+  return with_memory_errors(def.name, [&] { return state_->run(def, attributes, inputs); });
 }
 
 void Eager::check(std::string_view function,

@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t small_bytes = std::int64_t{1} << 16;
 constexpr std::int64_t max_growth = 2;
-constexpr std::int64_t max_iterations = 4096;
+constexpr std::int64_t max_made = 8192;  // by one program: beyond it, runs compute what they read
 
 /// Whether an op gives other numbers for codes of 8 bits or less.
 bool decodes(DType from, DType to) {
@@ -31,13 +31,14 @@ bool is_small(const Flat& flat, const MadeConstant& made) {
   return made.shape.bytes() <= std::max(small_bytes, max_growth * bytes);
 }
 
-/// A name that says how the constant is computed.
+/// A name that says how the constant is computed. Names of constants may be any text: their length stands before them.
 std::string name_of(const Flat& flat, const MadeConstant& made) {
   std::string text = to_string(made.op);
   for (const Operand& input : made.inputs) {
     const auto rank = static_cast<std::size_t>(input.shape.rank());
-    text += fmt::format("\n{} at {} {} by {}", flat.constants[input.place.index].name,
-                        input.place.offset, to_string(input.shape),
+    const ConstantSlot& slot = flat.constants[input.place.index];
+    text += fmt::format("\n{} {} {} at {} {} by {}", slot.computed ? "computed" : "named",
+                        slot.name.size(), slot.name, input.place.offset, to_string(input.shape),
                         fmt::join(std::span(input.strides).first(rank), ","));
   }
   return fmt::format("{} {}", made.op.def()->name, digest_of(text));
@@ -180,8 +181,9 @@ std::vector<ConstantSlot> make_constants(Flat& flat, const FlatStep& step,
   // The constants are in the order of the iterations: that of the innermost loop changes fastest.
   LoopSteps strides{};
   std::int64_t total = 1;
+  const std::int64_t left = max_made - std::ssize(flat.made);
   for (std::size_t d = runs.size(); d-- > 0;) {
-    if (runs[d] == 0 || runs[d] > max_iterations / total) return {};
+    if (runs[d] == 0 || runs[d] > left / total) return {};
     strides[d] = total;
     if (runs[d] != 1) entry_step[d] = total;
     total *= runs[d];

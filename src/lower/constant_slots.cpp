@@ -57,14 +57,11 @@ std::vector<ConstantSlot> ConstantSlots::slots(std::vector<std::string> names, c
 }
 
 std::uint32_t ConstantSlots::place(Flat& flat, std::vector<ConstantSlot> slots) {
-  std::string joined;
-  for (const ConstantSlot& slot : slots) {
-    joined += slot.computed ? "computed " : "";
-    joined += slot.name;
-    joined += '\n';
-  }
+  std::vector<Key> keys;
+  keys.reserve(slots.size());
+  for (const ConstantSlot& slot : slots) keys.emplace_back(slot.computed.has_value(), slot.name);
   const auto [first, added] =
-      placed_.emplace(std::move(joined), static_cast<std::uint32_t>(flat.constants.size()));
+      placed_.emplace(std::move(keys), static_cast<std::uint32_t>(flat.constants.size()));
   if (added) std::ranges::move(slots, std::back_inserter(flat.constants));
   return first->second;
 }

@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 namespace tenon::lowering {
@@ -33,10 +34,12 @@ class ConstantSlots {
   Shape type_of(const Value& value, const SourceLine& line,
                 std::span<const std::string> names) const;
 
+  using Key = std::pair<bool, std::string>;  // whether it is computed, and its name
+
   const Program& program_;
   const ConstantTypes& types_;
-  std::map<std::string, std::uint32_t> placed_;      // first slot by joined names
-  std::unordered_map<std::string, Shape> declared_;  // types of constants so far
+  std::map<std::vector<Key>, std::uint32_t> placed_;  // the first slot of each set
+  std::unordered_map<std::string, Shape> declared_;   // types of constants so far
 };
 
 }  // namespace tenon::lowering

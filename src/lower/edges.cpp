@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,19 +13,17 @@
 namespace tenon {
 namespace {
 
-/// Calls `visit(operand, is_write)` for everything that steps access, in the order they do.
-void for_each_access(std::span<const Step> steps,
-                     const std::function<void(const Operand& operand, bool is_write)>& visit) {
-  for (const Step& step : steps) {
-    if (step.kind == Step::Kind::loop) {
-      if (step.count == 0) continue;
-      for (const Operand& input : step.inputs) visit(input, false);
-      for_each_access(step.body, visit);
-      continue;
-    }
-    for (const Operand& input : step.inputs) visit(input, false);
-    visit(step.output, true);
-  }
+/// Calls `visit(operand, is_write)` for everything that steps access, in the order they do, until it is false; returns whether it
+/// never was.
+bool for_each_access(std::span<const Step> steps,
+                     const std::function<bool(const Operand& operand, bool is_write)>& visit) {
+  const auto read = [&](const Operand& input) { return visit(input, false); };
+  return std::ranges::all_of(steps, [&](const Step& step) {
+    const bool is_loop = step.kind == Step::Kind::loop;
+    if (is_loop && step.count == 0) return true;
+    if (!std::ranges::all_of(step.inputs, read)) return false;
+    return is_loop ? for_each_access(step.body, visit) : visit(step.output, true);
+  });
 }
 
 bool is_activation(const Operand& operand) {
@@ -97,15 +96,18 @@ class OperandList {
 /// Which of the operands `made`, written last, the steps after them read.
 std::vector<bool> read_later(std::span<const Operand> made, std::span<const Step> later) {
   std::vector<bool> is_read(made.size(), false);
+  std::size_t unknown = made.size();  // neither read nor overwritten so far
   lowering::AccessIndex index;
   for (std::size_t i = 0; i < made.size(); ++i) index.insert(lowering::access_of(made[i]), i);
   for_each_access(later, [&](const Operand& operand, bool is_write) {
-    if (!is_activation(operand)) return;
+    if (!is_activation(operand)) return unknown > 0;
     index.erase_overlapping(lowering::access_of(operand), [&](std::size_t i) {
-      if (is_write) return covers(operand, made[i]);
-      is_read[i] = overlap(operand, made[i]);
-      return static_cast<bool>(is_read[i]);
+      const bool is_known = is_write ? covers(operand, made[i]) : overlap(operand, made[i]);
+      is_read[i] = is_known && !is_write;
+      unknown -= is_known ? 1 : 0;
+      return is_known;
     });
+    return unknown > 0;
   });
   return is_read;
 }
@@ -136,25 +138,31 @@ ByteRange byte_range(const Operand& operand, const LoopSteps& iteration) noexcep
 StepEdges edges(const Lowered& program, std::span<const Step> steps) {
   OperandList reads, written;  // the last writers of what they hold
   for_each_access(steps, [&](const Operand& operand, bool is_write) {
-    if (!is_activation(operand)) return;
+    if (!is_activation(operand)) return true;
     if (is_write) {
       written.erase_near(operand, [&](const Operand& old) { return covers(operand, old); });
       written.add(operand);
     } else if (!written.any_near(operand, [&](const Operand& w) { return covers(w, operand); })) {
       reads.add_once(operand);
     }
+    return true;
   });
 
   const std::vector<Operand> made = written.take();
+  std::vector<Operand> within;  // which the run does not leave to its caller
+  std::ranges::copy_if(made, std::back_inserter(within), [&](const Operand& operand) {
+    return !outlives_run(program, operand.place);
+  });
   const Step* const begin = program.steps.data();
   const Step* const end = begin + program.steps.size();
   const std::less_equal<const Step*> not_after;
   const bool on_top = not_after(begin, steps.data()) && not_after(steps.data(), end);
-  const std::vector<bool> wanted = on_top ? read_later(made, {steps.data() + steps.size(), end})
-                                          : std::vector<bool>(made.size(), true);
+  const std::vector<bool> wanted = on_top ? read_later(within, {steps.data() + steps.size(), end})
+                                          : std::vector<bool>(within.size(), true);
   OperandList writes;
-  for (std::size_t i = 0; i < made.size(); ++i) {
-    if (wanted[i] || outlives_run(program, made[i].place)) writes.add_once(made[i]);
+  std::size_t number = 0;  // in `within`
+  for (const Operand& operand : made) {
+    if (outlives_run(program, operand.place) || wanted[number++]) writes.add_once(operand);
   }
   return {reads.take(), writes.take()};
 }

@@ -60,6 +60,8 @@ class Flattener {
   static Shape result_type(const Instruction& instruction, const std::string& value,
                            std::span<const Array> inputs);
   static std::optional<Array> as_view(const OpInstance& op, const Array& input, const Shape& shape);
+  bool is_in_branch() const;
+  bool may_refuse_in_branch(const FlatStep& step) const;
   std::optional<Array> as_slice(const Instruction& instruction, const std::string& value,
                                 std::span<const Array> inputs, const Shape& shape) const;
   Array update(FlatStep step, std::size_t updated);
@@ -234,6 +236,18 @@ std::optional<Array> Flattener::as_view(const OpInstance& op, const Array& input
   return array;
 }
 
+/// Whether the steps that are added now may never run. A branch is a loop with a condition, too.
+bool Flattener::is_in_branch() const {
+  return std::ranges::any_of(builder_.loops(), &FlatBuilder::Loop::has_condition);
+}
+
+/// Whether a step is not to run unless its branch does: its op may refuse what it reads, an index that is out of range.
+bool Flattener::may_refuse_in_branch(const FlatStep& step) const {
+  return is_in_branch() && std::ranges::any_of(step.inputs, [](const Array& input) {
+           return is_integer(input.shape.dtype());
+         });
+}
+
 /// The slice that a loop's index picks: a place that moves with the iterations.
 std::optional<Array> Flattener::as_slice(const Instruction& instruction, const std::string& value,
                                          std::span<const Array> inputs, const Shape& shape) const {
@@ -243,11 +257,8 @@ std::optional<Array> Flattener::as_slice(const Instruction& instruction, const s
   const Array& stack = inputs[0];
   const std::int64_t count = builder_.counts()[index->loop];
   if (count != 0 && (index->first < 0 || index->first > stack.shape[0] - count)) {
-    // A branch is a loop with a condition, too: it may be there so that no other index is read.
-    // Then the op looks at the index when it runs.
-    if (std::ranges::any_of(builder_.loops(), &FlatBuilder::Loop::has_condition)) {
-      return std::nullopt;
-    }
+    // A branch may be there so that no other index is read: the op looks at it when it runs.
+    if (is_in_branch()) return std::nullopt;
     throw Error(Errc::out_of_range,
                 place_text(instruction.line, fmt::format("{}: {}", value, def.name)),
                 fmt::format("the loop counts {} times from {}, but {} has {} slices", count,
@@ -312,7 +323,8 @@ Array Flattener::update(FlatStep step, std::size_t updated) {
 Array Flattener::compute(FlatStep step, const Shape& shape) {
   Flat& flat = builder_.flat;
   step.output.shape = shape;
-  if (LoopSteps entry_step{}; may_be_constant_ && may_be_constant_(step.path)) {
+  if (LoopSteps entry_step{};
+      may_be_constant_ && may_be_constant_(step.path) && !may_refuse_in_branch(step)) {
     auto made = make_constants(flat, step, builder_.counts(), entry_step);
     if (!made.empty()) return constant_array(std::move(made), entry_step);
   }

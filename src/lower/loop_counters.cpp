@@ -23,10 +23,10 @@ std::optional<std::int64_t> LoopCounters::number_of(const Array& array) const {
   if (storage.kind == Place::Kind::constant) {
     const ConstantSlot& slot = flat_.constants[storage.index];
     const auto found = program_.folded.find(slot.name);
-    if (slot.computed || found == program_.folded.end() || array.entry_step != LoopSteps{}) {
-      return std::nullopt;
-    }
-    return found->second.values<std::int64_t>()[0];
+    const bool moves = array.entry_step != LoopSteps{} || array.byte_step != LoopSteps{};
+    if (slot.computed || found == program_.folded.end() || moves) return std::nullopt;
+    const auto numbers = found->second.values<std::int64_t>();
+    return numbers[static_cast<std::size_t>(array.offset) / sizeof(std::int64_t)];
   }
   const auto found = flat_.fills.find(array.storage);
   const Full* const full = found == flat_.fills.end() ? nullptr : found->second.op.as<Full>();

@@ -2,6 +2,7 @@
 #include "lower/flat.hpp"
 
 #include <tenon/lowered.hpp>
+#include <tenon/memory_errors.hpp>
 
 #include <utility>
 
@@ -79,7 +80,8 @@ Lowered lower_with_constant_numbers(const Program& program, std::span<const Shap
 
 Lowered lower(const Program& program, std::span<const Shape> inputs, const ConstantTypes& types,
               const LowerOptions& options) {
-  return lower_with(program, inputs, types, options, false);
+  return with_memory_errors("lower",
+                            [&] { return lower_with(program, inputs, types, options, false); });
 }
 
 }  // namespace tenon

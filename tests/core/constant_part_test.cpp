@@ -11,11 +11,13 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <initializer_list>
 #include <map>
 #include <string>
 #include <vector>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 
 namespace tenon {
 namespace {
@@ -37,6 +39,12 @@ std::vector<std::string> run(Session& session, const std::vector<Shape>& inputs)
 }
 
 using Names = std::vector<std::string>;
+
+Buffer ones(std::initializer_list<Axis> axes) {
+  const Shape shape(axes, f32);
+  const std::vector<float> numbers(static_cast<std::size_t>(shape.elements()), 1);
+  return device(HostBuffer::of<float>(shape, numbers));
+}
 
 /// y = x + exp(w) of w's first row, from a value of its own for each layer.
 constexpr const char* layers = R"(def layer(h: f32[2, 4], i: i64, s: Scope):
@@ -143,6 +151,73 @@ TEST_CASE("constant part: not what would take much more memory, nor numbers of c
                           {"s", device(floats({}, {2}))}});
   CHECK(computed(made, {Shape({2}, f32)}).empty());
   CHECK(values(made.forward({device(floats({2}, {10, 20}))})[0]) == std::vector<float>{12, 24});
+}
+
+TEST_CASE("constant part: of one program no more than some thousands") {
+  // The first ops of a loop over 4096 slices are computed once, the others when the program runs.
+  std::string body =
+      "def body(sum: f32[], i: i64, s: Scope):\n    t: f32[4096] = const(\"t\")\n    w0 = "
+      "select(t, i)\n";
+  for (int op = 1; op <= 4; ++op) body += fmt::format("    w{} = neg(w{})\n", op, op - 1);
+  const Program program = program_of(body + "    r = add(sum, w4)\n    return r\n\n" +
+                                     R"(def forward(x: f32[]):
+    carry = pack(x)
+    l = scope("l")
+    t = repeat(body, 4096, carry, l)
+    y = item(t, 0)
+    return y
+)");
+  Session made = session(program, {{"t", ones({4096})}});
+  CHECK(computed(made, {Shape({}, f32)}).size() == 8192);
+  CHECK(values(made.forward({device(floats({}, {0}))})[0]) == std::vector<float>{4096});
+}
+
+TEST_CASE("constant part: names of constants may be any text") {
+  // A loop's slots and one whose name is theirs with a line break between them.
+  const char* text = R"(def body(sum: f32[2], i: i64, s: Scope):
+    w: f32[2] = const(s, "w")
+    r = add(sum, w)
+    return r
+
+def forward(x: f32[2]):
+    l = scope("l")
+    carry = pack(x)
+    t = repeat(body, 2, carry, l)
+    y = item(t, 0)
+    b: f32[3] = const("l.0.w\nl.1.w")
+    z = neg(b)
+    return y, z
+)";
+  Session made = session(program_of(text), {{"l.0.w", device(floats({2}, {1, 2}))},
+                                            {"l.1.w", device(floats({2}, {10, 20}))},
+                                            {"l.0.w\nl.1.w", device(floats({3}, {3, 4, 5}))}});
+  const auto results = made.forward({device(floats({2}, {100, 100}))});
+  CHECK(values(results[0]) == std::vector<float>{111, 122});
+  CHECK(values(results[1]) == std::vector<float>{-3, -4, -5});
+}
+
+TEST_CASE("constant part: an index that only a branch reads is not looked at before it is taken") {
+  const char* text = R"(def branch(g: bool, x: f32[2], i: i64, s: Scope):
+    t: f32[4, 2] = const("t")
+    n: i64 = const("n")
+    w: f32[2] = select(t, n)
+    return g, w
+
+def forward(x: f32[2], g: bool):
+    carry = pack(g, x)
+    l = scope("l")
+    t = repeat(branch, 1, carry, l, condition=0)
+    y: f32[2] = item(t, 1)
+    return y
+)";
+  const HostBuffer far = HostBuffer::of<std::int64_t>(Shape({}, i64), {99});
+  Session made = session(program_of(text), {{"t", ones({4, 2})}, {"n", device(far)}});
+  const auto given = [](bool which) {
+    return std::vector{device(floats({2}, {5, 6})),
+                       device(HostBuffer::of<bool>(Shape({}, boolean), {which}))};
+  };
+  CHECK(values(made.forward(given(false))[0]) == std::vector<float>{5, 6});
+  expect_error(Errc::out_of_range, [&] { made.forward(given(true)); });
 }
 
 TEST_CASE("constant part: what is updated in place is no constant") {

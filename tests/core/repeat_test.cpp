@@ -6,6 +6,7 @@
 #include "support/program_text.hpp"
 
 #include <tenon/ops.hpp>
+#include <tenon/optimize.hpp>
 #include <tenon/repeat.hpp>
 #include <tenon/weights_view.hpp>
 
@@ -278,6 +279,38 @@ TEST_CASE("repeat: several values carried, in the form they came in") {
     const auto want = session(other, model.weights, backend).forward({input});
     CHECK(same_bits(got[0].to_host(), want[0].to_host()));
     CHECK(same_bits(got[1].to_host(), want[1].to_host()));
+  }
+}
+
+TEST_CASE("repeat: a slice by the loop's index and a number of an array that is folded") {
+  const char* text = R"(def body(sum: f32[], i: i64, s: Scope, stack: f32[8]):
+    all: i64[4] = iota(size=4, axis=0, start=0, step=1, dtype="i64")
+    own: i64 = select(all, i)
+    two = full(value=2, dtype="i64")
+    third: i64 = select(all, two)
+    a: i64 = add(i, own)
+    b: i64 = add(i, third)
+    v: f32[] = select(stack, a)
+    w: f32[] = select(stack, b)
+    both = add(v, w)
+    r = add(sum, both)
+    return r
+
+def forward(x: f32[], stack: f32[8]):
+    carry = pack(x)
+    l = scope("l")
+    t = repeat(body, 4, carry, l, stack)
+    y: f32[] = item(t, 0)
+    return y
+)";
+  const std::vector<Buffer> inputs{device(floats({}, {0})),
+                                   device(floats({8}, {1, 2, 4, 8, 16, 32, 64, 128}))};
+  constexpr float own = 1 + 4 + 16 + 64, third = 4 + 8 + 16 + 32;
+  Program folded = program_of(text);
+  optimize(folded);
+  for (const Program& program : {program_of(text), folded}) {
+    Session made = session(program);
+    CHECK(values(made.forward(inputs)[0]) == std::vector<float>{own + third});
   }
 }
 

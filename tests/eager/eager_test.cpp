@@ -149,6 +149,42 @@ TEST_CASE("an index that is out of range is the op's error", "[eager]") {
   }
 }
 
+TEST_CASE("a weight of another Eager is an array like any other", "[eager]") {
+  const EagerArray x = array(floats({1, 2}, {1, 1}));
+  Eager eager = eager_with({{"w", floats({1, 2}, {1, 2})}});
+  EagerArray other;
+  {
+    const Eager from =
+        eager_with({{"w", floats({1, 2}, {10, 20})}, {"only there", floats({1}, {5})}});
+    other = from.weight("w");
+    const EagerArray unknown = from.weight("only there");
+    CHECK(values(eager.run(Neg{}, unknown)).at({0}) == -5);
+  }
+  for (int i = 0; i < 2; ++i) {
+    CHECK(values(eager.run(Linear{}, x, other)).at({0, 0}) == 30);
+    CHECK(values(eager.run(Linear{}, x, eager.weight("w"))).at({0, 0}) == 3);
+  }
+}
+
+TEST_CASE("what was computed in a counter's memory is no counter", "[eager]") {
+  // A slice of a weight that a counter selects is packed for each index, one that was computed is not.
+  Eager eager = eager_with({{"w", floats({2, 1, 2}, {1, 2, 3, 4})}});
+  const EagerArray x = array(floats({1, 2}, {1, 1}));
+  const auto product = [&](const EagerArray& index) {
+    return values(eager.run(Linear{}, x, eager.run(Select{}, eager.weight("w"), index))).at({0, 0});
+  };
+  const Shape type({1, 2}, f32);
+  const Shape* const types[] = {&type, &type};
+  const Linear op;
+  const OpInstance linear(op_def<Linear>(), &op);
+  CHECK(product(EagerArray(0)) == 3);
+  CHECK(eager.find(linear, types) == nullptr);
+  EagerArray sum(0);
+  sum = eager.run(Add{}, std::move(sum), EagerArray(1));
+  CHECK(product(sum) == 7);
+  CHECK(eager.find(linear, types) != nullptr);
+}
+
 TEST_CASE("an update happens in place only where nobody else sees it", "[eager]") {
   Eager eager = eager_with();
   const auto cache = [] { return array(floats({3, 2}, {1, 2, 3, 4, 5, 6})); };

@@ -1,7 +1,7 @@
 #pragma once
 
 // Depthwise convolution of codes: sums of few small integers are exact in f32, so the body for f32
-// images is used. Included after simd.hpp.
+// images is used. Included after int8_simd.hpp.
 #include "../convolution/depthwise_body.hpp"
 #include "depthwise_quads.hpp"
 #include "finish.hpp"

@@ -5,7 +5,7 @@
 // sums a whole column of taps, and an interleaved column serves every output that reads it.
 //
 // Interleaving bytes keeps channels in their 128-bit lanes and spreads them over four vectors;
-// packing the results undoes this, so only scales need the same order. Included after simd.hpp.
+// packing the results undoes this, so only scales need the same order. Included after int8_simd.hpp.
 #include "../convolution/window_taps.hpp"
 #include "finish.hpp"
 #include "int8_kernels.hpp"

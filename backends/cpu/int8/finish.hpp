@@ -1,6 +1,6 @@
 #pragma once
 
-// The epilogue: from sums of integer products to stored results. Included after simd.hpp.
+// The epilogue: from sums of integer products to stored results. Included after int8_simd.hpp.
 #include "int8_kernels.hpp"
 
 #include <cstddef>

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 /// Convolutions and pools of images of codes (u8) as the files compiled for one instruction set
-/// provide them: plain data only, as in ../kernels.hpp.
+/// provide them: plain data only, for the reason that matmul/matmul_kernels.hpp gives.
 namespace tenon::cpu {
 
 /// The epilogue of a sum of products of codes and weights:

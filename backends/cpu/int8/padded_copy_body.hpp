@@ -1,6 +1,6 @@
 #pragma once
 
-// Images rounded to codes, with their channels last. Included after simd.hpp.
+// Images rounded to codes, with their channels last. Included after int8_simd.hpp.
 #include "array/transpose.hpp"
 #include "int8_kernels.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Largest codes under a window. Included after simd.hpp.
+// Largest codes under a window. Included after int8_simd.hpp.
 #include "../convolution/window_taps.hpp"
 #include "int8_kernels.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 
 // The tile of ../product_body.hpp for codes: dot products of four adjacent channels, sums in
-// integers. Included after simd.hpp.
+// integers. Included after int8_simd.hpp.
 #include "../convolution/tile_table.hpp"
 #include "../integer_math.hpp"
 #include "finish.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
 // From sums of products to results, with the same bits on every instruction set. Included after
-// simd.hpp.
+// int8_simd.hpp.
 #include "../convolution/window_taps.hpp"
 #include "int8_kernels.hpp"
 

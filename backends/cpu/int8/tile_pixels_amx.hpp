@@ -1,7 +1,7 @@
 #pragma once
 
 // Where AMX tiles read an image: the rows of a tile are pixels a fixed step apart, so that one load
-// reads a tap's input of 16 adjacent pixels. Included after simd.hpp, by AMX sources only.
+// reads a tap's input of 16 adjacent pixels. Included after int8_simd.hpp, by AMX sources only.
 #include "../integer_math.hpp"
 #include "int8_kernels.hpp"
 

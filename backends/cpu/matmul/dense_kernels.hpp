@@ -7,7 +7,7 @@
 #include <cstdint>
 
 /// What the entry points of the f32 GEMM hand to the files that are compiled for one instruction
-/// set: plain data only, for the reason that kernels.hpp gives.
+/// set: plain data only, for the reason that matmul_kernels.hpp gives.
 namespace tenon::cpu {
 
 /// The most elements of k in a block of the f32 GEMM.

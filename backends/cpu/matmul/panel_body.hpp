@@ -1,7 +1,7 @@
 #pragma once
 
 // How kernel bodies read packed panels. Included after a header of simd/, by the sources of one
-// instruction set each; everything here is in an anonymous namespace for the reason kernels.hpp
+// instruction set each; everything here is in an anonymous namespace for the reason matmul_kernels.hpp
 // gives.
 #include "matmul_kernels.hpp"
 #include "panel_layout.hpp"

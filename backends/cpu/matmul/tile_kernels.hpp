@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-/// What the entry points hand to the AMX sources: plain data only, for the reason that kernels.hpp
+/// What the entry points hand to the AMX sources: plain data only, for the reason that matmul_kernels.hpp
 /// gives.
 namespace tenon::cpu {
 

@@ -20,9 +20,6 @@
 
 namespace tenon {
 
-/// Iterations that a loop with a condition may have.
-inline constexpr std::int64_t max_iterations = std::int64_t{1} << 20;
-
 namespace detail {
 
 /// Errc::bad_type unless a condition is a bool[].
@@ -33,17 +30,6 @@ void check_condition(std::string_view loop, const Tensor& condition,
 void check_same_types(std::string_view loop, std::string_view name, std::span<const Tensor> made,
                       std::string_view wanted_name, std::span<const Tensor> wanted,
                       const std::source_location& where);
-
-/// carry = body(index, carry) while the first tensor of `carry`, a bool[], is true.
-template <class Carry, class Body>
-Carry repeat_while(std::int64_t limit, Carry carry, Body&& body,
-                   const std::source_location& where) {
-  RepeatRecorder recorder(leaves_of(carry), where);
-  RepeatRecorder::Frame frame = recorder.begin({});
-  const Carry next = body(frame.index, with_leaves(carry, std::span<const Tensor>(frame.carry)));
-  recorder.end(leaves_of(next), limit, 0);
-  return with_leaves(carry, recorder.finish());
-}
 
 }  // namespace detail
 

@@ -425,12 +425,14 @@ class BoundExe {
   /// The preparation of a call with arguments of these shapes: records the program, plans it and
   /// has the weights packed, unless that was done before.
   void prepare(const typename Unbound::Shapes& arguments) {
-    std::vector<Shape> shapes;
-    visit_fields(arguments, [&](const std::string&, const Shape& shape) {
-      shapes.push_back(shape.without_tags());
-    });
-    state_->check_values(arguments);
-    session(shapes).session.prepare(shapes);
+    const std::vector<Shape> shapes = shapes_of(arguments);
+    entry_of(shapes).session.prepare(shapes);
+  }
+
+  /// A session with the program, plans and weights of calls with arguments of these shapes, for what a session has and an
+  /// executable has not: report(), explain() and save() of a model with symbolic sizes, steps and views.
+  Session session(const typename Unbound::Shapes& arguments) {
+    return entry_of(shapes_of(arguments)).session.fork();
   }
 
  private:
@@ -490,7 +492,7 @@ class BoundExe {
     });
     const std::vector<Shape> shapes = state_->arguments.shapes_of(paths, leaves);
     state_->check_values(buffers);
-    Entry& entry = session(shapes);
+    Entry& entry = entry_of(shapes);
     entry.session.set_interrupt(interrupt_);
     return entry;
   }
@@ -517,7 +519,17 @@ class BoundExe {
     }
   }
 
-  Entry& session(const std::vector<Shape>& shapes) {
+  /// Of the leaves of arguments, without tags.
+  std::vector<Shape> shapes_of(const typename Unbound::Shapes& arguments) const {
+    std::vector<Shape> shapes;
+    visit_fields(arguments, [&](const std::string&, const Shape& shape) {
+      shapes.push_back(shape.without_tags());
+    });
+    state_->check_values(arguments);
+    return shapes;
+  }
+
+  Entry& entry_of(const std::vector<Shape>& shapes) {
     for (auto known = sessions_.begin(); known != sessions_.end(); ++known) {
       if (known->first != shapes) continue;
       sessions_.splice(sessions_.begin(), sessions_, known);

@@ -18,6 +18,9 @@
 
 namespace tenon {
 
+/// Iterations that a loop with a condition may have.
+inline constexpr std::int64_t max_iterations = std::int64_t{1} << 20;
+
 namespace detail {
 
 /// The tensors of a struct, tuple or array of tensors, in order.
@@ -53,6 +56,28 @@ inline Tensor first_index(const Tensor& beside, const std::source_location& wher
 /// them, so that x is not computed for its sizes; one that no symbol stands for is read from x.
 Tensor zeros_of_type(const Tensor& x, std::optional<std::int64_t> count,
                      const std::source_location& where);
+
+/// The steps of a scan over these: the one size of their first axes, which may be symbolic. Errc::bad_argument.
+std::int64_t steps_of(std::span<const Tensor> stacks, const std::source_location& where);
+/// The number of slices of `stack`, whose first axis has no static size, as an i64[]; a run with more than max_iterations
+/// fails.
+Tensor count_slices(const Tensor& stack, const std::source_location& where);
+/// As many zeros of the type of `row` as `stack` has slices.
+Tensor zeros_for_slices(const Tensor& stack, const Tensor& row, const std::source_location& where);
+/// The index -1, i64[], in the graph of `beside`, which `has_next` takes: whether index + 1 < count.
+Tensor before_first_index(const Tensor& beside, const std::source_location& where);
+Tensor has_next(const Tensor& index, const Tensor& count, const std::source_location& where);
+
+/// carry = body(index, carry) while the first tensor of `carry`, a bool[], is true.
+template <class Carry, class Body>
+Carry repeat_while(std::int64_t limit, Carry carry, Body&& body,
+                   const std::source_location& where) {
+  RepeatRecorder recorder(leaves_of(carry), where);
+  RepeatRecorder::Frame frame = recorder.begin({});
+  const Carry next = body(frame.index, with_leaves(carry, std::span<const Tensor>(frame.carry)));
+  recorder.end(leaves_of(next), limit, 0);
+  return with_leaves(carry, recorder.finish());
+}
 
 }  // namespace detail
 
@@ -99,24 +124,18 @@ struct Scanned {
 
 /// A loop over the first axis of `inputs`: {carry, output} = body(carry, input) for each of their
 /// slices in order. `inputs` and the outputs are tensors, or structs, tuples or arrays of tensors.
-/// The number of steps is static; other sizes may be symbolic. The body is called twice: once to
+/// Sizes may be symbolic. Where that of the first axis is, a run has at most max_iterations steps, and
+/// a gradient is Errc::unsupported. The body is called twice: once to
 /// learn the outputs' types. Where an output has a size that no symbol stands for (such as that of a
 /// slice of a symbolic axis), one step is computed once more when the program runs.
-/// Errc::bad_argument when `inputs` are empty or have no static first axis of one size.
+/// Errc::bad_argument when `inputs` are empty or their first axes are not of one size.
 template <class Carry, class Inputs, class Body>
 auto scan(Carry carry, const Inputs& inputs, Body&& body,
           const std::source_location& where = std::source_location::current()) {
   using Outputs = std::remove_cvref_t<decltype(body(carry, inputs).second)>;
+  using Both = std::pair<Carry, Outputs>;
   const std::vector<Tensor> stacks = detail::leaves_of(inputs);
-  const std::int64_t steps =
-      stacks.empty() || stacks[0].rank(where) == 0 ? unknown_dim : stacks[0].dim(0, where);
-  bool fits = is_static(steps);
-  for (const Tensor& stack : stacks) {
-    fits = fits && stack.rank(where) > 0 && stack.dim(0, where) == steps;
-  }
-  if (!fits) {
-    throw Error(Errc::bad_argument, where, "scan: inputs without a first axis of one static size");
-  }
+  const std::int64_t steps = detail::steps_of(stacks, where);
   const auto step = [&](const Tensor& index, const Carry& now) {
     std::vector<Tensor> slices;
     for (const Tensor& stack : stacks) slices.push_back(select(stack, index, where));
@@ -126,23 +145,35 @@ auto scan(Carry carry, const Inputs& inputs, Body&& body,
   const Outputs example = step(detail::first_index(stacks[0], where), carry).second;
   Outputs empty;
   transform_fields(example, empty, [&](const std::string&, const Tensor& output, Tensor& to) {
-    to = detail::zeros_of_type(output, steps, where);
+    to = is_static(steps) ? detail::zeros_of_type(output, steps, where)
+                          : detail::zeros_for_slices(stacks[0], output, where);
   });
+  const auto next = [&](const Tensor& index, const Both& now) {
+    auto [carried, output] = step(index, now.first);
+    const std::vector<Tensor> made = detail::leaves_of(output);
+    std::vector<Tensor> updated;
+    for (const Tensor& stack : detail::leaves_of(now.second)) {
+      updated.push_back(update_slice(stack, index, made[updated.size()], where));
+    }
+    return Both(carried, detail::with_leaves(now.second, std::span<const Tensor>(updated)));
+  };
 
-  auto [last, outputs] = repeat(
-      steps, std::pair<Carry, Outputs>(carry, empty),
-      [&](const Tensor& index, const std::pair<Carry, Outputs>& now) {
-        auto [next, output] = step(index, now.first);
-        const std::vector<Tensor> made = detail::leaves_of(output);
-        std::vector<Tensor> updated;
-        for (const Tensor& stack : detail::leaves_of(now.second)) {
-          updated.push_back(update_slice(stack, index, made[updated.size()], where));
-        }
-        return std::pair<Carry, Outputs>(
-            next, detail::with_leaves(now.second, std::span<const Tensor>(updated)));
-      },
-      where);
-  return Scanned<Carry, Outputs>{last, outputs};
+  Both last(carry, empty);
+  if (is_static(steps)) {
+    last = repeat(steps, last, next, where);
+  } else {
+    using While = std::pair<Tensor, Both>;
+    const Tensor count = detail::count_slices(stacks[0], where);
+    const Tensor before_first = detail::before_first_index(stacks[0], where);
+    last = detail::repeat_while(
+               max_iterations, While(detail::has_next(before_first, count, where), last),
+               [&](const Tensor& index, const While& now) {
+                 return While(detail::has_next(index, count, where), next(index, now.second));
+               },
+               where)
+               .second;
+  }
+  return Scanned<Carry, Outputs>{last.first, last.second};
 }
 
 }  // namespace tenon

@@ -1,4 +1,5 @@
 #include "array/size_text.hpp"
+#include "program/words.hpp"
 
 #include <tenon/error.hpp>
 #include <tenon/shape.hpp>
@@ -35,7 +36,12 @@ std::string sizes_text(std::span<const std::int64_t> sizes) {
 }
 
 std::int64_t symbol(Name name) {
-  if (name.empty()) throw Error(Errc::bad_shape, "symbol", "an empty name");
+  if (!is_identifier(name.text()) || is_keyword(name.text())) {
+    throw Error(Errc::bad_shape, "symbol",
+                fmt::format("'{}' is no name for a size: letters, digits and _, no digit first, "
+                            "and no keyword of Python",
+                            name.text()));
+  }
   return symbol_base + name.id();
 }
 

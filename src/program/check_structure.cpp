@@ -143,13 +143,8 @@ void FunctionChecker::check_type(const Value& value, int instruction, int operan
   }
   std::int64_t elements = 1;
   for (const std::int64_t dim : value.shape->dims()) {
-    if (is_symbol(dim)) {
-      const std::string_view symbol = symbol_name(dim).text();
-      if (!is_identifier(symbol) || is_keyword(symbol)) {
-        add(Errc::bad_shape, instruction, operand, "'{}' is no name for a size", symbol);
-      }
-    } else if (is_static(dim) && (__builtin_mul_overflow(elements, dim, &elements) ||
-                                  elements > program_limits::elements)) {
+    if (is_static(dim) &&
+        (__builtin_mul_overflow(elements, dim, &elements) || elements > program_limits::elements)) {
       add(Errc::limit_exceeded, instruction, operand, "'{}' is {}, of more than 2^40 elements",
           value.name, to_string(*value.shape));
       return;

@@ -605,6 +605,10 @@ TEST_CASE("Exe: symbols for sizes, with a device and without") {
     auto run = exe.bind(weights);
     check_close(run(device(x)), expected(weights, x));
     expect_error(Errc::bad_input, [&] { exe.report(); });
+    expect_error(Errc::bad_input, [&] { run.report(); });
+    Session session = run.session({x.shape()});
+    CHECK(session.report(std::vector{x.shape()}).parts.size() == 1);
+    check_close(session.forward({device(x)})[0], expected(weights, x));
   }
 }
 

@@ -351,7 +351,13 @@ struct FromZeros {
   }
 };
 
-TEST_CASE("nn: recurrent layers begin with zeros, for any number of rows") {
+bool same_values(const std::vector<Buffer>& a, const std::vector<Buffer>& b) {
+  return std::ranges::equal(
+      a, b, {}, [](const Buffer& one) { return values(one); },
+      [](const Buffer& one) { return values(one); });
+}
+
+TEST_CASE("nn: recurrent layers begin with zeros, for any number of steps and rows") {
   register_cpu_backend();
   constexpr std::int64_t width = 3, in = 2, steps = 4;
   Declared declared;
@@ -368,19 +374,47 @@ TEST_CASE("nn: recurrent layers begin with zeros, for any number of rows") {
   const auto weights = map_fields<Buffer>(model, [&](const std::string&, const Tensor& t) {
     return device(random.uniform(t.shape(), -1, 1));
   });
-  auto run = compile<&FromZeros<>::forward>(
-                 model, {Shape({steps, symbol("B"), in}, f32), Shape({symbol("B"), width}, f32)},
-                 CompileOptions{})
-                 .bind(weights);
-  for (const std::int64_t batch : {1, 5}) {
-    const auto y = run(device(random.uniform(Shape({steps, batch, in}, f32))),
-                       device(HostBuffer::zeros(Shape({batch, width}, f32))));
-    for (std::size_t i = 0; i < y.size(); i += 2) {
-      const std::vector<float> all = values(y[i]);
-      CHECK(all == values(y[i + 1]));
-      CHECK(std::ranges::any_of(all, [](float v) { return v != 0; }));
+  const Axis open_steps = symbol("T"), open_batch = symbol("B");
+  for (const Axis number_of_steps : {Axis(steps), open_steps}) {
+    const std::vector<std::int64_t> lengths = is_static(number_of_steps.size)
+                                                  ? std::vector{steps}
+                                                  : std::vector<std::int64_t>{1, 4, 7, 0};
+    auto run =
+        compile<&FromZeros<>::forward>(
+            model, {Shape({number_of_steps, open_batch, in}, f32), Shape({open_batch, width}, f32)},
+            CompileOptions{})
+            .bind(weights);
+    for (const std::int64_t length : lengths) {
+      for (const std::int64_t batch : {1, 5}) {
+        const Buffer x = device(random.uniform(Shape({length, batch, in}, f32)));
+        const Buffer zeros = device(HostBuffer::zeros(Shape({batch, width}, f32)));
+        const auto y = run(x, zeros);
+        auto same_length =
+            compile<&FromZeros<>::forward>(model, {x.shape(), zeros.shape()}, CompileOptions{})
+                .bind(weights);
+        if (length > 0) CHECK(same_values(y, same_length(x, zeros)));
+        for (std::size_t i = 0; i < y.size(); i += 2) {
+          CHECK(y[i].shape() == Shape({length, batch, width}, f32));
+          const std::vector<float> all = values(y[i]);
+          CHECK(all == values(y[i + 1]));
+          CHECK(std::ranges::any_of(all, [](float v) { return v != 0; }) == (length > 0));
+        }
+      }
     }
   }
+}
+
+TEST_CASE("nn: recurrent layers of a graph that no one records") {
+  Graph graph;
+  Declared declared{{"gru.weight_ih_l0", Shape({9, 2}, f32)},
+                    {"gru.weight_hh_l0", Shape({9, 3}, f32)}};
+  const WeightsView view("model.safetensors", declared);
+  const auto gru = nn::Gru<>::init(view["gru"]);
+  const nn::Gru<> recorded = map_fields<Tensor>(gru, [&](const std::string& path, const Tensor& t) {
+    return t.is_empty() ? Tensor() : graph.constant(path, t.shape());
+  });
+  const Tensor x = graph.input("x", Shape({4, 2, 2}, f32));
+  CHECK(recorded.forward(x).outputs.shape() == Shape({4, 2, 3}, f32));
 }
 
 template <class T = Tensor>

@@ -390,8 +390,6 @@ TEST_CASE("verify: programs that no text could spell") {
   refused(Errc::unknown_op,
           [](Program&, Function& f) { const OpInstance taken = std::move(f.body[0].op); });
   refused(Errc::bad_encoding, [](Program& p, Function&) { p.name = "\xFF"; });
-  refused(Errc::bad_shape,
-          [](Program&, Function& f) { f.values[0].shape = Shape({symbol("not a name")}, f32); });
   refused(Errc::bad_encoding, [](Program&, Function& f) {
     f.body[0].kind = Instruction::Kind::constant;
     f.body[0].operands.clear();

@@ -118,7 +118,11 @@ TEST_CASE("shape: what is no shape") {
 }
 
 TEST_CASE("shape: indices of axes that there are not") {
-  expect_error(Errc::bad_shape, [] { symbol(""); });
+  for (const char* const name :
+       {"", "batch size", "batch-size", "3", "_", "def", "None", "\u00e9"}) {
+    INFO(name);
+    expect_error(Errc::bad_shape, [&] { symbol(name); });
+  }
   const Shape shape({2, 3}, f32);
   for (const int index : {-1, 2, 8, 1000}) {
     expect_error(Errc::axis_out_of_range, [&] { shape.with_dim(index, 1); });

@@ -59,13 +59,15 @@ inline Tensor gate(const Tensor& gates, std::int64_t i, std::int64_t count,
   return slice(gates, -1, i * width, (i + 1) * width, 1, where);
 }
 
-/// Zeros [batch, width] for x [steps, batch, in], whose batch may be symbolic, and weight_hh
+/// Zeros [batch, width] for x [steps, batch, in], whose sizes may be symbolic, and weight_hh
 /// [gates * width, width].
 inline Tensor zero_state(const Tensor& x, const Tensor& weight_hh,
                          const std::source_location& where) {
-  const Tensor first = squeeze(slice(slice(x, 0, 0, 1, 1, where), 2, 0, 1, 1, where), 0, where);
-  const Tensor row = full(0, Shape({weight_hh.dim(1, where)}, x.dtype(where)), where);
-  return add(full_like(first, 0, where), row, where);
+  const DType dtype = x.dtype(where);
+  const Full zeros{.value = 0, .dims = {weight_hh.dim(1, where)}, .dtype = dtype};
+  const Tensor row = record_beside(x, op_def<Full>(), &zeros, where);
+  const Tensor column = unsqueeze(iota(x, 1, dtype, 0, 0, where), -1, {}, where);
+  return add(column, row, where);
 }
 
 }  // namespace detail
@@ -107,7 +109,7 @@ struct Lstm {
         where);
   }
 
-  /// The same from a state of zeros; at least one step.
+  /// The same from a state of zeros.
   Scanned<LstmState<Tensor>, Tensor> forward(
       const Tensor& x, const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
@@ -150,7 +152,7 @@ struct Gru {
         where);
   }
 
-  /// The same from a state of zeros; at least one step.
+  /// The same from a state of zeros.
   Scanned<Tensor, Tensor> forward(
       const Tensor& x, const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>
@@ -186,7 +188,7 @@ struct Rnn {
         where);
   }
 
-  /// The same from a state of zeros; at least one step.
+  /// The same from a state of zeros.
   Scanned<Tensor, Tensor> forward(
       const Tensor& x, const std::source_location& where = std::source_location::current()) const
     requires std::same_as<T, Tensor>

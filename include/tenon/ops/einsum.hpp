@@ -15,7 +15,8 @@ namespace tenon {
 /// language: a letter names an axis, `...` stands for the axes that have none (aligned at the
 /// innermost one), a letter twice in one operand takes the diagonal, letters that the result lacks
 /// are summed over. Without `->` the result has the axes of `...`, then the letters that occur once,
-/// in alphabetical order. Axes of size 1 broadcast. Spaces do not count.
+/// in alphabetical order. Axes of size 1 broadcast; one whose size is symbolic is of the letter's
+/// size, where another operand's is known. Spaces do not count.
 ///
 /// Composed of views, products and `matmul`, whose dtypes and numerics apply. Operands are taken in
 /// pairs, the pair of the fewest multiplications first; sizes may be symbolic, of diagonals they

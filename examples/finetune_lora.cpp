@@ -26,6 +26,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 using namespace tenon;
@@ -45,6 +46,7 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (!word.starts_with("--")) {
+      if (!options.text.empty()) throw Error(Errc::bad_argument, word, "is one argument too many");
       (options.model.empty() ? options.model : options.text) = word;
       continue;
     }
@@ -100,6 +102,30 @@ struct Checkpoint {
   TENON_FIELDS(adapters, optimizer)
 };
 
+/// A number that a checkpoint holds beside the parameters.
+std::int64_t saved_number(const io::File& file, const std::string& name) {
+  const HostBuffer data = file.at(name).data();
+  if (data.shape() != Shape({1}, i64)) {
+    throw Error(Errc::bad_shape, file.path().string(),
+                "'" + name + "' is " + to_string(data.shape()) + ", not one number");
+  }
+  return data.values<std::int64_t>()[0];
+}
+
+/// The steps that a checkpoint is after. What decides the further steps' bits must be as it was: the
+/// seed is taken from the checkpoint.
+std::int64_t resume(const io::File& saved, Options& options) {
+  for (const auto& [name, now] : {std::pair{"length", options.length}, {"batch", options.batch}}) {
+    if (const std::int64_t then = saved_number(saved, name); then != now) {
+      throw Error(
+          Errc::bad_argument, std::string("--") + name,
+          std::to_string(now) + ", but the checkpoint was trained with " + std::to_string(then));
+    }
+  }
+  options.seed = static_cast<std::uint64_t>(saved_number(saved, "seed"));
+  return saved_number(saved, "steps");
+}
+
 /// Rows of `width` tokens from these places on: i32 [rows, width].
 HostBuffer windows(std::span<const std::int32_t> tokens, std::span<const std::size_t> begins,
                    std::int64_t width) {
@@ -143,14 +169,11 @@ int main(int argc, char** argv) try {
     auto read = train::load(saved, Checkpoint<>{adapters, state}, device);
     adapters = std::move(read.adapters);
     state = std::move(read.optimizer);
-    done = saved.at("steps").data().values<std::int64_t>()[0];
-    options.seed = static_cast<std::uint64_t>(saved.at("seed").data().values<std::int64_t>()[0]);
+    done = resume(saved, options);
   }
-  const auto step_exe =
-      compile<&Training<>::step>(training,
-                                 {shapes, train::shapes_of(state), row.with_dim(0, options.batch),
-                                  Shape(std::span<const Axis>(), f32)},
-                                 device);
+  const auto step_exe = compile<&Training<>::step>(
+      training, {shapes, train::shapes_of(state), row.with_dim(0, options.batch), Shape({}, f32)},
+      device);
   const auto loss_exe = compile<&Training<>::loss>(training, {shapes, row}, device);
   Bufferized<Training<>> weights;
   weights.decoder = io::load(training.decoder, file, device);
@@ -198,6 +221,8 @@ int main(int argc, char** argv) try {
     };
     train::save(options.checkpoint, Checkpoint<>{adapters, state},
                 {{"steps", number(std::max(done, last))},
+                 {"length", number(options.length)},
+                 {"batch", number(options.batch)},
                  {"seed", number(static_cast<std::int64_t>(options.seed))}});
   }
   if (!options.out.empty()) models::save_adapters(options.out, adapters, lora, config);

@@ -2,6 +2,8 @@
 // hand-written instructions, replay all of that on another device, run a compiled network with a
 // profile, and handle a fault. Everything except the lines marked "simulate" is the same on
 // silicon.
+//
+//   npu_bringup [--fault]     with a fault in the instructions written by hand
 #include <tenon/backends/npu.hpp>
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
@@ -17,6 +19,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <unistd.h>
@@ -61,6 +64,28 @@ void touch_memory(const Board& board) {
   } catch (const Error& error) {
     std::printf("  %s\n", error.what());
   }
+}
+
+/// Sleeps until the ring's FENCE has raised `fence` to a value.
+void wait_for_fence(const Board& board, std::uint64_t value) {
+  const std::uint32_t wanted = isa::bits::irq_fence.mask() | isa::bits::irq_fault.mask();
+  const std::uint32_t pending =
+      dynamic_cast<isa::DeviceControl&>(*board.device).wait_irq(wanted, std::chrono::seconds(5));
+  if (pending == 0) throw Error(Errc::device_timeout, "by hand", "no interrupt within 5 s");
+  if (board.read(isa::reg::fence) != value) {
+    throw Error(Errc::device_error, "by hand",
+                "error " + std::to_string(board.read(isa::reg::error)) + " at command " +
+                    std::to_string(board.read(isa::reg::error_pc)));
+  }
+}
+
+/// simulate: the nth event from now on is a fault.
+void arm(Device& device, npu::simctl::FaultKind kind, std::uint32_t nth) {
+  RegRegion& faults = device.reg_region("simctl");
+  faults.write(npu::simctl::fault_kind, static_cast<std::uint32_t>(kind), true);
+  faults.write(npu::simctl::fault_nth, nth, true);
+  faults.write(npu::simctl::fault_layer, 0xFFFFFFFF, true);
+  faults.write(npu::simctl::fault_arm, 1, true);
 }
 
 // (a + b) / 2 on 32 lanes of int8: two loads, an addition, a store, and a ring of one RUN and one
@@ -128,11 +153,10 @@ void run_by_hand(const Board& board) {
   board.write(isa::reg::cmdq_base_lo, ring.begin().addr());
   board.write(isa::reg::cmdq_base_hi, ring.begin().addr() >> 32);
   board.write(isa::reg::cmdq_size, 16);
-  board.write(isa::reg::irq_mask, isa::bits::irq_fence.mask());
+  board.write(isa::reg::irq_mask, isa::bits::irq_fence.mask() | isa::bits::irq_fault.mask());
   board.write(isa::reg::control, isa::bits::enable.mask());
   board.write(isa::reg::cmdq_tail, commands.size());  // the doorbell
-  dynamic_cast<isa::DeviceControl&>(*board.device)
-      .wait_irq(isa::bits::irq_fence.mask(), std::chrono::seconds(5));
+  wait_for_fence(board, fence.arg0);
   board.write(isa::reg::perf_latch, 1);
   data.read(values.data(), 0, 96);
   std::printf("  (3 i - i) / 2 for i = 0, 10, 31: %d %d %d, in %u cycles\n", values[64], values[74],
@@ -221,20 +245,13 @@ void run_network(const DevicePtr& device) {
   }
 
   // A transient fault is retried; a permanent one is an error that names the location.
-  RegRegion& faults = device->reg_region("simctl");
-  const auto arm = [&](npu::simctl::FaultKind kind, std::uint32_t nth) {
-    faults.write(npu::simctl::fault_kind, static_cast<std::uint32_t>(kind), true);
-    faults.write(npu::simctl::fault_nth, nth, true);
-    faults.write(npu::simctl::fault_layer, 0xFFFFFFFF, true);
-    faults.write(npu::simctl::fault_arm, 1, true);
-  };
   const auto backend = npu::backend(device, options);
   std::printf("faults\n");
-  arm(npu::simctl::FaultKind::hang, 5);
+  arm(*device, npu::simctl::FaultKind::hang, 5);
   const HostBuffer after_hang = forward(network, backend);
   std::printf("  a lost token: score 0 %+.3f after %llu retry\n", after_hang.at({0, 0}),
               static_cast<unsigned long long>(backend->counters().retries));
-  arm(npu::simctl::FaultKind::bus_error, 4);
+  arm(*device, npu::simctl::FaultKind::bus_error, 4);
   try {
     forward(network, backend);
   } catch (const Error& error) {
@@ -254,23 +271,33 @@ void run_again(const std::string& trace, const std::string& url) {
       static_cast<unsigned long long>(report.bytes_compared), report.differences.size());
 }
 
-int main() try {
+/// A file that is removed at the end.
+struct TemporaryFile {
+  std::string path;
+  ~TemporaryFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path, ignored);
+  }
+};
+
+int main(int argc, char** argv) try {
+  const bool with_fault = argc > 1 && std::string(argv[1]) == "--fault";
   register_reference_backend();
   register_npu_sim();  // simulate
   const std::string url = "npu://sim?mac=32x32&ocm=256KiB&acc=128KiB";
-  const std::string trace =
+  const TemporaryFile trace{
       (std::filesystem::temp_directory_path() / ("npu_bringup_" + std::to_string(getpid())))
-          .string();
+          .string()};
   {
-    const DevicePtr device = Device::open(url + "&trace=" + trace);
+    const DevicePtr device = Device::open(url + "&trace=" + trace.path);
     std::printf("%s, protocol %s\n", url.c_str(), device->protocol().c_str());
     const Board board{device};
     show_registers(board);
     touch_memory(board);
+    if (with_fault) arm(*device, npu::simctl::FaultKind::bus_error, 1);
     run_by_hand(board);
   }
-  run_again(trace, url + "&freq=100MHz&sched=random&seed=7");
-  std::filesystem::remove(trace);
+  run_again(trace.path, url + "&freq=100MHz&sched=random&seed=7");
   run_network(Device::open(url));
   return 0;
 } catch (const Error& error) {

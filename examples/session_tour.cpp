@@ -2,7 +2,7 @@
 // which backend runs what and why, copies, steps, callbacks, times, a trace, rings, forks,
 // snapshots.
 //
-//   session_tour [FOLDER]     writes its files to FOLDER (default: a temporary one)
+//   session_tour [FOLDER]     writes its files to FOLDER (default: a new one for temporary files)
 #include <tenon/backends/npu.hpp>
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/io/network.hpp>
@@ -13,7 +13,10 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <string>
 #include <thread>
+
+#include <unistd.h>
 
 using namespace tenon;
 namespace fs = std::filesystem;
@@ -148,6 +151,9 @@ int tour(const fs::path& folder) {
   }
   std::ofstream trace_file(folder / "trace.json");
   trace->write(trace_file);
+  trace_file.close();
+  if (!trace_file)
+    throw Error(Errc::io_error, (folder / "trace.json").string(), "cannot be written");
   std::printf("  %zu events for Perfetto in trace.json, a file per output in outputs/\n",
               trace->size());
 
@@ -205,6 +211,7 @@ int tour(const fs::path& folder) {
   const io::Network again = io::load_network(folder / "digits.json", folder / "digits.raw");
   std::printf("  as JSON and RAW it comes back the same: %s\n",
               same_program(again.program, program) ? "yes" : "no");
+  std::printf("  these files are in %s\n", folder.c_str());
   return 0;
 }
 
@@ -212,10 +219,14 @@ int tour(const fs::path& folder) {
 
 int main(int count, char** arguments) try {
   const fs::path folder =
-      count > 1 ? fs::path(arguments[1]) : fs::temp_directory_path() / "tenon_session_tour";
+      count > 1 ? fs::path(arguments[1])
+                : fs::temp_directory_path() / ("tenon_session_tour_" + std::to_string(getpid()));
   fs::create_directories(folder);
   return tour(folder);
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return exit_status(error.code());
+} catch (const std::exception& error) {  // a folder that cannot be made
+  std::fprintf(stderr, "%s\n", error.what());
+  return exit_status(Errc::io_error);
 }

@@ -108,6 +108,16 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
+/// A number that a checkpoint holds beside the parameters.
+std::int64_t saved_number(const io::File& file, const std::string& name) {
+  const HostBuffer data = file.at(name).data();
+  if (data.shape() != Shape({1}, i64)) {
+    throw Error(Errc::bad_shape, file.path().string(),
+                "'" + name + "' is " + to_string(data.shape()) + ", not one number");
+  }
+  return data.values<std::int64_t>()[0];
+}
+
 /// A training under way: what a checkpoint holds.
 template <template <class> class Net>
 struct Run {
@@ -128,7 +138,7 @@ struct Run {
     state = std::move(read.optimizer);
     const HostBuffer known = file.at("losses").data();
     losses.assign(known.values<double>().begin(), known.values<double>().end());
-    seed = static_cast<std::uint64_t>(file.at("seed").data().values<std::int64_t>()[0]);
+    seed = static_cast<std::uint64_t>(saved_number(file, "seed"));
   }
 
   void save(const std::string& path) const {
@@ -146,11 +156,10 @@ Run<Net> train_network(const Net<Shape>& shapes, const Recipe& recipe, const Opt
   const Training<Net> training{train::adamw(recipe.weight_decay), recipe.label_smoothing};
   Run<Net> run(shapes, training, options, device);
   const Shape images({recipe.batch, 1, recipe.side, recipe.side}, f32);
-  auto step = compile<&Training<Net>::step>(
-                  training,
-                  {train::shapes_of(run.net), train::shapes_of(run.state), images,
-                   Shape({recipe.batch}, i32), Shape(std::span<const Axis>(), f32)},
-                  device)
+  auto step = compile<&Training<Net>::step>(training,
+                                            {train::shapes_of(run.net), train::shapes_of(run.state),
+                                             images, Shape({recipe.batch}, i32), Shape({}, f32)},
+                                            device)
                   .bind(training);
   const std::int64_t epochs = options.epochs > 0 ? options.epochs : recipe.epochs;
   const std::int64_t batches = data.count() / recipe.batch;

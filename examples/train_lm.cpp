@@ -32,6 +32,7 @@ Options parse(int argc, char** argv) {
   for (int i = 1; i < argc; ++i) {
     const std::string word = argv[i];
     if (!word.starts_with("--")) {
+      if (!options.text.empty()) throw Error(Errc::bad_argument, word, "is one argument too many");
       options.text = word;
       continue;
     }
@@ -103,12 +104,12 @@ int main(int argc, char** argv) try {
   auto net = train::initialize(shapes, options.seed, device, char_lm::initial);
   const char_lm::Training training;
   auto state = training.optimizer.start(net, device);
-  auto step = compile<&char_lm::Training::step>(
-                  training,
-                  {shapes, train::shapes_of(state), Shape({batch, sizes.context + 1}, i32),
-                   Shape(std::span<const Axis>(), f32)},
-                  device)
-                  .bind(training);
+  auto step =
+      compile<&char_lm::Training::step>(
+          training,
+          {shapes, train::shapes_of(state), Shape({batch, sizes.context + 1}, i32), Shape({}, f32)},
+          device)
+          .bind(training);
   const train::WarmupCosine rate{.peak = 3e-3, .warmup = 20, .total = options.steps};
   double mean = 0;
   for (std::int64_t i = 0; i < options.steps; ++i) {

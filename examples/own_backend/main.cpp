@@ -15,7 +15,8 @@
 
 using namespace tenon;
 
-/// The card's memory: the host reaches it by read(), write() and copy(), where a real one has its DMA.
+/// The card's memory: the host reaches it by read(), write() and copy(), where a real one has its DMA. What lies outside of
+/// it is refused by cell().
 class CardMemory final : public MemRegion {
  public:
   CardMemory(std::uint64_t base, std::uint64_t size)
@@ -24,17 +25,24 @@ class CardMemory final : public MemRegion {
   bool is_host() const noexcept override { return false; }
   using MemRegion::copy;
   void read(void* to, const MemPtr& from, std::uint64_t size) const override {
-    std::memcpy(to, cell(from), size);
+    std::memcpy(to, cell(from, size), size);
   }
   void write(const MemPtr& to, const void* from, std::uint64_t size) override {
-    std::memcpy(cell(to), from, size);
+    std::memcpy(cell(to, size), from, size);
   }
   void copy(const MemPtr& to, const MemPtr& from, std::uint64_t size) override {
-    std::memmove(cell(to), cell(from), size);
+    std::memmove(cell(to, size), cell(from, size), size);
   }
   Usage usage() const override { return ranges_.usage(); }
 
-  std::byte* cell(const MemPtr& at) const { return cells_.data() + (at.addr() - ranges_.base()); }
+  /// The first of `size` bytes.
+  std::byte* cell(const MemPtr& at, std::uint64_t size) const {
+    const std::uint64_t offset = at.addr() - ranges_.base();  // enormous for addresses before it
+    if (offset > cells_.size() || size > cells_.size() - offset) {
+      throw Error(Errc::out_of_range, name(), to_string(at) + " is outside of it");
+    }
+    return cells_.data() + offset;
+  }
 
  protected:
   MemPtr allocate(std::uint64_t size, std::uint64_t alignment) override {
@@ -68,14 +76,19 @@ class Card final : public Device {
   void linear(const MemPtr& x, const MemPtr& w, const MemPtr& b, const MemPtr& y, std::int64_t rows,
               std::int64_t in, std::int64_t out) const {
     const auto& memory = static_cast<const CardMemory&>(default_mem_region());
-    const auto at = [&](const MemPtr& from) { return reinterpret_cast<float*>(memory.cell(from)); };
+    const auto floats = [&](const MemPtr& from, std::int64_t count) {
+      const std::uint64_t size = static_cast<std::uint64_t>(count) * sizeof(float);
+      return reinterpret_cast<float*>(memory.cell(from, size));
+    };
+    const float* const xs = floats(x, rows * in);
+    const float* const ws = floats(w, out * in);
+    const float* const bs = b.is_null() ? nullptr : floats(b, out);
+    float* const ys = floats(y, rows * out);
     for (std::int64_t row = 0; row < rows; ++row) {
       for (std::int64_t column = 0; column < out; ++column) {
-        float total = b.is_null() ? 0 : at(b)[column];
-        for (std::int64_t k = 0; k < in; ++k) {
-          total += at(x)[row * in + k] * at(w)[column * in + k];
-        }
-        at(y)[row * out + column] = total;
+        float total = bs == nullptr ? 0 : bs[column];
+        for (std::int64_t k = 0; k < in; ++k) total += xs[row * in + k] * ws[column * in + k];
+        ys[row * out + column] = total;
       }
     }
   }
@@ -182,9 +195,11 @@ int main(int argc, char** argv) try {
   // Everything that it does not refuse, tried.
   const auto check = testkit::check_backend(device_backends(device).front());
   for (const std::string& finding : check.findings) std::printf("%s\n", finding.c_str());
-  std::printf("%d linear layers tried, %zu findings\n", static_cast<int>(check.ran.at("linear")),
+  const auto tried = check.ran.find("linear");
+  std::printf("%d linear layers tried, %zu findings\n",
+              tried == check.ran.end() ? 0 : static_cast<int>(tried->second),
               check.findings.size());
-  return 0;
+  return check.findings.empty() ? 0 : 1;
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return exit_status(error.code());

@@ -112,8 +112,10 @@ class MemChunk {
   std::shared_ptr<Node> node_;
 };
 
-/// One memory of a device. The public members check arguments and track allocations; a device
-/// implements the protected ones. Thread-safe.
+/// One memory of a device. A device implements the virtual members. Those that are not virtual check
+/// their arguments and track allocations; read(), write() and copy() check what the device does:
+/// CPU memory nothing, the regions of an NPU that a range lies within them (Errc::out_of_range).
+/// MemChunk's check in every memory. Thread-safe.
 class MemRegion {
  public:
   explicit MemRegion(std::string name);

@@ -166,9 +166,9 @@ Tensor softshrink(const Tensor& x, double lambda = 0.5,
 Tensor hardshrink(const Tensor& x, double lambda = 0.5,
                   const std::source_location& where = std::source_location::current());
 
-// Gated linear units of an array that holds both halves of an axis, the gate first:
-// activation(gate) * up (Shazeer, arXiv:2002.05202). PyTorch's `glu` has the gate second.
-// Errc::bad_argument for an axis of odd or unknown size. For two arrays: `glu`.
+/// Gated linear units of an array that holds both halves of an axis, the gate first:
+/// activation(gate) * up (Shazeer, arXiv:2002.05202). PyTorch's `glu` has the gate second.
+/// Errc::bad_argument for an axis of odd or unknown size. For two arrays: `glu`.
 Tensor swiglu(const Tensor& x, const AxisRef& axis = -1,
               const std::source_location& where = std::source_location::current());
 Tensor geglu(const Tensor& x, const AxisRef& axis = -1,

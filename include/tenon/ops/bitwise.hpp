@@ -29,6 +29,7 @@ struct BitwiseOp {
   void reference(std::span<const HostView> in, const HostView& out) const;
 };
 
+/// The bits that both operands have.
 struct BitwiseAnd : BitwiseOp<BitwiseAnd> {
   static constexpr std::string_view name = "bitwise_and";
   static constexpr bool takes_bool = true;
@@ -36,6 +37,7 @@ struct BitwiseAnd : BitwiseOp<BitwiseAnd> {
 };
 TENON_DECLARE_OP(BitwiseAnd);
 
+/// The bits that an operand has.
 struct BitwiseOr : BitwiseOp<BitwiseOr> {
   static constexpr std::string_view name = "bitwise_or";
   static constexpr bool takes_bool = true;
@@ -43,6 +45,7 @@ struct BitwiseOr : BitwiseOp<BitwiseOr> {
 };
 TENON_DECLARE_OP(BitwiseOr);
 
+/// The bits that one operand has, and not both.
 struct BitwiseXor : BitwiseOp<BitwiseXor> {
   static constexpr std::string_view name = "bitwise_xor";
   static constexpr bool takes_bool = true;

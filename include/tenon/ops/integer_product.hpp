@@ -102,14 +102,13 @@ struct ScaleAndZero {
   Tensor zero_point;
 };
 
-// Products of codes whose result is rounded to codes: requantize(sums + bias, scales), the bits of
-// ONNX's QLinearMatMul and QLinearConv as ONNX Runtime computes them. A weight's scale and zero
-// point are one number each, or one for each output. The bias is i32 [N], in units of x's scale
-// times w's.
-
+/// Products of codes whose result is rounded to codes, requantize(sums + bias, scales): the bits of
+/// ONNX's QLinearMatMul and QLinearConv as ONNX Runtime computes them. A weight's scale and zero
+/// point are one number each, or one for each output. The bias is i32 [N], in units of x's scale
+/// times w's.
 Tensor qlinear_matmul(const QuantizedTensor& a, const QuantizedTensor& b, const ScaleAndZero& y,
                       const std::source_location& where = std::source_location::current());
-/// w.codes: [N, K], as linear layers store it.
+/// The same with w.codes [N, K], as linear layers store it, and by a convolution.
 Tensor qlinear_linear(const QuantizedTensor& x, const QuantizedTensor& w, const ScaleAndZero& y,
                       const Tensor& bias = {},
                       const std::source_location& where = std::source_location::current());

@@ -10,6 +10,7 @@
 #include <tenon/ops.hpp>
 #include <tenon/session.hpp>
 #include <tenon/snapshot.hpp>
+#include <tenon/text/chat.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -157,6 +158,50 @@ std::vector<std::string> tokenizer_seeds() {
   return seeds;
 }
 
+std::vector<std::string> grammar_seeds() {
+  const std::string parts[][2] = {
+      {"root ::= answer (\",\" ws answer)*  # all\nanswer ::= \"yes\" | \"no\" | [0-9]{1,3} | "
+       "[^\\x00-\\x7F]\n"
+       "ws ::= [ \\t]?",
+       "yes, 12,no"},
+      {R"({"type": "object", "properties": {"name": {"type": "string", "pattern": "^[a-z]{1,9}$"},
+           "age": {"type": "integer", "minimum": 0, "maximum": 120}, "day": {"format": "date", "type": "string"},
+           "more": {"$ref": "#/$defs/list"}}, "required": ["name"], "additionalProperties": false,
+           "$defs": {"list": {"type": "array", "items": {"anyOf": [{"const": 1}, {"enum": ["a", null]},
+           {"$ref": "#/$defs/list"}]}, "minItems": 1, "maxItems": 3}}})",
+       R"({"name": "ada", "age": 36, "more": [1, ["a"]]})"},
+      {"{}", R"([{"a": [true, -1.5e3]}, "\u00e9"])"}};
+  std::vector<std::string> seeds;
+  for (const auto& pair : parts) seeds.push_back(join_sections(pair));
+  return seeds;
+}
+
+/// Statements, filters and tests that no family's template has.
+constexpr const char* chat_template = R"({%- macro said(message, end='</s>') -%}
+{{ message['content'] | trim ~ end }}{%- endmacro %}
+{%- set ns = namespace(count=0, names=[]) %}{{ bos_token }}
+{% for message in messages if message.role != 'tool' %}
+  {%- if loop.first and message.role == "system" %}{{ raise_exception('no') if not tools is defined }}
+  {%- elif message.role in ['user', 'assistant'] %}{% set ns.count = ns.count + 1 %}
+    {%- for word in message.content.split(' ')[:2] | reverse %}[{{ loop.index0 }}:{{ word | upper }}]{% endfor %}
+  {%- else %}{% continue %}{% endif %}<{{ message.role }}>{{ said(message) }}{{ '%03d' % ns.count }}
+{% endfor %}{{ tools | tojson(indent=2) }}{{ strftime_now('%d %b %Y') }}
+{%- if add_generation_prompt %}<assistant>{% endif %})";
+
+std::vector<std::string> chat_template_seeds() {
+  std::vector<std::string> seeds;
+  const auto add = [&](std::string_view source) {
+    const std::string parts[] = {std::string(source), "Grüße, <|im_end|> the world"};
+    seeds.push_back(join_sections(parts));
+  };
+  using enum text::ChatFamily;
+  for (const auto family : {chatml, gemma, gemma4, llama2, llama3}) {
+    add(text::ChatFormat(family).source());
+  }
+  add(chat_template);
+  return seeds;
+}
+
 }  // namespace
 
 std::vector<FuzzTarget> fuzz_targets() {
@@ -178,7 +223,9 @@ std::vector<FuzzTarget> fuzz_targets() {
           {"network", fuzz_network, networks},
           {"snapshot", fuzz_snapshot, {snapshot}},
           {"session", fuzz_session, {session, shared_session}},
-          {"tokenizer", fuzz_tokenizer, tokenizer_seeds()}};
+          {"tokenizer", fuzz_tokenizer, tokenizer_seeds()},
+          {"grammar", fuzz_grammar, grammar_seeds()},
+          {"chat_template", fuzz_chat_template, chat_template_seeds()}};
 }
 
 }  // namespace tenon::testing

@@ -20,6 +20,8 @@ void fuzz_network(Bytes bytes);      ///< a network's JSON and RAW, as sections.
 void fuzz_snapshot(Bytes bytes);     ///< a snapshot's frame
 void fuzz_session(Bytes bytes);      ///< the sections of a session's snapshot, joined, and a run
 void fuzz_tokenizer(Bytes bytes);    ///< a tokenizer.json and a text, joined
+void fuzz_grammar(Bytes bytes);      ///< a grammar or a JSON schema, and a text, joined
+void fuzz_chat_template(Bytes bytes);  ///< a chat template, and a message's text, joined
 
 struct FuzzTarget {
   const char* name;

@@ -170,8 +170,7 @@ struct Stateful {
     requires std::same_as<T, Tensor>
   {
     State<> next = state;
-    next.cache =
-        cache_update(state.cache, full(0, Shape(std::span<const Axis>(), i64)), x, position);
+    next.cache = cache_update(state.cache, full(0, Shape({}, i64)), x, position);
     for (Tensor& extra : next.extra) extra = extra + 1;
     return {x * weight, next};
   }
@@ -187,8 +186,7 @@ struct Reader {
     requires std::same_as<T, Tensor>
   {
     const Tensor rows = tenon::embedding(ids, table);  // [1, S, 2]
-    const Tensor kept =
-        cache_update(cache, full(0, Shape(std::span<const Axis>(), i64)), unsqueeze(rows, 2), past);
+    const Tensor kept = cache_update(cache, full(0, Shape({}, i64)), unsqueeze(rows, 2), past);
     return {sum(kept, {3}), kept};
   }
 };

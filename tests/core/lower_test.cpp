@@ -95,8 +95,7 @@ class Evaluator {
         const std::string& scope = std::get<std::string>(operands[1].value);
         for (std::int64_t i = instruction.first; i < instruction.first + instruction.count; ++i) {
           Tuple arguments = carry;
-          arguments.push_back(
-              {HostBuffer::of<std::int64_t>(Shape(std::span<const Axis>(), i64), {i})});
+          arguments.push_back({HostBuffer::of<std::int64_t>(Shape({}, i64), {i})});
           arguments.push_back({join(scope, std::to_string(i))});
           arguments.insert(arguments.end(), operands.begin() + 2, operands.end());
           carry = call(*program_.find(instruction.function), std::move(arguments));
@@ -403,8 +402,7 @@ def forward(x: f32[8], rows: f32[4, 8]):
     return y
 )",
                                              first));
-    program.folded["number"] =
-        HostBuffer::of<std::int64_t>(Shape(std::span<const Axis>(), i64), {number});
+    program.folded["number"] = HostBuffer::of<std::int64_t>(Shape({}, i64), {number});
     verify(program);
     return lower(program, std::vector{Shape({8}, f32), Shape({4, 8}, f32)});
   };

@@ -49,7 +49,7 @@ struct CachedLayer {
 
   std::pair<Tensor, nn::KvCache<Tensor>> forward(const Tensor& x, const Tensor& past,
                                                  const nn::KvCache<Tensor>& cache) const {
-    const Tensor layer = full(0, Shape(std::span<const Axis>(), i64));
+    const Tensor layer = full(0, Shape({}, i64));
     auto made = self.forward(x, nn::Position::after(past, x), layer, cache);
     return {made.y, made.cache};
   }

@@ -238,8 +238,7 @@ TEST_CASE("repeat: values from outside and the layer's number") {
       const Graph::Recording recording(graph);
       double number = 0;
       for (const Layer<>& layer : model.layers(graph)) {
-        y = forward_layer(layer, y) * full(number++, Shape(std::span<const Axis>(), f32)) +
-            outside * shared;
+        y = forward_layer(layer, y) * full(number++, Shape({}, f32)) + outside * shared;
       }
     }
     return graph.program({&y, 1});
@@ -388,7 +387,7 @@ TEST_CASE("repeat: state that layers update stays where it is") {
   Graph graph;
   const Tensor x = graph.input("x", Shape({1, 2, 1, width}, f32));
   const Tensor cache = graph.input("cache", cache_type);
-  const Tensor position = graph.input("position", Shape(std::span<const Axis>(), i32));
+  const Tensor position = graph.input("position", Shape({}, i32));
   using State = std::array<Tensor, 2>;
   const State after = repeat(model.layers(graph), State{x, cache},
                              [&](const Layer<>& layer, const Tensor& index, const State& carry) {
@@ -399,8 +398,7 @@ TEST_CASE("repeat: state that layers update stays where it is") {
 
   const HostBuffer x_value = Random(2).uniform(Shape({1, 2, 1, width}, f32));
   const HostBuffer cache_value = Random(4).uniform(cache_type);
-  const auto position_value =
-      device(HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32), {1}));
+  const auto position_value = device(HostBuffer::of<std::int32_t>(Shape({}, i32), {1}));
 
   for (const char* backend : {"reference", "cpu"}) {
     INFO(backend);

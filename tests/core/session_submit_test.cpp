@@ -72,7 +72,7 @@ Buffer own(std::initializer_list<float> values) {
 }
 
 Buffer scalar(std::int32_t value) {
-  return device(HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32), {value}));
+  return device(HostBuffer::of<std::int32_t>(Shape({}, i32), {value}));
 }
 
 }  // namespace

@@ -339,11 +339,11 @@ TEST_CASE("Session: empty and scalar arrays run") {
   Session run = session(sample(), sample_weights());
   CHECK(run.forward({filled(0, 1), filled(0, 1)})[0].shape() == Shape({0, 4}, f32));
   Graph graph;
-  const Tensor x = graph.input("x", Shape(std::span<const Axis>(), f32));
+  const Tensor x = graph.input("x", Shape({}, f32));
   const Tensor y = x * x;
   Session square = session(graph.program({&y, 1}));
-  CHECK(values(square.forward({device(HostBuffer::of<float>(Shape(std::span<const Axis>(), f32),
-                                                            {3}))})[0]) == std::vector<float>{9});
+  CHECK(values(square.forward({device(HostBuffer::of<float>(Shape({}, f32), {3}))})[0]) ==
+        std::vector<float>{9});
 }
 
 TEST_CASE("Session: positions along an axis whose size only the inputs tell") {
@@ -623,9 +623,9 @@ def forward(c: f32[1, 1, 1, 2, 2], x: f32[1, 1, 1, 2], pos: i32):
     y = sub(e, c)
     return y
 )");
-  const std::vector<Buffer> inputs{
-      device(floats({1, 1, 1, 2, 2}, {1, 2, 3, 4})), device(floats({1, 1, 1, 2}, {5, 6})),
-      device(HostBuffer::of<std::int32_t>(Shape(std::span<const Axis>(), i32), {1}))};
+  const std::vector<Buffer> inputs{device(floats({1, 1, 1, 2, 2}, {1, 2, 3, 4})),
+                                   device(floats({1, 1, 1, 2}, {5, 6})),
+                                   device(HostBuffer::of<std::int32_t>(Shape({}, i32), {1}))};
   Session run(program, {.backends = backends("reference")});
   CHECK(values(run.forward(inputs)[0]) == std::vector<float>{0, 0, 2, 2});
   Session steps(program, {.backends = backends("reference")});

@@ -45,7 +45,7 @@ TEST_CASE("grad: a model's struct gives a struct of gradients") {
       compile<&Fit::step>(Fit{}, {Line<Shape>{scalar, scalar}, points, points}, cpu_device())
           .bind(Fit{});
   const auto number = [](float value) {
-    HostBuffer array = HostBuffer::uninitialized(Shape(std::span<const Axis>(), f32));
+    HostBuffer array = HostBuffer::uninitialized(Shape({}, f32));
     array.mutable_values<float>()[0] = value;
     return array.to_device(cpu_device());
   };
@@ -124,9 +124,9 @@ TEST_CASE("grad: of values that are updated in place, which it reads afterwards"
   Graph graph;
   const Graph::Recording recording(graph);
   const Tensor x = graph.input("x", Shape({3}, f32));
-  const Tensor number = graph.input("number", Shape(std::span<const Axis>(), f32));
+  const Tensor number = graph.input("number", Shape({}, f32));
   const Tensor cubes = sum(x * x * x);
-  const Tensor index = full(1, Shape(std::span<const Axis>(), i64));
+  const Tensor index = full(1, Shape({}, i64));
   const Tensor updated = update_slice(x, index, number);
   // A loop takes what it carries over, too.
   const Tensor h = exp(x);

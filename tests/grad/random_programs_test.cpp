@@ -35,8 +35,7 @@ std::optional<Program> with_loss(Program program, DType dtype) {
     Instruction sum;
     sum.op = OpInstance(op);
     sum.operands = {id};
-    sum.result =
-        main.add_value({"loss_of_all", ValueKind::tensor, Shape(std::span<const Axis>(), dtype)});
+    sum.result = main.add_value({"loss_of_all", ValueKind::tensor, Shape({}, dtype)});
     main.body.push_back(sum);
     main.results = {sum.result};
     return program;

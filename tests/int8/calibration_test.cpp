@@ -62,8 +62,7 @@ TEST_CASE("calibrate: branches of other sizes whose functions have values of the
   const Tensor x = graph.input("x", Shape({2, 3}, f32)), y = graph.input("y", Shape({2, 5}, f32));
   const auto halved = [](const Tensor& z) {
     return cond(
-        gt(sum(z), full(0, Shape(std::span<const Axis>(), f32))), [&] { return z * 0.5; },
-        [&] { return z * 3.0; });
+        gt(sum(z), full(0, Shape({}, f32))), [&] { return z * 0.5; }, [&] { return z * 3.0; });
   };
   const std::vector<Tensor> results{relu(halved(x)), relu(halved(y))};
   const Program program = graph.program(results);

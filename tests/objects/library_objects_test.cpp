@@ -22,7 +22,7 @@
 namespace tenon::testing {
 namespace {
 
-Shape scalar(DType dtype) { return Shape(std::span<const Axis>(), dtype); }
+Shape scalar(DType dtype) { return Shape({}, dtype); }
 
 Buffer index(std::int64_t value) {
   return device(HostBuffer::of<std::int64_t>(scalar(i64), {value}));

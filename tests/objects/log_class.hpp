@@ -37,7 +37,7 @@ inline std::vector<std::int64_t> numbers_of(std::string_view bytes) {
   return numbers;
 }
 
-inline Shape number_shape() { return Shape(std::span<const Axis>(), i64); }
+inline Shape number_shape() { return Shape({}, i64); }
 
 inline std::int64_t number_at(const HostView& view) { return load_as_int64(i64, view.data); }
 

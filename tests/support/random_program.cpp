@@ -249,7 +249,7 @@ Program RandomProgram::make(const RandomProgramOptions& options) {
     const std::int64_t carry = integer(1, 2);
     for (std::int64_t k = 0; k < carry; ++k)
       body.parameter(ValueKind::tensor, shape(options.dtype));
-    body.parameter(ValueKind::tensor, Shape(std::span<const Axis>(), i64));
+    body.parameter(ValueKind::tensor, Shape({}, i64));
     const ValueId scope = body.parameter(ValueKind::scope, std::nullopt);
     body.parameter(ValueKind::tensor, shape(dtype(options.dtype)));
     for (int i = 0; i < options.instructions / 2; ++i) {

@@ -52,10 +52,9 @@ TEST_CASE("training.md: the program that it shows lowers its loss") {
   Mlp<Buffer> net = train::initialize(shapes, /*seed=*/1, device);
   const Training training;
   auto state = training.optimizer.start(net, device);
-  const auto shape_of = [](const std::string&, const Buffer& b) { return b.shape(); };
   auto step = compile<&Training::step>(training,
-                                       {shapes, map_fields<Shape>(state, shape_of),
-                                        Shape({64, 64}, f32), Shape({64}, i32), Shape({}, f32)},
+                                       {shapes, train::shapes_of(state), Shape({64, 64}, f32),
+                                        Shape({64}, i32), Shape({}, f32)},
                                        device)
                   .bind(training);
   const train::WarmupCosine rate{.peak = 3e-3, .warmup = 10, .total = steps};

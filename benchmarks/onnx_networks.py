@@ -33,7 +33,7 @@ def distance(got, wanted):
 
 
 def open_sizes(path, arrays, wanted):
-    """What the program with open sizes gives, in words."""
+    """What the program with symbolic sizes gives, in words."""
     try:
         program = tenon.onnx.load(path)
         got = tenon.Session(program, threads=2).forward(*arrays.values())
@@ -81,7 +81,7 @@ def main():
         parser.error("--cpu: processor time of several threads is no time of a run; --threads 1")
     clock = time.process_time if options.cpu else time.perf_counter
     print(f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}, {options.threads} threads")
-    print("| network | opset | nodes | apart | apart, open sizes | Tenon, ms | ONNX Runtime, ms | speed | to read, s |")
+    print("| network | opset | nodes | apart | apart, symbolic sizes | Tenon, ms | ONNX Runtime, ms | speed | to read, s |")
     print("|---|---|---|---|---|---|---|---|---|")
     for path in sorted(options.folder.glob("*.onnx")):
         if options.match in path.stem:

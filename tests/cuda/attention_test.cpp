@@ -109,6 +109,12 @@ TEST_CASE("cuda attention: positions, windows, soft caps, masks and sinks", "[gp
     element = -std::numeric_limits<float>::infinity();
   }
   check({.has_mask = true}, {all});
+  // Finite numbers hide nothing, however low they are: such rows weigh all keys alike.
+  constexpr float lowest = std::numeric_limits<float>::lowest();
+  for (float& element : all.mutable_values<float>()) element = lowest;
+  check({.has_mask = true}, {all});
+  check({.softcap = 3, .has_mask = true, .has_sinks = true},
+        {all, HostBuffer::of<float>(Shape({2}, f32), {0.5f, lowest})});
 }
 
 TEST_CASE("cuda attention: keys in pages give the bits of keys in a row", "[gpu][attention]") {

@@ -589,18 +589,21 @@ TENON_DEVICE void store_rows(const Thread& thread, const AttentionArgs& args,
                              const FragmentC (&sums)[TensorTiles<size>::row_tiles][size / 8]) {
   using Tiles = TensorTiles<size>;
   const std::uint32_t lane = lane_of(thread);
-  const float sink = sink_of(args, block.h) * log2_of_e;
+  const float sink = sink_of(args, block.h);
   const Address all =
       args.y | static_cast<Address>(args.y_steps[0] | args.y_steps[1] | args.y_steps[2]);
   const bool is_paired = args.value_depth % 8 == 0 && all % 8 == 0;
   TENON_UNROLL for (std::uint32_t row = 0; row < 2 * Tiles::row_tiles; ++row) {
     const RowState& state = rows[row / 2][row % 2];
     const float total = row_sum(thread, state.total);
-    const float peak = state.peak * (is_plain ? state.factor : log2_of_e);
+    const float peak = state.peak * (is_plain ? state.factor * (1 / log2_of_e) : 1.0f);
     const std::uint32_t s = block.first + warp_of(thread) * Tiles::warp_rows + 8 * row + lane / 4;
     if (s >= args.queries) continue;
-    const float highest = fmaxf(fmaxf(sink, peak), -1e38f), kept = exp2_of(peak - highest);
-    const float denominator = exp2_of(sink - highest + weight_exponent<is_half>()) + kept * total;
+    float highest = fmaxf(sink, peak);
+    if (highest == -infinity()) highest = 0;
+    const float kept = exp2_of((peak - highest) * log2_of_e);
+    const float of_sink = exp2_of(fmaf(sink - highest, log2_of_e, weight_exponent<is_half>()));
+    const float denominator = of_sink + kept * total;
     const float scale = denominator == 0 ? 0.0f : kept / denominator;
     const Address y = moved(args.y, args.y_steps, block.b, s, block.h);
     store_row<size>(args, y, lane % 4, is_paired, scale, row, sums);

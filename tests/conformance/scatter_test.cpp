@@ -40,6 +40,29 @@ TEST_CASE("scatter: many elements to places divided among threads") {
   }
 }
 
+TEST_CASE("scatter: sums and products of halves are rounded once") {
+  for (const DType dtype : {f16, bf16}) {
+    for (const std::string_view mode : {"add", "mul"}) {
+      const bool adds = mode == "add";
+      Random random;
+      const auto filled = [&](std::int64_t size, double value) {
+        return random.uniform(Shape({size}, f32), value, value).to(dtype);
+      };
+      const std::int64_t count = adds ? 4096 : 300;
+      OpCase op_case;
+      op_case.op = OpInstance(Scatter{.axis = 0, .mode = mode});
+      op_case.inputs = {filled(2, adds ? 0 : 1.5), random.uniform(Shape({count}, i32), 0, 2),
+                        filled(count, adds ? 1 : 1.0078125)};
+      const HostBuffer want = run_scatter(op_case, "reference", 1);
+      for (const int threads : {1, 3}) {
+        INFO(name(dtype) << ", " << mode << ", " << threads << " threads");
+        expect_close(run_scatter(op_case, "cpu", threads), want, 0,
+                     dtype == f16 ? 0x1p-11 : 0x1p-8);
+      }
+    }
+  }
+}
+
 TEST_CASE("scatter: one index of many out of range") {
   Random random;
   for (const std::int64_t bad : {std::int64_t{-1}, std::int64_t{101}, INT64_MIN, INT64_MAX}) {

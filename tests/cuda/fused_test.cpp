@@ -249,6 +249,17 @@ TEST_CASE("cuda fusion: sizes are arguments, so that shapes share a kernel", "[g
   CHECK(host_compiler_state().compiled <= before + 2);  // of one element: an axis less
 }
 
+TEST_CASE("cuda fusion: integers are rounded to bf16 once", "[gpu]") {
+  if (!can_fuse()) return;
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor y = cast(-graph.input("x", Shape({2}, i32)), bf16);
+  const HostBuffer x = HostBuffer::of<std::int32_t>(Shape({2}, i32), {16842753, -16842753});
+  const Outcome outcome = check_fusion(graph.program({&y, 1}), {x});
+  CHECK(outcome.fused() == std::array{2, 1});
+  expect_equal(outcome.results.at(0), {-16908288, 16908288});
+}
+
 TEST_CASE("cuda fusion: every op, in types of every kind", "[gpu]") {
   if (!can_fuse()) return;
   Random random;

@@ -193,6 +193,48 @@ TEST_CASE("cuda: running sums of long lanes", "[gpu][ops]") {
   }
 }
 
+TEST_CASE("cuda: scattered sums and products of halves are rounded once", "[gpu][ops]") {
+  Random random;
+  for (const DType dtype : {f16, bf16}) {
+    CAPTURE(name(dtype));
+    const double rounding = dtype == f16 ? 0x1p-11 : 0x1p-8;
+    const auto filled = [&](const Shape& shape, double value) {
+      return random.uniform(shape, value, value).to(dtype);
+    };
+    const HostBuffer zeros = HostBuffer::zeros(Shape({2, 3}, dtype));
+    const HostBuffer index = random.uniform(Shape({6000, 3}, i32), 0, 2);
+    check_on_device(Scatter{.axis = 0, .mode = "add"},
+                    {zeros, index, filled(Shape({6000, 3}, f32), 1)}, rounding);
+    // 300 factors of 1 + 2^-7 or so are 10.3, of which single roundings lose much.
+    const HostBuffer many = random.uniform(Shape({2, 300}, i64), 0, 1);
+    check_on_device(
+        Scatter{.axis = 1, .mode = "mul"},
+        {filled(Shape({2, 3}, f32), 1.5), many, filled(Shape({2, 300}, f32), 1.0078125)}, rounding);
+    check_on_device(Scatter{.axis = 0, .mode = "max"},
+                    {zeros, index, random.uniform(Shape({6000, 3}, f32)).to(dtype)}, 0);
+    const HostBuffer none = HostBuffer::zeros(Shape({0, 3}, dtype));
+    check_on_device(Scatter{.axis = 0, .mode = "add"},
+                    {filled(Shape({2, 3}, f32), 3), none.to(i32), none}, 0);
+  }
+}
+
+TEST_CASE("cuda: integers are rounded to bf16 once", "[gpu][ops]") {
+  const std::int64_t half = 16842752;  // between two numbers of bf16; f32 has only even ones there
+  const HostBuffer x = HostBuffer::of<std::int64_t>(
+      Shape({9}, i64),
+      {half - 1, half, half + 1, -half - 1, 3, 0, (std::int64_t{1} << 62) + 1,
+       std::numeric_limits<std::int64_t>::max(), std::numeric_limits<std::int64_t>::min()});
+  check_on_device(Cast{.dtype = bf16}, {x}, 0);
+  check_on_device(Cast{.dtype = bf16}, {x.slice(0, 0, 6).to(i32)}, 0);
+  check_on_device(Cast{.dtype = f32}, {x}, 0);
+  const OpCase iota{.name = "iota",
+                    .op = OpInstance(Iota{.size = 5, .start = half - 2, .dtype = bf16}),
+                    .inputs = {},
+                    .output = {}};
+  expect_close(run_case(iota, device_backends(test_device()), Order::dense),
+               run_reference(iota.op, {}), 0, 0);
+}
+
 TEST_CASE("cuda: reshapes that no view is", "[gpu][ops]") {
   Random random;
   const HostBuffer x = random.uniform(Shape({3, 4, 5}, f32));

@@ -82,8 +82,10 @@ TENON_DEVICE Element<dtype> element_of(std::int64_t value) {
 template <DType to, DType from>
 TENON_DEVICE Element<to> cast_element(Element<from> element, std::int64_t low, std::int64_t high) {
   const auto value = value_of(element);
-  if constexpr (is_real_type<to>) {
-    return element_of<to>(static_cast<float>(value));
+  if constexpr (is_real_type<to> && is_real_type<from>) {
+    return element_of<to>(value);
+  } else if constexpr (is_real_type<to>) {
+    return element_of<to>(float_of_integer(to, value));
   } else {
     return element_of<to>(whole_of(value, to == DType::boolean, low, high));
   }

@@ -105,7 +105,7 @@ TENON_DEVICE void iota_elements(const Thread& thread, const IotaArgs& args) {
     const std::int64_t value = args.start + i * args.step;
     const std::int64_t to = i * args.y.steps.bytes[0];
     if (is_real) {
-      store_as(static_cast<float>(value), args.y, to);
+      store_as(float_of_integer(args.y.dtype, value), args.y, to);
     } else {
       store_as(value, args.y, to);
     }

@@ -332,7 +332,7 @@ TENON_DEVICE void cast_elements(const Thread& thread, const PointArgs& args) {
     } else {
       const std::int64_t x = load_as(std::int64_t(), args.a, from);
       if (to_real) {
-        store_as(static_cast<float>(x), args.y, to);
+        store_as(float_of_integer(args.y.dtype, x), args.y, to);
       } else {
         store_as(whole_of(x, to_bool, low, high), args.y, to);
       }

@@ -138,6 +138,20 @@ TENON_DEVICE std::int64_t load_integer(DType dtype, Address at) {
   return load<std::int64_t>(dtype, at);
 }
 
+/// What is rounded to `to` as the integer itself. Where f32 would round it before bf16 does, it is
+/// rounded to odd (round_to_odd in array/element.hpp), some bits at a time.
+TENON_DEVICE float float_of_integer(DType to, std::int64_t value) {
+  if (to != DType::bf16) return static_cast<float>(value);
+  std::uint64_t rest = static_cast<std::uint64_t>(value);
+  float unit = 1;
+  if (value < 0) {
+    rest = 0 - rest;
+    unit = -1;
+  }
+  for (; rest >> 24 != 0; unit *= 256) rest = rest >> 8 | (rest % 256 != 0 ? 1u : 0u);
+  return unit * static_cast<float>(rest);
+}
+
 /// Modulo 2^bits.
 TENON_DEVICE void store_integer(DType dtype, Address at, std::int64_t value) {
   switch (dtype) {

@@ -180,30 +180,42 @@ Refusal plan_scatter(const Step& step, Emitter* out) {
   if (out == nullptr) return std::nullopt;
   const auto* const op = step.op.as<Scatter>();
   const auto axis = static_cast<std::size_t>(op->axis);
-  if (!(x == y)) emit_copy(x, source_of(x), y, source_of(y), *out);
+  const Scatter::Mode mode = op->combination();
+  // Sums and products of halves are collected in f32, and rounded once.
+  const bool is_apart = (mode == Scatter::Mode::add || mode == Scatter::Mode::mul) &&
+                        is_real(y.shape.dtype()) && y.shape.dtype() != f32 &&
+                        index.shape.elements() > 0;
+  const Located to = is_apart ? sums_for(y, *out) : located(y);
+  if (is_apart) {
+    emit_cast(located(x), to, *out);
+  } else if (!(x == y)) {
+    emit_copy(x, source_of(x), y, to.source, *out);
+  }
   if (index.shape.elements() == 0) return std::nullopt;
-  const MergedAxes lanes = lanes_along(axis, {&index, &source, &y});
+  const MergedAxes lanes = lanes_along(axis, {&index, &source, &to.operand});
   Draft<ScatterArgs> draft;
   ScatterArgs& args = draft.args;
   args.lanes = lanes.axes;
   draft.address(args.index.data, index);
   draft.address(args.source.data, source);
-  draft.address(args.y.data, y);
+  draft.address(args.y.data, to.source);
   args.index.steps = lanes.steps[0];
   args.source.steps = lanes.steps[1];
   args.y.steps = lanes.steps[2];
   args.index.dtype = index.shape.dtype();
-  args.source.dtype = args.y.dtype = y.shape.dtype();
+  args.source.dtype = source.shape.dtype();
+  args.y.dtype = to.operand.shape.dtype();
   args.index_step = index.strides[axis];
   args.source_step = source.strides[axis];
-  args.y_step = y.strides[axis];
+  args.y_step = to.operand.strides[axis];
   args.limit = y.shape.dims()[axis];
   args.length = static_cast<std::uint32_t>(index.shape.dims()[axis]);
-  args.op = static_cast<std::int32_t>(reduction_of(op->combination()));
-  args.sets = op->combination() == Scatter::Mode::set;
+  args.op = static_cast<std::int32_t>(reduction_of(mode));
+  args.sets = mode == Scatter::Mode::set;
   draft.reporter(args.reporter, out->reporter());
   out->launch(is_real(y.shape.dtype()) ? Kernel::scatter_real : Kernel::scatter_integer,
               grid_of(args.lanes.count), draft);
+  if (is_apart) emit_cast(to, located(y), *out);
   return std::nullopt;
 }
 

@@ -117,6 +117,10 @@ Located with_dense_rows(const Operand& operand, Emitter& out);
 void emit_copy(const Operand& from, const Source& from_source, const Operand& to,
                const Source& to_source, Emitter& out);
 Source source_of(const Operand& operand);
+Located located(const Operand& operand);  ///< where it is
+/// f32 where sums for y are collected: y itself, or scratch memory.
+Located sums_for(const Operand& y, Emitter& out);
+void emit_cast(const Located& from, const Located& to, Emitter& out);  ///< of real types
 
 /// The axes of a shape as they are, not merged: for kernels that tell them apart.
 Axes axes_of(const Shape& shape);

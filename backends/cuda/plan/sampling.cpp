@@ -70,26 +70,16 @@ void emit_mix(const Step& step, const Resize& op, bool is_backward, Emitter& out
   out.launch(Kernel::mix, grid_of(args.axes.count), draft);
 }
 
-/// Zeros of f32 where sums for y are collected: y itself, or scratch memory.
+/// Zeros where sums for y are collected.
 Located zeros_for(const Operand& y, Emitter& out) {
-  Located sums{y, source_of(y)};
-  if (y.shape.dtype() != f32) {
-    sums.operand.shape = y.shape.with_dtype(f32);
-    sums.operand.strides = dense_strides(sums.operand.shape);
-    sums.source = out.scratch(sums.operand.shape.bytes());
-  }
+  const Located sums = sums_for(y, out);
   emit_fill(sums.operand, sums.source, {}, out);
   return sums;
 }
 
 /// Rounds sums to y where they lie elsewhere.
 void emit_rounding(const Located& sums, const Operand& y, Emitter& out) {
-  if (y.shape.dtype() == f32) return;
-  Draft<PointArgs> draft;
-  draft.args.axes = axes_of(y.shape);
-  set_array(draft, draft.args.y, y);
-  set_located(draft, draft.args.a, sums);
-  out.launch(Kernel::cast, grid_of(draft.args.axes.count), draft);
+  if (y.shape.dtype() != f32) emit_cast(sums, located(y), out);
 }
 
 template <class Op>

@@ -112,6 +112,25 @@ void emit_copy(const Operand& from, const Source& from_source, const Operand& to
   out.launch(Kernel::copy, grid_of(axes.axes.count), draft);
 }
 
+Located located(const Operand& operand) { return {operand, source_of(operand)}; }
+
+Located sums_for(const Operand& y, Emitter& out) {
+  if (y.shape.dtype() == f32) return located(y);
+  Located sums{y, {}};
+  sums.operand.shape = y.shape.with_dtype(f32);
+  sums.operand.strides = dense_strides(sums.operand.shape);
+  sums.source = out.scratch(sums.operand.shape.bytes());
+  return sums;
+}
+
+void emit_cast(const Located& from, const Located& to, Emitter& out) {
+  Draft<PointArgs> draft;
+  draft.args.axes = axes_of(to.operand.shape);
+  set_located(draft, draft.args.y, to);
+  set_located(draft, draft.args.a, from);
+  out.launch(Kernel::cast, grid_of(draft.args.axes.count), draft);
+}
+
 Axes axes_of(const Shape& shape) {
   Axes axes{};
   axes.rank = shape.rank();

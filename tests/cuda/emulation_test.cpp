@@ -169,7 +169,7 @@ template <class Function>
 bool faults(Function&& function) {
   const pid_t child = fork();
   if (child == 0) {
-    for (const int number : {SIGSEGV, SIGBUS}) std::signal(number, SIG_DFL);
+    for (const int number : {SIGSEGV, SIGBUS, SIGILL}) std::signal(number, SIG_DFL);
     function();
     _exit(0);
   }
@@ -178,7 +178,7 @@ bool faults(Function&& function) {
   return !WIFEXITED(status) || WEXITSTATUS(status) != 0;
 }
 
-TEST_CASE("emulation: device memory cannot be read by the CPU, nor beyond its end by kernels") {
+TEST_CASE("emulation: where kernels, and the CPU, may not read device memory") {
   const DevicePtr device = emulated_device();
   const MemChunk chunk = device->default_mem_region().malloc(256);
   const cuda::Address address = chunk.begin().addr();
@@ -187,6 +187,8 @@ TEST_CASE("emulation: device memory cannot be read by the CPU, nor beyond its en
   CHECK(!faults([&] { *cuda::global<volatile char>(address + 255); }));
   CHECK(faults([&] { *cuda::global<volatile char>(address + 256); }));
   CHECK(faults([&] { *cuda::global<volatile char>(address - 4096); }));
+  CHECK(!faults([&] { *cuda::global<volatile std::uint64_t>(address + 8); }));
+  CHECK(faults([&] { *cuda::global<volatile std::uint64_t>(address + 4); }));
 }
 
 TEST_CASE("emulation: work waits until somebody waits for it") {

@@ -4,12 +4,16 @@
 #include "plan/heads.hpp"
 #include "plan/launch.hpp"
 
+#include <tenon/graph.hpp>
 #include <tenon/lowered.hpp>
 #include <tenon/ops.hpp>
+#include <tenon/session.hpp>
 
 #include <algorithm>
 #include <iterator>
 #include <limits>
+#include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -233,6 +237,32 @@ TEST_CASE("cuda: integers are rounded to bf16 once", "[gpu][ops]") {
                     .output = {}};
   expect_close(run_case(iota, device_backends(test_device()), Order::dense),
                run_reference(iota.op, {}), 0, 0);
+}
+
+TEST_CASE("cuda: complex numbers that lie between multiples of 8 bytes", "[gpu][ops]") {
+  Random random;
+  Graph graph;
+  const Graph::Recording recording(graph);
+  const Tensor x = graph.input("x", Shape({3, 11}, f32));
+  const Tensor index = graph.input("index", Shape({4}, i32));
+  const Tensor numbers = bitcast(reshape(slice(x, 1, 1, 11), {3, 5, 2}), c64);
+  const std::vector<Tensor> outputs{bitcast(concat({numbers, numbers}, 1), f32),
+                                    bitcast(gather(numbers, index, 1), f32),
+                                    bitcast(pad(numbers, {0, 1}, {0, 2}), f32)};
+  const HostBuffer given[] = {random.uniform(Shape({3, 11}, f32)),
+                              HostBuffer::of<std::int32_t>(Shape({4}, i32), {4, 0, 2, 2})};
+  const auto run = [&](const std::vector<BackendPtr>& backends) {
+    Session session(graph.program(outputs), {.backends = backends, .forbid_fallback = true});
+    session.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>()));
+    std::vector<Buffer> inputs;
+    for (const HostBuffer& input : given) inputs.push_back(input.to_device(cpu_device()));
+    return session.forward(std::move(inputs));
+  };
+  const std::vector<Buffer> got = run(device_backends(test_device()));
+  const std::vector<Buffer> wanted = run({make_backend("reference")});
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    expect_close(got[i].to_host(), wanted[i].to_host(), 0, 0);
+  }
 }
 
 TEST_CASE("cuda: reshapes that no view is", "[gpu][ops]") {

@@ -106,8 +106,12 @@ class Thread {
   emulation::BlockRunner* runner_;
 };
 
+/// Addresses that are not aligned end the process, as others that no kernel may use do.
 template <class T>
 T* global(Address address) {
+  if constexpr (!std::is_void_v<T>) {
+    if (address % alignof(T) != 0) __builtin_trap();
+  }
   return reinterpret_cast<T*>(address - emulation::address_offset);
 }
 

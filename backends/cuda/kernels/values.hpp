@@ -222,7 +222,12 @@ TENON_DEVICE void copy_bytes(Address to, Address from, std::uint32_t bytes) {
       *global<std::uint16_t>(to) = *global<const std::uint16_t>(from);
       return;
     case 8:
-      *global<std::uint64_t>(to) = *global<const std::uint64_t>(from);
+      if ((to | from) % 8 == 0) {
+        *global<std::uint64_t>(to) = *global<const std::uint64_t>(from);
+      } else {  // c64 that is a view of f32
+        global<std::uint32_t>(to)[0] = global<const std::uint32_t>(from)[0];
+        global<std::uint32_t>(to)[1] = global<const std::uint32_t>(from)[1];
+      }
       return;
     default:
       for (std::uint32_t i = 0; i < bytes; ++i) {

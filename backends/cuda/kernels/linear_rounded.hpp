@@ -49,7 +49,8 @@ TENON_DEVICE void stage_rows(const Thread& thread, const LinearArgs& args, Chunk
   const Address from = args.x + 2 * Address{k};
   TENON_UNROLL for (std::uint32_t row = first; row < first + rounded_tile_rows; row += 16) {
     if (row - first >= rows) break;
-    // Rows behind the last one are copies of it, whose sums nobody stores.
+    // Rows behind the last one are copies of it, or, in groups of 16 that have no row, what was there
+    // before: nobody stores their sums.
     const std::uint32_t m = first_row + (row < rows ? row : rows - 1);
     const std::uint32_t place = piece * stage_chunks + chunk_place(row, chunk);
     if (is_inside) {

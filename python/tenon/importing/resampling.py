@@ -16,7 +16,8 @@ class Resampling:
     def __init__(self, n, x, axes, scales, sizes, mode, places, rounding="floor", cubic=-0.75, exclude=False,
                  antialias=False, ratio="stretch", roi=None, filler=0.0, multiplies=False):
         """`multiplies`: places are multiplied by what a scale is the reciprocal of, as PyTorch does. `rounding`
-        "outwards": up along axes that become shorter, down along others."""
+        "outwards": up along axes that become shorter, down along others. `places` "half_pixel_by_corners": half pixels
+        by the scale that aligns the corners, which is what PyTorch does where it smooths."""
         self.multiplies = multiplies
         self.n, self.x, self.mode, self.places, self.rounding = n, x, mode, places, rounding
         self.cubic, self.exclude, self.ratio, self.roi, self.filler = cubic, exclude, ratio, roi, filler
@@ -41,6 +42,9 @@ class Resampling:
             sizes, scales = self._kept_ratio(have, sizes)
         if min(sizes, default=1) < 1 or math.prod(sizes) > 2**31 or any(size < 1 for size in have):
             raise n.malformed(f"sizes {sizes} for {x!r}")
+        if places == "half_pixel_by_corners":
+            self.places = "half_pixel"
+            scales = [(size - 1) / (one - 1) if min(size, one) > 1 else math.inf for size, one in zip(sizes, have)]
         self.sizes, self.scales = sizes, scales
 
     def _whole_factors(self, have, scales, sizes):

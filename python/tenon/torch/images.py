@@ -74,8 +74,9 @@ def avg_pool(n, self, kernel_size, stride=None, padding=0, ceil_mode=False, coun
         if n.integer(divisor_override, "divisor_override") == 0:
             raise n.malformed("argument 'divisor_override': 0")
         count_include_pad = True
-        if ceil_mode:
-            raise n.error("with ceil_mode", "divisor_override")
+        if ceil_mode:  # else the mean of a window that reaches beyond the padding is of fewer elements
+            ends = [max(end, 0) for end in window.ends(n.spatial(x))]
+            window = Window(n, x, kernel, window.strides, None, [*pads, *ends])
     made = means(n, x, window, bool(count_include_pad))
     if divisor_override is not None:
         made = made * (math.prod(kernel) / divisor_override)
@@ -173,6 +174,8 @@ def resampled(n, x, size, scales, mode, aligned, antialias=False):
         mode, places, rounding = "nearest", "half_pixel", "round_prefer_ceil"
     else:
         places, rounding = "align_corners" if aligned else "half_pixel", "floor"
+        if aligned and antialias:
+            places = "half_pixel_by_corners"
     cubic = -0.5 if antialias else -0.75
     if scales is not None and size is not None and not all(_follows(x.shape[axis], scale, want) for axis, scale, want
                                                            in zip(axes, scales, size)):

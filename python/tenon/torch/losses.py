@@ -1,5 +1,7 @@
 """Losses of classes and of pairs."""
 
+import numpy as np
+
 from ..importing.shaping import broadcast_shape, shaped
 from .node import op
 from .products import pairwise_distance
@@ -15,10 +17,12 @@ def cross_entropy(n, self, target, weight=None, reduction=1, ignore_index=-100, 
     made = _reduced(n, loss, weights, reduction)
     if not label_smoothing:
         return made
-    if weight is not None:
-        raise n.error("with weights of classes", "label_smoothing")
     axis = 0 if self.rank == 1 else 1
-    even = shaped(n.b.mean(logits, axis=[axis]), target.shape) * n.value(-1.0, self.dtype) * weights
+    if weight is not None:
+        form = (*weight.shape, *(1 for _ in range(axis + 1, self.rank)))
+        logits = shaped(logits * n.b.reshape_to(weight, form), self.shape)
+    used = n.cast(n.b.ne(target, n.value(ignore_index, target.dtype)), self.dtype)
+    even = shaped(n.b.mean(logits, axis=[axis]), target.shape) * n.value(-1.0, self.dtype) * used
     smooth = _reduced(n, even, weights, reduction)
     return made * n.value(1 - label_smoothing, self.dtype) + smooth * n.value(label_smoothing, self.dtype)
 
@@ -125,6 +129,22 @@ def hinge(n, self, target, margin=1.0, reduction=1):
 def margin_ranking(n, input1, input2, target, margin=0.0, reduction=1):
     made = n.b.neg(n.value(target, input1.dtype)) * (input1 - input2) + float(margin)
     return _whole(n, n.b.maximum(made, n.b.number(0, made.dtype)), made.shape, reduction)
+
+
+@op("multi_margin_loss.default")
+def multi_margin(n, self, target, p=1, margin=1, weight=None, reduction=1):
+    rows, classes = (self, target) if self.rank == 2 else (
+        n.b.reshape_to(self, (1, *self.shape)), n.b.reshape_to(target, (1,)))
+    size = n.known_size(rows, 1)
+    at = n.b.unsqueeze(n.cast(classes, "i64"), 1)
+    own = n.b.take_along(rows, at, axis=1)
+    over = n.b.maximum(rows - own + float(margin), n.b.number(0, rows.dtype))
+    is_own = n.b.eq(n.b.known(np.arange(size).reshape(1, size)), at)
+    over = n.b.where(is_own, n.b.number(0, rows.dtype), over if n.integer(p, "p") == 1 else n.b.square(over))
+    made = n.b.sum(over, axis=[1], keep_dims=False) / float(size)
+    if weight is not None:
+        made = made * n.b.gather(weight, n.cast(classes, "i64"), axis=0)
+    return _whole(n, n.b.reshape_to(made, target.shape), target.shape, reduction)
 
 
 @op("triplet_margin_loss.default")

@@ -317,10 +317,12 @@ def elu(n, self, alpha=1.0, scale=1.0, input_scale=1.0):
     if name == "selu":
         alpha, scale = 1.6732632423543772, 1.0507009873554805
     if name == "celu":
-        return shaped(n.b.maximum(self, 0.0) + n.b.minimum(n.b.expm1(self / alpha) * alpha, 0.0), self.shape)
+        input_scale = 1 / alpha
     if input_scale != 1:
-        below = n.b.expm1(self * float(input_scale)) * float(alpha)
-        made = n.b.where(n.b.gt(self, 0.0), self, below)
+        is_above = n.b.gt(self, 0.0)
+        # Of numbers above 0 the exponential is not used, but its gradient could be 0 * inf.
+        low = n.b.where(is_above, n.b.number(0.0, self.dtype), self)
+        made = n.b.where(is_above, self, n.b.expm1(low * float(input_scale)) * float(alpha))
     else:
         made = n.b.elu(self, alpha=float(alpha))
     return shaped(made if scale == 1 else made * float(scale), self.shape)
@@ -453,12 +455,11 @@ def to(n, self, dtype=None, **_):
     return n.cast(self, n.dtype)
 
 
-@op("clone.default", "lift_fresh_copy.default")
+@op("clone.default", "contiguous.default", "lift_fresh_copy.default")
 def clone(n, self, memory_format=None):
     return self
 
 
-@op("contiguous.default")
 @op("detach.default", view=True)
 def detach(n, self):
     return self if self.tensor is None else n.b.stop_gradient(self)

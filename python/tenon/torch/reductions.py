@@ -9,6 +9,7 @@ from ..importing import sizes as sz
 from ..importing.padding import padded
 from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS, check_computed, limits
+from .linear_algebra import matrix_norm
 from .node import in_f32, op, refuse
 from .pointwise import log_add_exp
 from .shapes import permuted
@@ -161,10 +162,13 @@ def norm(n, self, p=2, ord=2, dim=None, keepdim=False, dtype=None):
 @op("linalg_norm.default")
 @in_f32
 def linalg_norm(n, self, ord=None, dim=None, keepdim=False, dtype=None):
-    if ord not in (None, 2) or ord is not None and (self.rank > 1 and not isinstance(dim, int) and
-                                                    len(dim or range(self.rank)) > 1):
-        raise n.error(f"{ord!r} of {self!r}", "ord")
     axes = n.axes(dim, self.rank)
+    if ord is not None and len(axes) == 2:
+        if self.dtype == "c64":
+            raise n.error(f"{ord!r} of {self!r}", "ord")
+        return matrix_norm(n, self, ord, axes, keepdim)
+    if ord is not None:
+        return norm(n, self, p=ord, dim=axes, keepdim=keepdim)
     x = n.cast(n.b.abs(self) if self.dtype == "c64" else self, n.dtype)
     return n.b.sqrt(reduced(n, n.b.sum, n.b.square(x), axes, keepdim))
 

@@ -323,6 +323,12 @@ class Refused(unittest.TestCase):
         self.refuse(changed("convolutions", change), tenon.UnsupportedError, "aten.pad.default", "argument 'mode'",
                     "'mirror'")
 
+    def test_tables_that_change_are_refused_with_a_reason(self):
+        def change(document):
+            document["graph_module"]["graph"]["nodes"][0]["target"] = "torch.ops.aten.embedding_renorm_.default"
+
+        self.refuse(changed("convolutions", change), tenon.UnsupportedError, "max_norm changes the table")
+
     def test_random_numbers_are_refused_with_a_reason(self):
         def change(document):
             document["graph_module"]["graph"]["nodes"][0]["target"] = "torch.ops.aten.randn.default"
@@ -657,6 +663,37 @@ class Live(unittest.TestCase):
         made = tenon.Session(program.gradient(["x"])).forward(x.detach().numpy())[1]
         np.testing.assert_array_equal(made.numpy(), x.grad.numpy())
 
+    def gradient(self, function, x):
+        """The gradient of the sum of an imported function's results, and PyTorch's."""
+        import torch
+
+        class Module(torch.nn.Module):
+            def forward(self, x):
+                return function(x).sum()
+
+        x = x.clone().requires_grad_()
+        Module()(x).backward()
+        program = tenon.torch.load(torch.export.export(Module(), (x.detach(),)))
+        return tenon.grad(lambda x: tenon.call(program, x))(x.detach().numpy()).numpy(), x.grad.numpy()
+
+    def test_gradients_pass_views_and_copies(self):
+        import torch
+        x = torch.arange(9.0).reshape(3, 3)
+        for same in (lambda x: x.t().contiguous().t(), lambda x: x.clone(), lambda x: x.double().float(), lambda x: +x,
+                     torch.ops.aten.alias, lambda x: x.expand(3, 3), lambda x: torch.zeros(3, 3).copy_(x),
+                     lambda x: x.reshape(9).view(3, 3), lambda x: x.clone().mul_(1.0), lambda x: x.roll(1, 0).roll(-1, 0),
+                     lambda x: torch.nn.functional.dropout(x, 0.5, False), lambda x: x.as_strided((3, 3), (3, 1))):
+            made, want = self.gradient(lambda x: x + 3 * same(x), x)
+            np.testing.assert_array_equal(made, want)
+
+    def test_gradients_of_large_numbers(self):
+        import torch
+        from torch import nn
+        x = torch.tensor([-2e4, -200, -20, -1, 0, 1, 20, 89, 200, 2e4])
+        for function in (nn.ELU(), nn.CELU(0.6), nn.CELU(-0.6), nn.SELU(), nn.GELU(), nn.SiLU(), nn.Mish(), nn.Softplus(2, 3),
+                         lambda x: torch.ops.aten.elu(x, 0.7, 1.1, 0.6)):
+            np.testing.assert_allclose(*self.gradient(function, x), rtol=1e-4, atol=1e-6, err_msg=repr(function))
+
     def test_slices_from_the_end_by_the_size_of_another_axis(self):
         import torch
 
@@ -689,6 +726,14 @@ class Live(unittest.TestCase):
             model = tenon.torch.Model(torch.export.export(Scaled(), (x,)))
             for one, want in zip(model(x.numpy()), Scaled()(x), strict=True):
                 np.testing.assert_allclose(one, want.numpy(), rtol=1e-5, atol=1e-5)
+
+    def test_images_that_are_smoothed_with_their_corners_aligned(self):
+        import torch
+        import torch.nn.functional as F
+        for mode in ("bilinear", "bicubic"):
+            for sizes in ((7, 4), (3, 9), (1, 3), (6, 2)):
+                self.check(lambda x: F.interpolate(x, sizes, mode=mode, align_corners=True, antialias=True),
+                           torch.arange(1.0, 61).reshape(2, 1, 6, 5).sqrt(), tolerance=1e-5)
 
     def test_layers_with_projections_places_and_reflections(self):
         import torch
@@ -727,6 +772,47 @@ class Live(unittest.TestCase):
         for one, other in zip(check.leaves(made), want, strict=True):
             self.assertEqual((one.dtype, one.shape), (other.numpy().dtype, tuple(other.shape)))
             np.testing.assert_allclose(one, other.numpy(), rtol=tolerance)
+
+    def test_losses_of_weighted_classes(self):
+        import torch
+        import torch.nn.functional as F
+        x, y, w = torch.linspace(-2, 3, 15).sin().reshape(3, 5), torch.tensor([0, 3, 2]), torch.tensor([1, 2, 0.5, 3, 1])
+        planes = torch.linspace(-2, 5, 30).cos().reshape(3, 5, 2)
+        places = torch.tensor([[0, 1], [2, -100], [4, 3]])
+        for reduction in ("none", "mean", "sum"):
+            self.check(lambda x, y: F.cross_entropy(x, y, w, reduction=reduction, label_smoothing=0.1, ignore_index=2), x, y,
+                       tolerance=1e-5)
+            self.check(lambda x, y: F.cross_entropy(x, y, w, reduction=reduction, label_smoothing=0.3), planes, places,
+                       tolerance=1e-5)
+            self.check(lambda x, y: [F.multi_margin_loss(x, y, reduction=reduction), F.multi_margin_loss(x[0], y[0]),
+                                     F.multi_margin_loss(x, y, 2, 0.7, w, reduction=reduction)], x, y, tolerance=1e-5)
+
+    def test_norms_of_matrices_and_pools_with_divisors(self):
+        import torch
+        import torch.nn.functional as F
+        x = torch.linspace(-2, 3, 15).sin().reshape(3, 5) + torch.eye(3, 5)
+        self.check(lambda x: [torch.linalg.norm(x, 2), torch.linalg.norm(x, -2), torch.linalg.norm(x, 1, (1, 0)),
+                              torch.linalg.norm(x, 3, 1), torch.linalg.norm(x[0], float("inf")), torch.linalg.norm(x, "nuc"),
+                              torch.linalg.norm(x[0], 0.5)], x, tolerance=1e-5)
+        for padding in (0, 1):
+            self.check(lambda x: [F.avg_pool2d(x[None], size, stride, padding, True, False, divisor)
+                                  for size, stride in ((2, 2), (3, 2), ((2, 3), (3, 2))) for divisor in (3, -2, None)], x,
+                       tolerance=1e-5)
+        cube = torch.linspace(-2, 3, 90).sin().reshape(2, 3, 3, 5)
+        self.check(lambda x: F.avg_pool3d(x, 2, 2, 0, True, True, 5), cube, tolerance=1e-5)
+
+    def test_decomposed_graphs_are_not_to_be_decomposed(self):
+        import torch
+
+        class Airy(torch.nn.Module):
+            def forward(self, x):
+                return torch.special.airy_ai(x)
+
+        exported = torch.export.export(Airy(), (torch.ones(2),))
+        for one, says in ((exported, True), (exported.run_decompositions(), False)):
+            with self.assertRaisesRegex(tenon.UnsupportedError, "this op is not supported") as raised:
+                tenon.torch.load(one)
+            self.assertEqual("run_decompositions" in str(raised.exception), says)
 
     def test_numbers_beside_halves(self):
         import torch

@@ -4,7 +4,7 @@
     python python/tests/torch_suite/check.py FOLDER
 
 A size that is a word is dynamic: an archive is called at 3, 1 and 5 of it, or, where torch.export wants more, at 5, 7
-and 9; NAME_empty has 0 of it, NAME_core is decomposed.
+and 9; NAME_empty has 0 of it, NAME_core is decomposed. Beside the results are gradients of their sum.
 """
 
 import pathlib
@@ -366,7 +366,10 @@ for _mode in ("nearest", "nearest-exact", "linear", "bilinear", "bicubic", "tril
             F.interpolate(x, size=s, mode=m, align_corners=True)), T(f"B 2 {_sizes}"))
 case("interpolate_dynamic", lambda x: F.interpolate(x, scale_factor=2, mode="nearest"), T("1 2 B 4"), empty=False)
 case("interpolate_smooth", lambda x: (F.interpolate(x, (3, 4), mode="bilinear", antialias=True),
-                                      F.interpolate(x, (7, 4), mode="bicubic", antialias=True)), T("B 2 6 7"))
+                                      F.interpolate(x, (7, 4), mode="bicubic", antialias=True),
+                                      F.interpolate(x, (9, 2), mode="bicubic", antialias=True, align_corners=True),
+                                      F.interpolate(x, (3, 9), mode="bilinear", antialias=True, align_corners=True)),
+     T("B 2 6 7"))
 for _mode in ("bilinear", "nearest"):
     for _padding in ("zeros", "border", "reflection"):
         case(f"grid_sample_{_mode}_{_padding}", lambda x, g, m=_mode, p=_padding: (
@@ -656,7 +659,21 @@ def export(attempt, module, inputs, rng, folder):
         record(name, module, calls, dims, folder)
     except Exception as error:
         return error
+    arrays = dict(np.load(folder / f"{name}.npz"))
+    if name != "index_put":  # with equal places: PyTorch gives each source the gradient of the one that is kept
+        np.savez(folder / f"{name}.npz", **arrays, **gradients(module, calls[0][0]))
     return None
+
+
+def gradients(module, inputs):
+    """The gradients of the sum of all results in f32, as "grad0_I" for input I; none where nothing has one."""
+    given = [one.clone().requires_grad_(one.dtype == torch.float32) for one in inputs]
+    made = [one for one in torch.utils._pytree.tree_leaves(module(*given))
+            if isinstance(one, torch.Tensor) and one.dtype == torch.float32]
+    if not any(one.requires_grad for one in made):
+        return {}
+    sum(one.sum() for one in made).backward()
+    return {f"grad0_{i}": one.grad.numpy() for i, one in enumerate(given) if one.grad is not None}
 
 
 # What is composed of other ops: ties, numbers that are none, empty and single elements

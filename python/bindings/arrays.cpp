@@ -139,12 +139,19 @@ nb::object resolved(nb::handle object) {
   return object.attr("resolve_conj")().attr("resolve_neg")();
 }
 
+/// Whether the object gives out its memory as an array does. Of other objects with Python's buffers, such as arrays of
+/// ctypes and dates of numpy, nanobind reads formats that it does not know: numpy reads those first.
+bool gives_out_memory(nb::handle object) {
+  return nb::hasattr(object, "__dlpack__") || PyBytes_Check(object.ptr());
+}
+
 /// numpy's array of numbers, lists and of types that it does not give out by itself.
 Imported imported(nb::handle object, std::optional<DType> dtype) {
-  if (nb::ndarray<nb::ro> array; nb::try_cast(resolved(object), array, false)) {
-    require_on_cpu(array);
-    const DType type = from_dlpack(array.dtype());
-    return imported(std::move(array), type);
+  nb::ndarray<nb::ro> given;
+  if (gives_out_memory(object) && nb::try_cast(resolved(object), given, false)) {
+    require_on_cpu(given);
+    const DType type = from_dlpack(given.dtype());
+    return imported(std::move(given), type);
   }
   const nb::module_ numpy = nb::module_::import_("numpy");
   nb::object array;

@@ -555,18 +555,31 @@ PyObject* unary(PyObject* x) {
   return operator_of<name>()(x);
 }
 
-template <OpName name>
+bool is_boolean(PyObject* object) {
+  return PyBool_Check(object) || type_of_array(object) == DType::boolean;
+}
+
+/// The op, or the other one of two booleans.
+template <OpName name, OpName of_booleans>
+PyObject* applied(PyObject* a, PyObject* b) {
+  if constexpr (std::string_view(name.text) != std::string_view(of_booleans.text)) {
+    if (is_boolean(a) && is_boolean(b)) return operator_of<of_booleans>()(a, b);
+  }
+  return operator_of<name>()(a, b);
+}
+
+template <OpName name, OpName of_booleans = name>
 PyObject* binary(PyObject* a, PyObject* b) {
   if (is_foreign(a) || is_foreign(b)) Py_RETURN_NOTIMPLEMENTED;
   if (is_mixed(a, b)) {
     PyObject* const pair = call_function("common", a, b);
     if (pair == nullptr) return nullptr;
     PyObject* const result =
-        operator_of<name>()(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+        applied<name, of_booleans>(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
     Py_DECREF(pair);
     return result;
   }
-  return operator_of<name>()(a, b);
+  return applied<name, of_booleans>(a, b);
 }
 
 /// Of integers and booleans f32, as numpy, PyTorch and JAX have it; `//` is the whole quotient.
@@ -585,6 +598,8 @@ PyObject* whole_quotient(PyObject* a, PyObject* b) {
 }
 
 PyObject* itself(PyObject* x) { return Py_NewRef(x); }
+
+PyObject* absolute(PyObject* x) { return is_boolean(x) ? itself(x) : unary<"abs">(x); }
 
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
@@ -617,9 +632,9 @@ void* address(Function* function) noexcept {
 
 const PyType_Slot* operator_slots() {
   static const PyType_Slot slots[] = {
-      {Py_nb_add, address(&binary<"add">)},
+      {Py_nb_add, address(&binary<"add", "logical_or">)},
       {Py_nb_subtract, address(&binary<"sub">)},
-      {Py_nb_multiply, address(&binary<"mul">)},
+      {Py_nb_multiply, address(&binary<"mul", "logical_and">)},
       {Py_nb_true_divide, address(&quotient)},
       {Py_nb_floor_divide, address(&whole_quotient)},
       {Py_nb_matrix_multiply, address(&binary<"matmul">)},
@@ -629,7 +644,7 @@ const PyType_Slot* operator_slots() {
       {Py_nb_power, address(&power)},
       {Py_nb_negative, address(&unary<"neg">)},
       {Py_nb_positive, address(&itself)},
-      {Py_nb_absolute, address(&unary<"abs">)},
+      {Py_nb_absolute, address(&absolute)},
       {Py_tp_richcompare, address(&compare)},
       {0, nullptr},
   };

@@ -1,8 +1,8 @@
 """Complex numbers and Fourier transforms."""
 
 from .making import zeros_like
-from .operands import _like, _ops, _public
-from .shaping import stack
+from .operands import _axis_of, _like, _ops, _public, functions
+from .shaping import slice_axis, stack
 
 
 @_public
@@ -91,7 +91,24 @@ def rfft(x, axis=None, dtype=None):
 
 
 @_public
-def irfft(x, size, axis=None):
-    """`size` real numbers of the half of their transform."""
+def irfft(x, size=None, axis=None):
+    """`size` real numbers of the half of their transform, 2 (bins - 1) without it. Further bins are left out, and 0 stands
+    for those that lack."""
     x = _like(x)
-    return _ops["irfft"](x, axis=_transform_axis(x, axis), size=size)
+    axis = _axis_of(x, _transform_axis(x, axis), "irfft")
+    bins = x.shape[axis]
+    if size is None:
+        if not isinstance(bins, int):
+            raise ValueError(f"irfft: the bins of {x.type!r} along axis {axis} are known in a run only: give a size")
+        size = 2 * (bins - 1)
+    if isinstance(bins, int) and bins and size > 0:
+        x = _fitted(x, axis, bins, size // 2 + 1)
+    return _ops["irfft"](x, axis=axis, size=size)
+
+
+def _fitted(x, axis, size, wanted):
+    """x with `wanted` elements along an axis: the first ones, or zeros behind all."""
+    if wanted <= size:
+        return x if wanted == size else slice_axis(x, axis, 0, wanted)
+    shape = (*x.shape[:axis], wanted - size, *x.shape[axis + 1:])
+    return functions["concat"]([x, functions["zeros"](shape, x.dtype)], axis=axis)

@@ -17,6 +17,8 @@ def index(x, at):
     # Beside an array, integers are arrays of no axes, whose places count for where the arrays' axes go.
     arrays, places, axis = [], [], 0
     for place, one in enumerate(at):
+        if one is Ellipsis:  # of no axes, which parts what stands around it all the same
+            continue
         if one is None:
             x = unsqueeze(x, axis)
             axis += 1
@@ -29,6 +31,8 @@ def index(x, at):
             places.append((place, axis))
         else:
             if isinstance(one, _Mask):
+                if one.is_new:
+                    x = unsqueeze(x, axis)
                 if isinstance(x.shape[axis], int) and one.size != x.shape[axis]:
                     raise IndexError(f"a mask of {one.size} elements for axis {axis} of {x.type!r}")
                 one = one.places
@@ -55,7 +59,7 @@ def scatter(x, index, source, axis=-1, mode=""):
 
 
 def _subscripts(x, at):
-    """One for each axis of x, and Nones: masks as arrays of integers, Ellipsis as slices."""
+    """One for each axis of x, and Nones: masks as arrays of integers, Ellipsis as slices where it stands for axes."""
     found = []
     for one in at:
         if one is None or one is Ellipsis or isinstance(one, slice):
@@ -66,34 +70,37 @@ def _subscripts(x, at):
             found.append(one.__index__())
         else:
             found += _indices(one)
-    taken = sum(1 for one in found if one is not None and one is not Ellipsis)
+    taken = sum(1 for one in found if one is not None and one is not Ellipsis
+                and not (isinstance(one, _Mask) and one.is_new))
     if taken > x.ndim:
         raise IndexError(f"{taken} indices for {x.type!r}")
     dots = [i for i, one in enumerate(found) if one is Ellipsis]
     if len(dots) > 1:
         raise IndexError("more than one Ellipsis")
     position = dots[0] if dots else len(found)
-    return [*found[:position], *[slice(None)] * (x.ndim - taken), *found[position + 1:]]
+    rest = [slice(None)] * (x.ndim - taken) or found[position:position + 1]
+    return [*found[:position], *rest, *found[position + 1:]]
 
 
 class _Mask(NamedTuple):
-    """One axis of a mask: the places where it is true, and its size."""
+    """One axis of a mask: the places where it is true, and its size. That of a bool without axes is a new one."""
     places: Buffer
     size: int
+    is_new: bool = False
 
 
 def _indices(one):
     """An array of integers as it is, a mask as one _Mask for each of its axes."""
-    if isinstance(one, (str, float, _complex, bool)):
+    if isinstance(one, (str, float, _complex)):
         raise IndexError(f"{one!r} is no subscript: integers, slices, None, Ellipsis and arrays of integers are")
     is_empty_list = isinstance(one, (list, tuple)) and len(one) == 0
     one = functions["zeros"]((0,), "i64") if is_empty_list else _like(one)
-    if one.dtype == "bool" and not one.ndim:
-        raise IndexError("a bool without axes is no subscript")
     if one.dtype == "bool":
         if isinstance(one, Tensor):
             raise IndexError("a mask decides the result's size by its values, which are not known while a program is "
                              "recorded: use where(), or arrays of numpy's")
+        if not one.ndim:
+            return [_Mask(functions["zeros"]((int(one.item()),), "i64"), 1, is_new=True)]
         return [_Mask(Buffer(places), size) for places, size in zip(one.numpy().nonzero(), one.shape)]
     if not _is_whole(one):
         raise IndexError(f"{one.type!r} is no array of integers")

@@ -25,11 +25,19 @@ _UFUNCS = {
     "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b,
     "left_shift": lambda a, b: a << b, "right_shift": lambda a, b: a >> b,
     **{name: (lambda op: lambda a, b: op(*common(a, b)))(_ops[ours])
-       for name, ours in (("maximum", "maximum"), ("minimum", "minimum"), ("fmod", "fmod"), ("arctan2", "atan2"),
-                          ("hypot", "hypot"))},
+       for name, ours in (("fmod", "fmod"), ("arctan2", "atan2"), ("hypot", "hypot"))},
+    **{name: (lambda *ops: lambda a, b: _extreme(*ops, *common(a, b)))(_ops[name], _ops[logical])
+       for name, logical in (("maximum", "logical_or"), ("minimum", "logical_and"))},
     **{name: (lambda op: lambda a, b: op(_like(a) != 0, _like(b) != 0))(_ops[name])
        for name in ("logical_and", "logical_or", "logical_xor")},
 }
+
+
+def _extreme(op, logical, a, b):
+    """numpy.maximum and numpy.minimum, of booleans, too."""
+    is_logical = all(isinstance(one, bool) or not isinstance(one, (int, float, complex)) and one.dtype == "bool"
+                     for one in (a, b))
+    return (logical if is_logical else op)(a, b)
 
 
 def _array_ufunc(self, ufunc, method, *inputs, **options):

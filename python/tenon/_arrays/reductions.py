@@ -22,12 +22,16 @@ def _reduction(name):
             x = _as_real(x)
         elif name in ("any", "all") and x.dtype != "bool":
             x = x != 0
+        if x.dtype == "bool" and name in _OF_BOOLEANS:
+            return _OF_BOOLEANS[name](x, axes=_axes(x, axis), keep_dims=keep_dims)
         return op(x, axes=_axes(x, axis), keep_dims=keep_dims)
 
     reduce.__name__ = reduce.__qualname__ = name
     reduce.__doc__ = f"`{name}` over one axis, several, or all (None), of x as `dtype` where that is given."
     return reduce
 
+
+_OF_BOOLEANS = {"max": _ops["any"], "min": _ops["all"]}
 
 for _name in ("sum", "mean", "prod", "max", "min", "any", "all"):
     functions[_name] = _reduction(_name)
@@ -65,6 +69,8 @@ def _place(name):
     def place(x, axis=None, keep_dims=False, *, dtype="i32", out=None):
         _no_out(name, out)
         x = _like(x)
+        if x.dtype == "bool":
+            x = _cast(x, "u8")
         if axis is not None:
             return op(x, axis=axis, keep_dims=keep_dims, dtype=dtype)
         made = op(flatten(x), axis=0, dtype=dtype)

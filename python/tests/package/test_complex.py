@@ -116,6 +116,16 @@ class Complex(unittest.TestCase):
             exec(compile(block, "complex.md", "exec"), {})
         self.assertIn("f32[2, 2, 2]", printed.getvalue())
 
+    def test_inverse_transforms_of_any_number_of_bins(self):
+        z = self.array(3, 5)
+        for size in (None, 1, 3, 6, 8, 9, 14):
+            want = np.fft.irfft(z, size)
+            self.close(ops.irfft(z, size), want)
+            self.close(ops.irfft(np.stack([z.real, z.imag], -1), size), want)
+        self.close(ops.irfft(z, axis=0), np.fft.irfft(z, axis=0))
+        with self.assertRaisesRegex(ValueError, "known in a run only: give a size"):
+            tenon.export(lambda x: ops.irfft(x), "c64[N]")
+
     def test_errors(self):
         z = tenon.array(self.array(3))
         for call, word in ((lambda: ops.softmax(z), "softmax"), (lambda: z < z, "lt"), (lambda: z.astype("f32"), "c64"),

@@ -145,7 +145,7 @@ class Habits(unittest.TestCase):
             self.same(got, want)
         with self.assertRaisesRegex(tenon.Error, "outside"):
             session.forward(a, i, j + 2)  # 5 of axis 1 is not the 1 of the next row
-        for wrong in (5, [0, -4], [[0], [3]], (0, 0, 9), "a", 1.5, True, np.True_, (0, 0, 0, 0), np.array([0.5])):
+        for wrong in (5, [0, -4], [[0], [3]], (0, 0, 9), "a", 1.5, (0, 0, 0, 0), np.array([0.5])):
             with self.assertRaises(IndexError, msg=wrong):
                 tenon.array(a)[wrong]
         with self.assertRaisesRegex(IndexError, "a mask"):
@@ -417,6 +417,38 @@ class Habits(unittest.TestCase):
         codes = self.whole("u1", 2, 3)
         with self.assertRaisesRegex(tenon.ArgumentError, "operand 3 is None, and operand 4 after it is given"):
             ops.matmul_integer(codes, codes.T, None, np.uint8(1))
+
+    def test_ellipsis_and_bools_that_stand_for_no_axis(self):
+        a = self.array(4, 5, 6)
+        for at in ((-2, [4, 0, 3], ..., -2), (slice(0, 2), [4, 0, 3], ..., -2), (slice(0, 2), [1, 2, 3], ..., [0, 1, 2]),
+                   (None, [0, 1], 2, ..., [1, 2]), (1, 0, ..., [1, 2]), True, False, np.True_, np.array(True), (0, True),
+                   (True, [0, 1]), (slice(None), True), ([0, 1], True, [1, 2]), (..., True), (True, True), (False, 0),
+                   (True, ..., [0, 1])):
+            self.same(tenon.array(a)[at], a[at], at)
+            [got] = tenon.Session(tenon.export(lambda x: x[at], tenon.array(a).type)).forward(a)
+            self.same(got, a[at], at)
+
+    def test_booleans_are_added_multiplied_and_compared(self):
+        a, b = np.array([[True, False, True], [False, False, True]]), np.array([True, True, False])
+        for function in (lambda x, y: x * y, lambda x, y: x + y, lambda x, y: y * x, lambda x, y: x + True,
+                         lambda x, y: False * x, lambda x, y: abs(x), lambda x, y: x.max(), lambda x, y: x.min(1),
+                         lambda x, y: x.argmax(1), lambda x, y: x.argmin(), lambda x, y: np.maximum(x, y),
+                         lambda x, y: np.minimum(x, y), lambda x, y: np.maximum(x, False)):
+            want = function(a, b)
+            for got in (function(tenon.array(a), tenon.array(b)), function(tenon.array(a), b),
+                        tenon.Session(tenon.export(function, "bool[2, 3]", "bool[3]")).forward(a, b)[0]):
+                self.assertEqual(got.dtype == "bool", want.dtype == bool)
+                self.same(got.numpy() + 0, want + 0)
+
+    def test_buffers_of_python_that_are_no_arrays_of_numbers(self):
+        import ctypes
+        self.same(tenon.array((ctypes.c_float * 3)(1, 2, 3)), np.array([1, 2, 3], "f4"))
+        self.same(tenon.array(((ctypes.c_int32 * 2) * 2)((1, 2), (3, 4))), np.array([[1, 2], [3, 4]], "i4"))
+        self.same(tenon.array(b"abc"), np.frombuffer(b"abc", "u1"))
+        for date in (np.datetime64("2020"), np.timedelta64(3, "s"), np.array(["2020"], "M8[D]")):
+            for call in (lambda: tenon.array(date), lambda: tenon.array([1.0]) + date):
+                with self.assertRaises((tenon.Error, TypeError)):
+                    call()
 
     def test_masks_have_the_sizes_of_their_axes(self):
         a = self.array(3, 4)

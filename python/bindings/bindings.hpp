@@ -65,6 +65,9 @@ void drop_python(const std::function<void()>& drop) noexcept;
 /// Lets the interpreter wait for both when it ends.
 void end_with_python_calls();
 
+/// Lets the library's messages come to the logger "tenon" of Python's logging, from the main thread.
+void forward_log_to_python();
+
 /// What Python knows as tenon.DType.
 struct ElementType {
   DType dtype;

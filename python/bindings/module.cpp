@@ -41,4 +41,5 @@ NB_MODULE(_tenon, module) {
   bind_text(module);
   bind_models(module);
   end_with_python_calls();
+  forward_log_to_python();
 }

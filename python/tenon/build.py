@@ -199,6 +199,20 @@ def _loop(carry, body, times, condition=-1):
     return tuple(recorder.finish())
 
 
+def _require_kept(before, after, what, made="the body returns"):
+    """An error that names both types, where arrays or tensors that a loop or a branch returns have others than it was
+    given. Sizes that are known in a run only are compared in the run."""
+    if len(before) != len(after):
+        raise TypeError(f"{what}: {made} {len(after)} values where there were {len(before)}")
+    for i, (one, other) in enumerate(zip(before, after)):
+        if not all(isinstance(x, (Tensor, _tenon.Buffer)) for x in (one, other)):
+            continue
+        sizes = all(a == b or not (isinstance(a, int) and isinstance(b, int)) for a, b in zip(one.shape, other.shape))
+        if one.dtype != other.dtype or one.ndim != other.ndim or not sizes:
+            raise errors.ArgumentError("ShapeMismatch", 11010, what, f"{made} {other.type!r} where value {i} was "
+                                                                     f"{one.type!r}")
+
+
 def while_loop(condition, body, carry, limit=2**20):
     """carry = body(*carry) while condition(*carry), a bool[], is true; at most `limit` times.
 
@@ -223,6 +237,7 @@ def while_loop(condition, body, carry, limit=2**20):
             after = _tuple(body(*first))
             if not _are_arrays(after):  # of tensors that it uses: recorded
                 break
+            _require_kept(first, after, "while_loop")
             first, limit = after, limit - 1
             going = condition(*first)
         else:
@@ -232,6 +247,7 @@ def while_loop(condition, body, carry, limit=2**20):
 
     def step(_, going, *values):
         after = _recorded(_tuple(body(*values)), values)
+        _require_kept(values, after, "while_loop")
         return condition(*after), *after
 
     last = _loop((condition(*first), *first), step, limit, 0)[1:]
@@ -263,9 +279,17 @@ def cond(predicate, yes, no, empty=None, *, carry=None):
     single = _is_single(example)
     if empty is None:
         empty = tuple(_tenon._zeros_of_type(one) for one in _recorded(_tuple(example)))
-    after_yes = _loop((predicate, *empty), lambda _, chosen, *values: (chosen, *_tuple(yes())), 1, 0)
+
+    def branch(function):
+        def chosen_values(_, chosen, *values):
+            made = _tuple(function())
+            _require_kept(values, made, "cond", "a branch returns")
+            return chosen, *made
+        return chosen_values
+
+    after_yes = _loop((predicate, *empty), branch(yes), 1, 0)
     otherwise = (ops.logical_not(predicate), *after_yes[1:])
-    last = _loop(otherwise, lambda _, chosen, *values: (chosen, *_tuple(no())), 1, 0)[1:]
+    last = _loop(otherwise, branch(no), 1, 0)[1:]
     return last[0] if single else last
 
 
@@ -284,7 +308,12 @@ def _cond_of(carry, predicate, yes, no):
         return (yes if predicate else no)(*_tuple(carry))
     single, values = _is_single(carry), _recorded(_tuple(carry), (predicate,))
     for runs, branch in ((predicate, yes), (ops.logical_not(predicate), no)):
-        values = _loop((runs, *values), lambda _, runs, *now: (runs, *_recorded(_tuple(branch(*now)), now)), 1, 0)[1:]
+        def step(_, runs, *now, branch=branch):
+            made = _recorded(_tuple(branch(*now)), now)
+            _require_kept(now, made, "cond", "a branch returns")
+            return runs, *made
+
+        values = _loop((runs, *values), step, 1, 0)[1:]
     return values[0] if single else values
 
 
@@ -324,6 +353,7 @@ def scan(body, carry, inputs):
             return leaves_like(carry_form, made[0], "scan: the body's carry"), made[1]
         if len(_tuple(made[0])) != held:
             raise TypeError(f"scan: the body returns a carry of {len(_tuple(made[0]))} values, not {held}")
+        _require_kept(values, _tuple(made[0]), "scan", "the body returns a carry of")
         return _tuple(made[0]), made[1]
 
     def results(now, outputs):

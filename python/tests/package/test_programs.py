@@ -522,6 +522,47 @@ class Programs(unittest.TestCase):
             value = want(value)
         np.testing.assert_allclose(y.numpy(), value, rtol=1e-5)
 
+    def test_loops_and_branches_name_the_types_that_change(self):
+        x = np.ones(3, "f4")
+
+        def run(function):
+            return lambda: function(x), lambda: tenon.export(function, x="f32[3]")
+
+        for calls, words in (
+                (run(lambda x: tenon.while_loop(lambda x: x.sum() < 50, lambda x: ops.concat([x, x]), x)),
+                 r"while_loop: the body returns f32\[6\] where value 0 was f32\[3\]"),
+                (run(lambda x: tenon.scan(lambda h, a: (h.astype("f16"), h), x, np.ones((2, 3), "f4"))),
+                 r"scan: the body returns a carry of f16\[3\] where value 0 was f32\[3\]"),
+                (run(lambda x: tenon.cond(x.sum() > 0, lambda: x, lambda: x.astype("i32")))[1:],
+                 r"cond: a branch returns i32\[3\] where value 0 was f32\[3\]"),
+                (run(lambda x: tenon.cond(x.sum() > 0, lambda x: x, lambda x: x[:2], carry=x))[1:],
+                 r"cond: a branch returns f32\[2\] where value 0 was f32\[3\]")):
+            for call in calls:
+                with self.assertRaisesRegex(tenon.ArgumentError, words):
+                    call()
+        for call in run(lambda x: tenon.while_loop(lambda x: x.sum() < 50, lambda x: (x, x), x)):
+            with self.assertRaisesRegex(TypeError, "while_loop: the body returns 2 values where there were 1"):
+                call()
+
+    def test_messages_come_to_pythons_logging(self):
+        path = self.folder / "n.json"
+        tenon.save_network(tenon.export(lambda x: x + 1.0, x="f32[2]"), {}, path, self.folder / "n.raw")
+        path.write_text(path.read_text().replace("{", '{"other": 1, ', 1))
+
+        def read():
+            tenon.load_network(path)
+
+        with self.assertLogs("tenon", "WARNING") as logged:
+            read()
+            thread = threading.Thread(target=read)
+            thread.start()
+            thread.join()
+        self.assertEqual([one.getMessage() for one in logged.records],
+                         ["n.json: 1 keys that the format does not know, the first at //other"] * 2)
+        code = f"import tenon; tenon.load_network({str(path)!r})"
+        made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        self.assertIn("the format does not know", made.stderr)
+
     def test_ops_of_ones_own_in_other_forms(self):
         clip, want, _ = self.own_clip()
         x = self.array(3, 4)

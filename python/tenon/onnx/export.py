@@ -82,7 +82,9 @@ class Exporter:
             self.nodes.append(helper.make_node("Identity", [value], [name]))
             value = name
         elif any(one.name == value for one in self.function.parameters) or self.function.results.count(value) > 1:
-            value = self.node("Identity", [value])
+            copy = self.fresh(value)
+            self.nodes.append(helper.make_node("Identity", [value], [copy]))
+            value = copy
         return self._info(value, kind)
 
     def _info(self, name, kind):

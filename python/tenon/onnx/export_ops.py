@@ -70,6 +70,23 @@ def log2(e, x):
     return e.node("Mul", [e.node("Log", [x]), e.number(1 / math.log(2), x)])
 
 
+@writes("expm1")
+def expm1(e, x):
+    """tanh(x / 2) (exp(x) + 1), which loses nothing near 0."""
+    half = e.node("Tanh", [e.node("Mul", [x, e.number(0.5, x)])])
+    return e.node("Mul", [half, e.node("Add", [e.node("Exp", [x]), e.number(1, x)])])
+
+
+@writes("log1p")
+def log1p(e, x):
+    """Near 0 2 atanh(x / (x + 2)), which loses nothing there."""
+    one, two = e.number(1, x), e.number(2, x)
+    is_near = e.node("Less", [e.node("Abs", [x]), e.number(0.5, x)])
+    ratio = e.node("Div", [x, e.node("Add", [x, two])])
+    near = e.node("Mul", [e.node("Atanh", [e.node("Where", [is_near, ratio, e.number(0, x)])]), two])
+    return e.node("Where", [is_near, near, e.node("Log", [e.node("Add", [x, one])])])
+
+
 @writes("trunc")
 def trunc(e, x):
     return e.node("Mul", [e.node("Sign", [x]), e.node("Floor", [e.node("Abs", [x])])])
@@ -396,6 +413,8 @@ def conv2d(e, *operands, stride, padding, dilation, groups, has_bias=False):
 
 @writes("conv_transpose2d")
 def conv_transpose2d(e, *operands, stride, padding, output_padding, dilation, groups, has_bias):
+    if any(more >= step for more, step in zip(output_padding or [], stride or [1, 1])):
+        raise e.error(f"output_padding {output_padding} is not below the stride {stride}, as ONNX Runtime needs it")
     return e.node("ConvTranspose", operands, strides=stride or [1, 1], pads=_pads(padding),
                   output_padding=output_padding or [0, 0], dilations=dilation or [1, 1], group=groups)
 

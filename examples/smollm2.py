@@ -71,6 +71,8 @@ class Llama:
 
 
 def main(kind, name):
+    if len(sys.argv) not in (2, 3):
+        sys.exit(f"usage: {sys.argv[0]} MODEL.gguf [PROMPT]")
     path, prompt = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else "The capital of France is"
     file = tenon.open(path)
     model = kind(file, context=512)
@@ -81,7 +83,7 @@ def main(kind, name):
     print(f"{len(text.splitlines())} lines in {name}", file=sys.stderr)
 
     session = tenon.Session(tenon.parse(text), file.weights())
-    tokenizer = tenon.LanguageModel(path, context=16).tokenizer
+    tokenizer = tenon.Tokenizer.from_file(path)
     shape = tenon.Shape(model.cache).dims
     keys, values = ops.zeros(shape, "f16"), ops.zeros(shape, "f16")
     tokens = tokenizer.encode(prompt)

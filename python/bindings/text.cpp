@@ -2,6 +2,8 @@
 
 #include <tenon/error.hpp>
 #include <tenon/host_buffer.hpp>
+#include <tenon/io/file.hpp>
+#include <tenon/models/vocabulary.hpp>
 #include <tenon/text/grammar.hpp>
 #include <tenon/text/stream_decoder.hpp>
 #include <tenon/text/tokenizer.hpp>
@@ -127,6 +129,15 @@ void bind_text(nb::module_& module) {
   auto tokenizer = nb::class_<Tokenizer>(module, "Tokenizer", "Text to token ids and back");
   tokenizer.def_static("from_json", &Tokenizer::from_json, nb::arg("path"),
                        "Reads a Hugging Face tokenizer.json");
+  tokenizer.def_static(
+      "from_file",
+      [](const std::filesystem::path& path) {
+        const nb::gil_scoped_release no_gil;
+        return models::load_tokenizer(io::open(path));
+      },
+      nb::arg("path"),
+      "The tokenizer of a model: a GGUF file, or the tokenizer.json beside a safetensors file or "
+      "in a folder");
   tokenizer.def_static(
       "from_json_text", [](std::string_view json) { return Tokenizer::from_json_text(json); },
       nb::arg("json"));

@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
@@ -269,9 +270,18 @@ class WrittenInPython(unittest.TestCase):
     def test_gemma3(self):
         self.check("gemma3", "Gemma3", GEMMA3, functions=5)  # local and global layers, of two mixes of types
 
+    def test_usage(self):
+        for name in ("smollm2", "gemma3"):
+            made = subprocess.run([sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True)
+            self.assertEqual(made.returncode, 1)
+            self.assertRegex(made.stderr, rf"^usage: .*{name}.py MODEL.gguf \[PROMPT\]\n$")
+
     def test_tiny(self):
         for kind, module, name in (("Llama", "smollm2", "llama"), ("Gemma3", "gemma3", "gemma3")):
             path = TINY / f"tiny_{name}.gguf"
+            tokens = [7 * i % 272 for i in range(40)]
+            own, model_s = tenon.Tokenizer.from_file(path), tenon.LanguageModel(path, context=48, threads=1).tokenizer
+            self.assertEqual((len(own), own.decode(tokens)), (len(model_s), model_s.decode(tokens)))
             want = np.load(TINY / f"tiny_{name}_logits.npy")
             file = tenon.open(path)
             model = getattr(importlib.import_module(module), kind)(file, context=48)

@@ -450,6 +450,11 @@ class Parts(unittest.TestCase):
         for a, b, want in pairs:
             self.assertEqual(node._joined(a, b), want, f"{a} and {b}")
 
+    def test_copies_are_their_operands_of_which_gradients_go_on(self):
+        x = object()
+        for name in ("clone", "contiguous", "alias", "positive", "lift_fresh_copy"):
+            self.assertIs(node.HANDLERS[f"aten.{name}.default"](None, x), x)
+
     def test_sizes_of_sympy(self):
         s, t = sz.Size.named("s"), sz.Size.named("t")
         symbols = expressions.Symbols({"s": s, "t": t, "four": 4})

@@ -5,6 +5,7 @@
 #include <tenon/shape.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -52,8 +53,17 @@ struct BackendCheckOptions {
   /// A result may differ from the reference's by this times max(1, |reference|), or by two units in the
   /// last place of its element type, and that of a whole model by ten times as much.
   double tolerance = 1e-4;
-  /// How many single ops of each kind are offered to it: sizes, element types, attributes.
+  /// How many calls of each op it is to take: sizes, element types, attributes. Up to five times as many are
+  /// offered to a backend that refuses some.
   int trials_per_op = 60;
+  /// Random inputs of single ops are uniform in [low, high); integers are in [0, 2).
+  double low = -2, high = 2;
+  /// Ops that are not tried with large numbers, NaN, infinities and -0, and why: what the backend says that
+  /// it computes instead.
+  std::map<std::string, std::string> other_special_values{};
+  /// Called with the beginning of a finding's sentence before each trial: where one ends the process, the
+  /// last one that was written out says which.
+  std::function<void(const std::string& trial)> on_trial{};
   /// Whether to try what sessions do on several threads.
   bool threads = true;
   std::uint64_t seed = 1;
@@ -63,6 +73,8 @@ struct BackendCheck {
   std::vector<std::string> findings;        ///< what is wrong, a sentence each
   std::map<std::string, std::int64_t> ran;  ///< by op: trials that it took
   std::map<std::string, std::string> left;  ///< by op of which it took no trial: why it refused one
+  /// By op of which it took fewer than trials_per_op: how many of how many, and why it refused one.
+  std::map<std::string, std::string> few;
 
   bool passed() const noexcept { return findings.empty(); }
 };
@@ -72,7 +84,8 @@ struct BackendCheck {
 /// - memory, where the CPU cannot address it: bytes come back at odd offsets and sizes, adjacent ones stay,
 ///   copies may overlap, no room is Errc::out_of_device_memory, and what is freed can be allocated again;
 /// - ops: every registered one, with other attributes, element types and sizes than models usually have
-///   and broadcast operands, dense, strided, as parts of inputs and of constants, and used again later;
+///   and broadcast operands, dense, strided, as parts of inputs and of constants, and used again later, with
+///   numbers up to 200 (f32), NaN, infinities and -0; nothing is written beside the results;
 /// - models: layers, images, attention, loops, state that is updated in place, branches, integers,
 ///   halves, views, results that are inputs, symbols that are 0, 1 and more. Each is run twice, with inputs
 ///   given up and in the backend's memory, with results there, step by step, with other weights, in forks

@@ -114,6 +114,8 @@ class MemoryCheck {
           }
         } catch (const std::exception& error) {
           wrong[t] = error.what();
+        } catch (...) {
+          wrong[t] = "it throws what is no std::exception";
         }
       });
     }
@@ -137,6 +139,8 @@ class MemoryCheck {
     } catch (const std::exception& error) {
       trial_.add("memory", fmt::format("malloc({}) throws what is no tenon::Error: {}", too_much,
                                        error.what()));
+    } catch (...) {
+      trial_.add("memory", fmt::format("malloc({}) throws what is no std::exception", too_much));
     }
   }
 

@@ -1,5 +1,6 @@
 #include "arrays.hpp"
 #include "backend_trial.hpp"
+#include "watched_backend.hpp"
 
 #include <tenon/control.hpp>
 #include <tenon/error.hpp>
@@ -215,6 +216,7 @@ class ModelCheck {
       session.set_interrupt({});
       compare(session.forward(inputs));
     });
+    way("an interrupt that is due", [&] { interrupted(inputs); });
     way("a snapshot", [&] { snapshot(inputs); });
     if (trial_.options().threads) way("forks at once", [&] { forks(inputs); });
   }
@@ -300,6 +302,20 @@ class ModelCheck {
     }
   }
 
+  /// The session looks at the interrupt before each partition, so this one is set behind its back.
+  void interrupted(const std::vector<Buffer>& inputs) {
+    const auto watched =
+        std::make_shared<const WatchedBackend>(trial_.backend(), Watch::interrupts);
+    Session session(program_, trial_.chain_with(watched));
+    session.bind(weights_);
+    try {
+      session.forward(inputs);
+    } catch (const Error& error) {
+      if (error.code() != Errc::cancelled) throw;
+    }
+    if (const auto fault = watched->take_fault()) add(way_, *fault);
+  }
+
   void snapshot(const std::vector<Buffer>& inputs) {
     const std::filesystem::path file = std::filesystem::temp_directory_path() /
                                        fmt::format("tenon_check_backend_{}.snapshot", ::getpid());
@@ -330,6 +346,8 @@ class ModelCheck {
           }
         } catch (const std::exception& error) {
           what = error.what();
+        } catch (...) {
+          what = "it throws what is no std::exception";
         }
       });
     }

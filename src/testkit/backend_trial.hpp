@@ -33,6 +33,12 @@ class BackendTrial {
     options.results_on_device = results_on_device;
     return options;
   }
+  /// The same with another one in the backend's place.
+  SessionOptions chain_with(const BackendPtr& first) const {
+    SessionOptions options = chain();
+    options.backends.front() = first;
+    return options;
+  }
   SessionOptions reference() const { return {.backends = {reference_}}; }
 
   /// What the results of a type may differ by: `times` the tolerance.
@@ -55,6 +61,7 @@ class BackendTrial {
   /// What `check` throws is a finding.
   template <class Check>
   bool guarded(const std::string& subject, const std::string& what, const Check& check) {
+    if (options_.on_trial) options_.on_trial(fmt::format("{}: {}", subject, what));
     try {
       check();
       return true;

@@ -9,7 +9,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -37,6 +39,9 @@ enum class Mistake {
   foreign_exception,
   throws_in_refuses,
   nameless,
+  wrong_numbers,  ///< of several ops, see change()
+  ignores_interrupts,
+  throws_a_number,
 };
 
 class CardMemory final : public FakeRegion {
@@ -122,8 +127,11 @@ class CardBackend : public Backend {
 
     void run_on_device(DeviceFrame& frame) const override {
       if (owner_.is(Mistake::foreign_exception)) throw std::runtime_error("vendor error 7");
+      if (owner_.is(Mistake::throws_a_number)) throw 42;
       for (const Step& step : steps_) {
-        frame.interrupt == nullptr ? void() : frame.interrupt->check("card");
+        if (frame.interrupt != nullptr && !owner_.is(Mistake::ignores_interrupts)) {
+          frame.interrupt->check("card");
+        }
         compute(frame, step);
       }
     }
@@ -142,12 +150,49 @@ class CardBackend : public Backend {
       if (owner_.is(Mistake::counts_runs) && output.shape().elements() > 0) {
         output.mutable_values<float>()[0] += static_cast<float>(++owner_.runs_) / 1000;
       }
+      change(step, inputs, output);
       write(frame, step.output, output);
+      if (owner_.is(Mistake::wrong_numbers) && step.op.def()->name == "add" &&
+          output.shape().elements() > 0) {
+        owner_.region().write(frame.address(step.output.place) + output.shape().bytes(), "here", 4);
+      }
       const Operand& first = step.inputs[0];
       if (owner_.is(Mistake::overwrites_inputs) && first.place.kind != Place::Kind::constant &&
           first.is_contiguous() && first.shape == step.output.shape) {
         write(frame, first, output);
       }
+    }
+
+    /// Sums without what is left of eights, softmax without its maximum, a relu of NaN that is 0.
+    void change(const Step& step, const std::vector<HostView>& inputs, HostBuffer& output) const {
+      if (!owner_.is(Mistake::wrong_numbers)) return;
+      if (step.op.def()->name == "linear") {
+        const std::int64_t length = inputs[0].shape[inputs[0].shape.rank() - 1];
+        if (length % 8 == 0 || length < 8 || inputs[0].shape.elements() == 0) return;
+        HostBuffer without = HostBuffer::zeros(inputs[0].shape);
+        std::vector<HostView> changed = inputs;
+        const auto head = [&](const HostView& whole) {
+          HostView part = whole;
+          part.shape = whole.shape.with_dim(whole.shape.rank() - 1, length / 8 * 8);
+          return part;
+        };
+        copy_elements(head(inputs[0]), head(without.view()));
+        changed[0] = without.view();
+        step.op.def()->reference(step.op.attributes(), changed, output.view());
+      }
+      const bool overflows = step.op.as<Softmax>() != nullptr && has_large(inputs[0]);
+      for (float& value : output.mutable_values<float>()) {
+        if (step.op.def()->name == "relu" && std::isnan(value)) value = 0;
+        if (overflows) value = std::numeric_limits<float>::quiet_NaN();
+      }
+    }
+
+    static bool has_large(const HostView& array) {
+      bool large = false;
+      for_each_index(array.shape, [&](std::span<const std::int64_t> index) {
+        large |= load_as_double(f32, array.at(index)) > 88.8;
+      });
+      return large;
     }
 
     void write(const DeviceFrame& frame, const Operand& to, const HostBuffer& array) const {
@@ -245,13 +290,52 @@ TEST_CASE("check_backend: mistakes are found, and said of what") {
   CHECK(has(checked(Mistake::foreign_exception), "threw: vendor error 7"));
   CHECK(has(checked(Mistake::throws_in_refuses), "threw: no firmware"));
   CHECK(has(checked(Mistake::nameless), "name(): is empty"));
+  CHECK(has(checked(Mistake::ignores_interrupts), "though its interrupt is due"));
+  CHECK(has(checked(Mistake::throws_a_number), "threw what is no std::exception"));
+}
+
+TEST_CASE("check_backend: wrong numbers of some sizes and of some values are found") {
+  const testkit::BackendCheck check = checked(Mistake::wrong_numbers);
+  CHECK(has(check, "of f32[3, 33], f32[5, 33], dense inputs: "));
+  CHECK(has(check, "dense inputs: it writes 4 bytes behind result 0, which has 48"));
+  CHECK(has(check, "softmax(axis=0) of f32[3, 4], numbers up to 200: "));
+  CHECK(has(check, "relu() of f32[3, 4], NaN, infinities and -0: "));
+}
+
+TEST_CASE("check_backend: what a backend says of special values, and what is tried next") {
+  const auto card =
+      std::make_shared<CardBackend>(std::make_shared<Card>(Mistake::none), Mistake::none);
+  std::vector<std::string> trials;
+  testkit::BackendCheckOptions options{.trials_per_op = 6};
+  options.on_trial = [&](const std::string& trial) { trials.push_back(trial); };
+  options.other_special_values["relu"] = "NaN is 0";
+  const testkit::BackendCheck check = testkit::check_backend(card, options);
+  CHECK(check.findings == std::vector<std::string>{});
+  const auto tries = [&](const char* trial) {
+    return std::ranges::find(trials, trial) != trials.end();
+  };
+  CHECK(tries("relu: relu() of f32[3, 4], dense inputs"));
+  CHECK_FALSE(tries("relu: relu() of f32[3, 4], NaN, infinities and -0"));
+  CHECK(tries("tanh: tanh() of f32[3, 4], NaN, infinities and -0"));
+  CHECK(tries("model 'layers': 0 rows"));
+  CHECK(check.ran.at("linear") == 6);
+  CHECK(check.few.empty());
 }
 
 TEST_CASE("check_backend: nothing is found in the library's backends") {
   for (const char* name : {"reference", "cpu"}) {
     INFO(name);
+    testkit::BackendCheckOptions options{.trials_per_op = 6};
+    if (std::string_view(name) == "cpu") {
+      options.other_special_values = {
+          {"conv2d", "infinite weights are multiplied by the padding's zeros, too"},
+          {"conv_transpose2d", "what is NaN or infinite is multiplied by zeros, too"},
+          {"rfft", "NaN of one part may reach, or miss, the other one"},
+          {"lu", "pivots are chosen in another order where there is NaN"},
+          {"qr", "a column with NaN is reflected otherwise"}};
+    }
     const testkit::BackendCheck check =
-        testkit::check_backend(make_backend(name, {.threads = 2}), {.trials_per_op = 6});
+        testkit::check_backend(make_backend(name, {.threads = 2}), options);
     CHECK(check.findings == std::vector<std::string>{});
     CHECK(check.ran.size() > 130);
   }

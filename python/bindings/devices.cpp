@@ -4,6 +4,7 @@
 #include <tenon/backend.hpp>
 #include <tenon/backends/cpu.hpp>
 #include <tenon/backends/npu.hpp>
+#include <tenon/backends/npu_remote.hpp>
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
 #include <tenon/calibration.hpp>
@@ -243,6 +244,7 @@ void bind_devices(nb::module_& module) {
   register_cpu_backend();
   register_reference_backend();
   register_npu_sim();
+  register_npu_remote();
   register_npu_backend();
   register_cuda();
 

@@ -86,16 +86,20 @@ DevicePtr connect(const std::string& socket) {
 /// A server that greets one client and does `then` with its next request.
 class OddServer {
  public:
-  OddServer(const std::string& path, std::function<void(const transport::Socket&)> then)
-      : listener_(transport::Socket::listen(path)), thread_([this, then = std::move(then)] {
+  OddServer(const std::string& path, std::function<void(const transport::Socket&)> then,
+            std::string description = {})
+      : listener_(transport::Socket::listen(path)),
+        thread_([this, then = std::move(then), description = std::move(description)] {
           const transport::Socket client = listener_.accept();
           transport::Request request;
           client.receive(&request, sizeof request);
-          const transport::Answer greeting;
+          transport::Answer greeting;
+          greeting.payload = description.size();
           client.send(&greeting, sizeof greeting);
-          client.receive(&request, sizeof request);
-          then(client);
+          client.send(description.data(), description.size());
           try {
+            client.receive(&request, sizeof request);
+            then(client);
             client.receive(&request, 1);  // until it is gone
           } catch (const transport::Disconnected&) {
           }
@@ -256,6 +260,33 @@ TEST_CASE("remote: a server that does not answer, or not in our words, is gone")
   }
   const Error none(static_cast<Errc>(100'000), "here", "what");
   CHECK(std::string(none.what()).ends_with(": here: what"));
+}
+
+TEST_CASE("remote: what a server says of its memory is not taken on trust") {
+  const SocketFolder folder;
+  int number = 0;
+  for (const char* const description :
+       {"mem etm 99999999999999999999999 0 0\n", "mem etm -5 0 0\n", "mem etm 4096 x y\nreg npu\n",
+        "mem etm 4096\n", "mem etm 18446744073709551615 0 0\n", "mem etm 4096 1 9\n",
+        "mem cache 4096 0 0\n", "reg npu\n"}) {
+    INFO(description);
+    const std::string path = folder.path() + "/" + std::to_string(number++);
+    const OddServer server(path, [](const transport::Socket&) {}, description);
+    const std::string text = expect_error(Errc::incompatible, [&] { connect(path); });
+    CHECK(text.find("npu://unix:" + path + ": what is served there has ") != std::string::npos);
+  }
+}
+
+TEST_CASE("remote: a client that does not follow the protocol is sent away at once") {
+  register_npu_sim();
+  const SocketFolder folder;
+  const NpuServer server(Device::open("npu://sim?ddr=16MiB"), folder.socket());
+  const auto client = transport::Socket::connect(folder.socket(), std::chrono::seconds(2));
+  const transport::Request early{transport::Verb::read_mem, 0, 0, 0, 0, 0};
+  client.send(&early, sizeof early);
+  char byte = 0;
+  CHECK_THROWS_AS(client.receive(&byte, 1), transport::Disconnected);
+  CHECK(client.has_hung_up());  // and was not waited for
 }
 
 TEST_CASE("remote: a client without descriptors for another connection still has its device") {

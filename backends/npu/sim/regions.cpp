@@ -1,5 +1,6 @@
 #include "regions.hpp"
 
+#include <tenon/device.hpp>
 #include <tenon/error.hpp>
 #include <tenon/npu/isa/registers.hpp>
 
@@ -28,7 +29,8 @@ std::uint64_t SimRegion::redzone_bytes() const noexcept {
 
 std::uint64_t SimRegion::live_offset(const MemPtr& pointer, std::uint64_t size) const {
   process_.check(name());
-  if (machine_.is_removed()) throw Error(Errc::device_lost, name(), "the device is gone");
+  if (machine_.is_removed())
+    throw Error(Errc::device_lost, device().url() + ", " + name(), "the device is gone");
   return offset_of(pointer, size);
 }
 

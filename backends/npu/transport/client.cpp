@@ -10,6 +10,7 @@
 #include <tenon/npu/isa/registers.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cstring>
 #include <sstream>
 
@@ -44,7 +45,8 @@ class RemoteRegion : public isa::RangedRegion {
     call({Verb::copy_mem, index_, target, base() + offset_of(from, size), size, 0});
   }
 
-  /// Memory that the server's process uses itself.
+  std::uint64_t begin() const noexcept { return base(); }
+  /// Memory that the server's process uses itself, which begins within the region.
   void keep_off(std::uint64_t begin, std::uint64_t size) {
     reserve(MemPtr(begin), std::min(size, base() + usage().capacity_bytes - begin));
   }
@@ -73,7 +75,7 @@ class RemoteRegion : public isa::RangedRegion {
     try {
       server_.call(request, payload, result);
     } catch (const Disconnected&) {
-      throw_lost(name());
+      throw_lost(device().url() + ", " + name());
     }
   }
 
@@ -170,15 +172,11 @@ class RemoteDevice final : public Device, public isa::DeviceControl {
         declare(std::make_unique<RemoteRegisters>(server_, name, banks++), name == "npu");
         continue;
       }
-      std::uint64_t size = 0, used_begin = 0, used_size = 0;
-      lines >> size >> used_begin >> used_size;
-      RemoteRegion& region = declare_memory(name, memories++, size);
-      if (used_size > 0) region.keep_off(used_begin, used_size);
+      const std::uint64_t size = number(lines), used_begin = number(lines),
+                          used_size = number(lines);
+      declare_memory(name, memories++, size, used_begin, used_size);
     }
-    if (exchange_ == nullptr || banks == 0) {
-      throw Error(Errc::incompatible, url.text,
-                  "what is served there has not the regions of an NPU");
-    }
+    if (exchange_ == nullptr || banks == 0) throw_odd("no regions of an NPU");
     init();
   }
   ~RemoteDevice() override { deinit(); }
@@ -228,9 +226,33 @@ class RemoteDevice final : public Device, public isa::DeviceControl {
   }
 
  private:
-  RemoteRegion& declare_memory(const std::string& name, std::uint32_t index, std::uint64_t size) {
-    if (size == 0)
-      throw Error(Errc::incompatible, url(), fmt::format("region '{}' has no size", name));
+  /// What is served there is another device, or none.
+  [[noreturn]] void throw_odd(const std::string& what) const {
+    throw Error(Errc::incompatible, url(), "what is served there has " + what);
+  }
+  /// The next word of the server's description.
+  std::uint64_t number(std::istringstream& lines) const {
+    std::string word;
+    lines >> word;
+    std::uint64_t value = 0;
+    const char* const end = word.data() + word.size();
+    const auto read = std::from_chars(word.data(), end, value);
+    if (read.ec != std::errc() || read.ptr != end)
+      throw_odd(fmt::format("'{}' in the place of a number", word));
+    return value;
+  }
+
+  void declare_memory(const std::string& name, std::uint32_t index, std::uint64_t size,
+                      std::uint64_t used_begin, std::uint64_t used_size) {
+    constexpr std::uint64_t most = std::uint64_t{1} << 48;
+    if (size == 0 || size > most) throw_odd(fmt::format("a region '{}' of {} bytes", name, size));
+    RemoteRegion& region = declare_region(name, index, size);
+    if (used_size == 0) return;
+    if (used_begin < region.begin() || used_begin - region.begin() >= size)
+      throw_odd(fmt::format("memory in use outside of its region '{}'", name));
+    region.keep_off(used_begin, used_size);
+  }
+  RemoteRegion& declare_region(const std::string& name, std::uint32_t index, std::uint64_t size) {
     if (name == "xchg") {
       auto region = std::make_unique<RemoteExchange>(server_, name, index, isa::xchg_base, size);
       exchange_ = region.get();
@@ -238,7 +260,7 @@ class RemoteDevice final : public Device, public isa::DeviceControl {
       return *exchange_;
     }
     if (name != "etm" && name != "ocm") {
-      throw Error(Errc::incompatible, url(), fmt::format("an NPU has no region '{}'", name));
+      throw_odd(fmt::format("a region '{}', which no NPU has", name));
     }
     const bool etm = name == "etm";
     auto region = std::make_unique<RemoteRegion>(server_, name, index,

@@ -158,6 +158,7 @@ struct NpuServer::Impl {
       device_is_free.notify_all();
     }
     greeted = false;
+    connection.socket.shut_down();  // closed once another client comes
     connection.done = true;
   }
 

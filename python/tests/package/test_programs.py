@@ -1019,6 +1019,8 @@ pending = here.submit(x)  # the process ends once its op has
             tenon.Backend("cpu").counters
         with self.assertRaisesRegex(tenon.ArgumentError, "calibration=calibrate"):
             tenon.Backend("npu://sim")
+        with self.assertRaisesRegex(tenon.Error, "nobody serves a device"):
+            tenon.Device.open(f"npu://unix:{self.folder}/nobody")
 
     def test_a_text_lacks_what_its_program_computed(self):
         program, _ = tenon.export(lambda x: x + ops.arange(4, dtype="f32") * 2.0, "f32[4]").optimized()

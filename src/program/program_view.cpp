@@ -47,7 +47,8 @@ ProgramView view(const Program& program, std::size_t first, std::size_t last) {
 
 Program extract(const Program& program, std::size_t first, std::size_t last) {
   if (first >= last) {
-    throw Error(Errc::bad_argument, program.name, fmt::format("ops {} to {}", first, last));
+    throw Error(Errc::bad_argument, program.name,
+                fmt::format("a view needs at least one op: [{}, {}) is empty", first, last));
   }
   Program flat = unroll(program);
   verify(flat);  // infers the types of the new parameters

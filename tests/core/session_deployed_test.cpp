@@ -110,6 +110,9 @@ TEST_CASE("deployed session: it has what the CPU packed, and the weights read as
   const auto path = folder / "a.snapshot";
   const Images images;
   std::vector<float> want;
+  expect_error(Errc::call_order,
+               [&] { Session(images.program, {.backends = on_cpu()}).save(path, deployed); });
+  CHECK_FALSE(std::filesystem::exists(path));
   {
     Session session = images.session(on_cpu());
     CHECK(expect_error(Errc::call_order, [&] { session.save(path, deployed); }).find("prepare") !=

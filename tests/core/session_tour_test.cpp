@@ -321,7 +321,8 @@ TEST_CASE("Session: some ops as a session of their own") {
   const auto d = middle.forward({device(a), device(a.permute(std::vector<int>{1, 0}))});
   CHECK(values(d[0]) == values(whole.step_to("d", {input_of_chain()})));
   expect_error(Errc::out_of_range, [&] { (void)extract(program, 3, 9); });
-  expect_error(Errc::bad_argument, [&] { (void)extract(program, 3, 3); });
+  CHECK(contains(expect_error(Errc::bad_argument, [&] { (void)extract(program, 3, 3); }),
+                 "a view needs at least one op: [3, 3) is empty"));
 }
 
 TEST_CASE("Session: forks run from many threads with the same bits") {

@@ -12,8 +12,8 @@ namespace cpu {
 
 /// Options of "cpu", for BackendOptions::device.
 struct Options {
-  /// Ranges of the program's values (quant::calibrate). Convolutions whose input image has a range
-  /// then run in int8, and images between them stay in 8 bits; everything else runs in f32.
+  /// Ranges of the program's values (quant::calibrate). Convolutions whose input image has a range, and linear
+  /// layers with f32 weights on a matrix with one, then run in int8, and images between them stay in 8 bits; everything else runs in f32.
   /// PlanReport::Part::notes reports which is which. Ranges of values that the program does not
   /// have are ignored. Errc::bad_argument together with BackendOptions::exact.
   std::shared_ptr<const quant::CalibrationTable> int8{};

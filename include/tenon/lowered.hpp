@@ -70,8 +70,8 @@ inline bool same_storage(const Place& a, const Place& b) noexcept {
 
 struct Operand {
   Place place;
-  Shape shape;  ///< static
-  Strides strides{};
+  Shape shape;        ///< static
+  Strides strides{};  ///< in bytes
 
   bool is_contiguous() const noexcept { return tenon::is_contiguous(shape, strides); }
 

@@ -130,7 +130,7 @@ class AnswerReader {
       }
       read_parts();
     }
-    answer_.content = trimmed(answer_.content);
+    answer_.content = without_space_at_marks();
     answer_.reasoning = trimmed(answer_.reasoning);
     return std::move(answer_);
   }
@@ -138,6 +138,24 @@ class AnswerReader {
  private:
   std::string_view rest() const { return text_.substr(std::min(at_, text_.size())); }
   bool is_end() const { return at_ >= text_.size(); }
+
+  /// Something other than content stands here: a mark, a call or reasoning.
+  void note_mark() {
+    last_mark_ = answer_.content.size();
+    if (!first_mark_) first_mark_ = last_mark_;
+  }
+
+  /// The content without the white space at its ends that templates write around marks. Other white space is the model's,
+  /// or a grammar's, and goes on with an answer that has begun. An answer that grows ends with none: a mark may follow.
+  std::string without_space_at_marks() const {
+    const std::string_view content = answer_.content;
+    const std::size_t begin = skip_space(content, 0);
+    const std::size_t end = begin == content.size() ? 0 : begin + trimmed(content).size();
+    const bool ends_at_mark = !is_whole_ || (last_mark_ && *last_mark_ >= end);
+    const bool begins_at_mark = first_mark_ && *first_mark_ <= begin;
+    const std::string_view kept = content.substr(0, ends_at_mark ? end : content.size());
+    return std::string(kept.substr(begins_at_mark ? std::min(begin, kept.size()) : 0));
+  }
 
   /// The end of `text` that may be the beginning of a mark, as long as more may come.
   std::size_t held_back(std::string_view text, const std::vector<std::string>& marks) const {
@@ -152,12 +170,14 @@ class AnswerReader {
   }
 
   void take_rest() {
+    if (!is_end()) note_mark();
     answer_.rest = rest();
     at_ = text_.size();
   }
 
   /// From behind its beginning to behind its end, or to the end of the text.
   void read_reasoning() {
+    note_mark();
     const std::size_t end = text_.find(syntax_.reasoning_end, at_);
     std::string& to = answer_.reasoning;
     if (!to.empty()) to += '\n';
@@ -209,6 +229,7 @@ class AnswerReader {
         read_reasoning();
       } else if (*found == syntax_.reasoning_end ||
                  std::ranges::find(syntax_.content_marks, *found) != syntax_.content_marks.end()) {
+        note_mark();
         at_ += found->size();
       } else {
         const State state = read_calls();
@@ -248,6 +269,7 @@ class AnswerReader {
       at_ = begin;
       return state;
     }
+    note_mark();
     while (!is_end()) {
       const std::size_t behind = skip_all(marks_.closing, at_);
       at_ = skip_space(text_, behind);
@@ -627,7 +649,9 @@ class AnswerReader {
       const bool has_end = end < text_.size();
       std::string_view body = text_.substr(begin, end - begin);
       if (!has_end) body.remove_suffix(held_back(body, ends));
+      note_mark();
       if (!take_message(header, body, has_end)) return take_rest();
+      if (has_end) note_mark();
       at_ = has_end ? behind : begin + body.size();
       if (!has_end) return take_rest();
     }
@@ -665,6 +689,7 @@ class AnswerReader {
   std::size_t at_ = 0;
   std::vector<std::size_t> places_;  // of triggers, at or behind at_
   int failures_ = 0;
+  std::optional<std::size_t> first_mark_, last_mark_;  // where they stand in the content
   ChatAnswer answer_;
 };
 

@@ -485,6 +485,26 @@ TEST_CASE("chat answers: reasoning, as the prompt begins it or the model does") 
   CHECK(dropped.read("<think>Hm.</think>Yes.").reasoning == "Hm.");
 }
 
+TEST_CASE("chat answers: white space is the model's, but for what stands beside a mark") {
+  const AnswerFormat answers(
+      format_of(with_answer("{% if reasoning %}<think>{{ reasoning }}</think>{% endif %}" +
+                            styles[0].answer)),
+      tools);
+  const std::string call = R"(<call>{"name": "weather", "arguments": {"city": "Oslo"}}</call>)";
+  const auto content = [&](const std::string& text) { return answers.read(text).content; };
+  for (const std::string text : {" is red.", "    return x\n", "  ", "\n a <call> b \n"}) {
+    CHECK(content(text) == text);
+  }
+  CHECK(answers.read(" is red. \n", false).content == " is red.");
+  CHECK(answers.read(" \n", false).content.empty());
+  CHECK(content(" So: \n" + call) == " So:");
+  CHECK(content(call + "\n Done. ") == "Done. ");
+  CHECK(content("\n" + call + "\n").empty());
+  CHECK(content(" a \n" + call + " b ") == " a \n b ");
+  CHECK(content("<think>\nHm.\n</think>\n\n Yes.\n") == "Yes.\n");
+  CHECK(content(" So: <call>{\"name\"") == " So:");
+}
+
 TEST_CASE("chat answers: marks around content are no part of it") {
   const AnswerFormat answers(format_of(with_answer("<|text|>{{ content }}<|/text|>")));
   CHECK(answers.read("<|text|>Yes.<|/text|>").content == "Yes.");

@@ -249,7 +249,7 @@ class Chats(ServeTest):
             whole = server.json("/v1/chat/completions", {**asked, "logprobs": True, "top_logprobs": 1})
             self.assertEqual(whole["object"], "chat.completion")
             (choice,) = whole["choices"]
-            self.assertEqual(choice["message"], {"role": "assistant", "content": alone["text"].strip()})
+            self.assertEqual(choice["message"], {"role": "assistant", "content": alone["text"]})
             self.assertEqual(choice["finish_reason"], "length")
             tokens = choice["logprobs"]["content"]
             self.assertEqual(len(tokens), 10)
@@ -261,7 +261,7 @@ class Chats(ServeTest):
             for index in (0, 1):
                 mine = [e["choices"][0] for e in events if e["choices"][0]["index"] == index]
                 self.assertEqual(mine[0]["delta"], {"role": "assistant", "content": ""})
-                self.assertEqual("".join(c["delta"].get("content", "") for c in mine), alone["text"].strip())
+                self.assertEqual("".join(c["delta"].get("content", "") for c in mine), alone["text"])
                 self.assertEqual([c["finish_reason"] for c in mine], [None] * (len(mine) - 1) + ["length"])
 
             parts = [{"type": "text", "text": "ha"}, {"type": "text", "text": "nd"}]
@@ -412,10 +412,10 @@ class Chats(ServeTest):
 
         with self.serving(model, "--mmproj", VISION / "gemma3.gguf") as server:
             made = server.json("/v1/chat/completions", asked(url))
-            self.assertEqual(made["choices"][0]["message"]["content"], alone["text"].strip())
+            self.assertEqual(made["choices"][0]["message"]["content"], alone["text"])
             (item,) = server.json("/v1/responses", {"temperature": 0, "max_output_tokens": 4, "input": [{"role": "user", "content": [
                 {"type": "input_image", "image_url": url}, {"type": "input_text", "text": "what"}]}]})["output"]
-            self.assertEqual(item["content"][0]["text"], alone["text"].strip())
+            self.assertEqual(item["content"][0]["text"], alone["text"])
             server.error("/v1/chat/completions", asked("http://127.0.0.1/a.png"), "Unsupported", says="image_url.url")
             server.error("/v1/chat/completions", asked("data:image/png;base64,%%"), "BadEncoding")
             many = asked(url)
@@ -541,6 +541,87 @@ class Refusals(ServeTest):
                     self.assertIn(re.match(r"\w+", error["param"])[0], wrong)
             self.assertEqual(server.error("/v1/chat/completions", {"messages": [{}]}, "BadKey")["param"], "messages[0].role")
             self.assertIsNone(server.error("/v1/chat/completions", b"{", "Syntax")["param"])
+
+    def test_tokens_as_in_llama_cpp(self):
+        for model, tokenizes in ((LLAMA, "generate"), (sorted(ENCODERS.glob("*bert*.gguf"))[0], "embed")):
+            with self.subTest(tokenizes), self.serving(model) as server:
+                plain = server.json("/tokenize", {"content": "the hand"})["tokens"]
+                special = server.json("/tokenize", {"content": "the hand", "add_special": True})["tokens"]
+                self.assertEqual(len(special) - len(plain), 2 if tokenizes == "embed" else 0)  # [CLS] and [SEP]
+                self.assertEqual(server.json("/detokenize", {"tokens": plain})["content"].strip(), "the hand")
+                pieces = server.json("/tokenize", {"content": "the hand", "with_pieces": True})["tokens"]
+                self.assertEqual([token["id"] for token in pieces], plain)
+                self.assertEqual({type(token["piece"]) for token in pieces}, {str})
+                for member in ("add_special", "parse_special", "with_pieces"):
+                    server.error("/tokenize", {"content": "a", member: "yes"}, "BadType", says=member)
+                server.error("/tokenize", {"content": 7}, "BadType", says="content")
+        with self.serving(LLAMA) as server:
+            read = server.json("/tokenize", {"content": "<|im_start|>a"})["tokens"]
+            kept = server.json("/tokenize", {"content": "<|im_start|>a", "parse_special": False})["tokens"]
+            self.assertLess(len(read), len(kept))
+            self.assertEqual(kept, self.json("tokenize", LLAMA, "<|im_start|>a", "--no-special")["ids"])
+            (*_, byte) = server.json("/tokenize", {"content": "\u4e2d", "with_pieces": True})["tokens"]
+            self.assertEqual(byte["piece"], [0xAD])
+
+    def test_pages_of_other_origins(self):
+        asked = {"prompt": "a", "max_tokens": 1}
+        with self.serving(LLAMA, "--cors", "https://example.org", "--api-key", "secret", key="secret") as server:
+            status, headers, data = server.respond("/v1/completions", method="OPTIONS", headers={"Authorization": ""})
+            self.assertEqual((status, data), (204, b""))
+            self.assertEqual(headers["Access-Control-Allow-Methods"], "GET, POST")
+            self.assertEqual(headers["Access-Control-Allow-Headers"], "Authorization, *")
+            responses = [("/v1/completions", asked, {}, 200), ("/v1/completions", {**asked, "stream": True}, {}, 200), ("/v1/models", None, {}, 200),
+                         ("/v1/completions", {}, {}, 400), ("/none", None, {}, 404), ("/v1/models", None, {"Authorization": "no"}, 401)]
+            for path, body, more, wanted in responses:
+                status, headers, data = server.respond(path, body, headers=more)
+                self.assertEqual((status, headers["Access-Control-Allow-Origin"]), (wanted, "https://example.org"), data)
+        with self.serving(LLAMA) as server:
+            status, headers, _ = server.respond("/v1/completions", method="OPTIONS")
+            self.assertEqual((status, headers["Allow"], headers["Access-Control-Allow-Origin"]), (405, "POST", None))
+        for wrong in ("example.org", "https://", "https://a/b", "https://a\nb"):
+            self.refused(WRONG_CALL, "BadArgument", "serve", LLAMA, "--cors", wrong, says="--cors")
+
+    def test_models_and_health_by_other_names(self):
+        with self.serving(LLAMA, "--alias", "family/tiny") as server:
+            (model,) = server.json("/models")["data"]
+            self.assertEqual(server.json("/v1/models/family/tiny"), model)
+            self.assertEqual(server.json("/v1/health"), server.json("/health"))
+            server.error("/v1/models/other", None, "not_found", 404)
+
+    def test_tools_that_the_template_cannot_call(self):
+        model = self.folder / "chat.gguf"
+        model_files.add_text(LLAMA, model, "tokenizer.chat_template", model_files.CHATML)
+        good = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1}
+        with self.serving(model) as server:
+            for choice in ("auto", "required"):
+                server.error("/v1/chat/completions", {**good, "tools": [WEATHER], "tool_choice": choice}, "Unsupported", says="tools: ")
+            server.error("/v1/chat/completions", {**good, "tools": [WEATHER]}, "Unsupported", says="shows no calls")
+            self.assertEqual(server.ask("/v1/chat/completions", {**good, "tools": [WEATHER], "tool_choice": "none"})[0], 200)
+            self.assertEqual(server.ask("/v1/chat/completions", {**good, "tools": []})[0], 200)
+
+    def test_white_space_of_answers(self):
+        model = self.folder / "chat.gguf"
+        model_files.add_text(LLAMA, model, "tokenizer.chat_template", model_files.CHATML)
+        user = {"role": "user", "content": "a"}
+        begun = {"role": "assistant", "content": "x = 1"}
+        with self.serving(model) as server:
+            for messages in ([user], [user, begun]):
+                asked = {"messages": messages, "grammar": 'root ::= "    return x \\n"'}
+                made = server.json("/v1/chat/completions", asked)["choices"][0]
+                self.assertEqual(made["message"]["content"], "    return x \n")
+                events = server.events("/v1/chat/completions", asked)
+                self.assertEqual("".join(e["choices"][0]["delta"].get("content", "") for e in events), "    return x \n")
+                cut = server.json("/v1/chat/completions", {**asked, "stop": "return"})["choices"][0]
+                self.assertEqual(cut["message"]["content"], "    ")
+
+    def test_seeds_of_64_bits(self):
+        with self.serving(LLAMA) as server:
+            good = {"prompt": "a", "max_tokens": 4, "temperature": 1}
+            texts = [server.json("/v1/completions", {**good, "seed": 2**63 - 1})["choices"][0]["text"] for _ in range(2)]
+            self.assertEqual(*texts)
+            self.assertEqual(server.ask("/v1/completions", {**good, "seed": -2**63})[0], 200)
+            server.error("/v1/completions", {**good, "seed": 2**63}, "OutOfRange", says=f"seed: is {2**63}, and can be at most {2**63 - 1}")
+            server.error("/v1/completions", {**good, "seed": 1.5}, "BadType", says="an integer")
 
     def test_wrong_calls(self):
         with self.serving(LLAMA) as server:

@@ -13,6 +13,7 @@
 #include <tenon/error.hpp>
 #include <tenon/models/encoder.hpp>
 
+#include <algorithm>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
@@ -23,6 +24,7 @@
 #include <stop_token>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -37,6 +39,7 @@ struct Options {
   std::int64_t connections = 256;
   std::string key;
   std::string alias;
+  std::string cors;
   std::string weights;
   std::string pooling;
   ChatTemplateOptions chat_template;
@@ -63,18 +66,36 @@ void wait_for(const std::stop_token& stop) {
   changed.wait(lock, stop, [] { return false; });
 }
 
+/// What lets pages of an origin read responses; nothing without one. Errors: bad_argument for what is no origin.
+std::vector<std::pair<std::string, std::string>> cors_headers(const std::string& origin) {
+  if (origin.empty()) return {};
+  const std::size_t scheme = origin.find("://");
+  const bool is_origin =
+      scheme != 0 && scheme != std::string::npos && scheme + 3 < origin.size() &&
+      origin.find('/', scheme + 3) == std::string::npos &&
+      std::ranges::all_of(origin, [](char c) { return c > ' ' && c < '\x7f' && c != ','; });
+  if (!is_origin && origin != "*" && origin != "null") {
+    throw Error(Errc::bad_argument, "--cors",
+                fmt::format("'{}' is no origin, such as https://example.org, and not *", origin));
+  }
+  return {{"Access-Control-Allow-Origin", origin}, {"Vary", "Origin"}};
+}
+
 /// Answers requests until a signal comes; then `end` ends those under way.
 void listen(const Tool& tool, const Options& options, Routes routes, const std::string& name,
             const std::stop_token& stop, const std::function<void()>& end) {
-  routes.get("/v1/models", [name, started = seconds_since_1970()] {
-    return Json{
-        {"object", "list"},
-        {"data",
-         {{{"id", name}, {"object", "model"}, {"created", started}, {"owned_by", "tenon"}}}}};
-  });
+  const Json model{
+      {"id", name}, {"object", "model"}, {"created", seconds_since_1970()}, {"owned_by", "tenon"}};
+  const auto models = [model] { return Json{{"object", "list"}, {"data", Json::array({model})}}; };
+  routes.get("/v1/models", models);
+  routes.get("/models", models);
+  routes.get("/v1/models/" + name, [model] { return model; });
+  const auto cors = cors_headers(options.cors);
+  if (!cors.empty()) routes.answer_preflights();
   const HttpServer server({.host = options.host,
                            .port = static_cast<std::uint16_t>(options.port),
                            .connections = static_cast<unsigned>(options.connections),
+                           .headers = cors,
                            .check = [&](const HttpRequest& head) { return routes.refused(head); }},
                           [&](const HttpRequest& request) { return routes(request); });
   const bool is_v6 = options.host.find(':') != std::string::npos;
@@ -98,7 +119,7 @@ void serve_language_model(Tool& tool, const Options& options, const std::stop_to
                      .name = model_name(tool, options),
                      .defaults = options.generation.for_model(model, source)};
   served.defaults.grammar = grammar;
-  served.has_seed = options.generation.sampling.seed != 0;
+  served.has_seed = options.generation.sampling.seed > 0;
   served.chat = options.chat_template.format(model);
   if (!options.chat_template.is_given()) served.tool_chat = model.chat_format({}, "tool_use");
   if (options.vision.is_given()) {
@@ -114,6 +135,7 @@ void serve_language_model(Tool& tool, const Options& options, const std::stop_to
     return Json{{"status", "ok"}, {"answers", answers.counts().under_way}};
   };
   routes.get("/health", health, true);
+  routes.get("/v1/health", health, true);
   routes.get_text("/metrics", metrics_type, [&] { return metrics_text(answers.counts()); });
   listen(tool, options, std::move(routes), served.name, stop, [&] {
     answers.stop();
@@ -128,11 +150,14 @@ void serve_encoder(Tool& tool, const Options& options, const std::stop_token& st
                        .name = model_name(tool, options)};
   Routes routes(api_key(options));
   add_encoder_routes(routes, served);
-  routes.get("/health", [] { return Json{{"status", "ok"}}; }, true);
+  for (const char* path : {"/health", "/v1/health"}) {
+    routes.get(path, [] { return Json{{"status", "ok"}}; }, true);
+  }
   listen(tool, options, std::move(routes), served.name, stop, [&] { served.stop.request_stop(); });
 }
 
 void run(Tool& tool, const Options& options) {
+  static_cast<void>(cors_headers(options.cors));  // refused before a model is loaded
   Interrupts interrupts;
   const std::stop_token stop = interrupts.begin();
   if (is_encoder(tool.model) || !options.pooling.empty()) {
@@ -168,6 +193,8 @@ void add_serve(CLI::App& app, Tool& tool) {
   command.option("--api-key", options->key,
                  "Requests need this key; better given as the variable TENON_API_KEY");
   command.option("--alias", options->alias, "What clients see as the model's name");
+  command.option("--cors", options->cors,
+                 "The origin whose pages may use the server, such as https://example.org; *: any");
   options->chat_template.add_to(command);
   options->vision.add_to(command,
                          "A GGUF file with the model's vision encoder: messages may have images");

@@ -111,6 +111,10 @@ ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& f
   add_messages(fields.at("messages"));
   const std::string text = values.empty() ? std::string() : values.dump();
   answers_.emplace(*format, text);
+  if (has_tools && !answers_->has_calls()) {
+    throw MemberError(Errc::unsupported, "tools",
+                      "cannot be called: the model's chat template shows no calls of tools");
+  }
   for (const std::string& token : answers_->stop_tokens()) options().stop.push_back(token);
   options().preserved_tokens = answers_->preserved_tokens();
   if (has_tools) choose_tools(fields, choice);

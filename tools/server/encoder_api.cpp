@@ -2,6 +2,7 @@
 
 #include "base/base64.hpp"
 #include "encoders.hpp"
+#include "server/token_api.hpp"
 
 #include <tenon/error.hpp>
 
@@ -119,9 +120,7 @@ void add_encoder_routes(Routes& routes, ServedEncoder& served) {
     routes.post_json("/v1/embeddings",
                      [&](const RequestFields& fields) { return embed(served, fields); });
   }
-  routes.post_json("/tokenize", [&](const RequestFields& fields) {
-    return Json{{"tokens", served.encoder.tokens(fields.text("content").value_or(""))}};
-  });
+  add_token_routes(routes, served.encoder.tokenizer());
 }
 
 }  // namespace tenon::tool

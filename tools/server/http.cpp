@@ -226,7 +226,7 @@ struct HttpServer::Impl {
     return send(connection, std::move(response));
   }
 
-  static MHD_Result send(MHD_Connection* connection, HttpResponse response) {
+  MHD_Result send(MHD_Connection* connection, HttpResponse response) const {
     MHD_Response* made = nullptr;
     const bool is_stream = response.next != nullptr;
     if (is_stream) {
@@ -241,9 +241,13 @@ struct HttpServer::Impl {
     if (made == nullptr) return MHD_NO;
     MHD_add_response_header(made, MHD_HTTP_HEADER_CONTENT_TYPE, response.type.c_str());
     if (is_stream) MHD_add_response_header(made, MHD_HTTP_HEADER_CACHE_CONTROL, "no-cache");
-    for (const auto& [name, value] : response.headers) {
-      MHD_add_response_header(made, name.c_str(), value.c_str());
-    }
+    const auto add = [made](const auto& headers) {
+      for (const auto& [name, value] : headers) {
+        MHD_add_response_header(made, name.c_str(), value.c_str());
+      }
+    };
+    add(options.headers);
+    add(response.headers);
     const MHD_Result result =
         MHD_queue_response(connection, static_cast<unsigned>(response.status), made);
     MHD_destroy_response(made);

@@ -38,6 +38,8 @@ struct HttpOptions {
   std::size_t max_body = std::size_t{64} << 20;
   /// Connections that send nothing for so long are closed, and those that do not take what is sent.
   unsigned idle_s = 60;
+  /// Sent with each response: name and value.
+  std::vector<std::pair<std::string, std::string>> headers{};
   /// What a request without its body is refused with, before that is received; null: none is.
   std::function<std::optional<HttpResponse>(const HttpRequest& head)> check{};
 };

@@ -3,6 +3,7 @@
 #include "server/chat_completion.hpp"
 #include "server/responses.hpp"
 #include "server/text_completion.hpp"
+#include "server/token_api.hpp"
 
 #include <tenon/error.hpp>
 
@@ -95,31 +96,6 @@ HttpResponse answer(const ServedModel& served, AnswerService& answers, const Htt
   return {.type = "text/event-stream", .next = [stream] { return stream->next(); }};
 }
 
-Json tokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
-  const bool add_special = fields.flag("add_special").value_or(false);
-  const auto content = fields.text("content");
-  return {{"tokens", tokenizer.encode(content.value_or(""), {.add_special = add_special})}};
-}
-
-Json detokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
-  std::vector<std::int32_t> tokens;
-  if (const Json* ids = fields.array("tokens")) {
-    const auto count = static_cast<std::int64_t>(tokenizer.vocab_size());
-    for (const Json& id : *ids) {
-      if (!id.is_number_integer())
-        throw MemberError(Errc::bad_type, "tokens", "is no array of token ids");
-      const auto token = id.get<std::int64_t>();
-      if (token < 0 || token >= count) {
-        throw MemberError(
-            Errc::out_of_range, "tokens",
-            fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
-      }
-      tokens.push_back(static_cast<std::int32_t>(token));
-    }
-  }
-  return {{"content", tokenizer.decode(tokens)}};
-}
-
 }  // namespace
 
 void add_language_routes(Routes& routes, const ServedModel& served, AnswerService& answers) {
@@ -132,12 +108,7 @@ void add_language_routes(Routes& routes, const ServedModel& served, AnswerServic
   routes.post("/v1/responses", [&](const HttpRequest& request) {
     return answer<Responses>(served, answers, request);
   });
-  routes.post_json("/tokenize", [&](const RequestFields& fields) {
-    return tokenize(served.model.tokenizer(), fields);
-  });
-  routes.post_json("/detokenize", [&](const RequestFields& fields) {
-    return detokenize(served.model.tokenizer(), fields);
-  });
+  add_token_routes(routes, served.model.tokenizer());
 }
 
 }  // namespace tenon::tool

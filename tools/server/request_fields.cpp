@@ -110,16 +110,23 @@ std::optional<double> RequestFields::number(std::string_view member) const {
 
 std::optional<std::int64_t> RequestFields::integer(std::string_view member, std::int64_t least,
                                                    std::int64_t most) const {
-  const auto value = number(member);
-  if (!value) return std::nullopt;
-  // Bounds of int64 are not exact in f64: what is to be cast must be clearly inside.
-  constexpr double bound = 9.2e18;
-  const bool is_integer = *value > -bound && *value < bound &&
-                          static_cast<double>(static_cast<std::int64_t>(*value)) == *value;
-  if (!is_integer) refuse_type(member, *find(member), "an integer");
-  const Json& given = *find(member);
-  const auto integer =
-      given.is_number_float() ? static_cast<std::int64_t>(*value) : given.get<std::int64_t>();
+  const Json* given = find(member);
+  if (given == nullptr) return std::nullopt;
+  if (!given->is_number()) refuse_type(member, *given, "a number");
+  if (given->is_number_float()) {
+    // Bounds of int64 are not exact in f64: what is to be cast must be clearly inside.
+    constexpr double bound = 9.2e18;
+    const auto value = given->get<double>();
+    const bool is_integer = value > -bound && value < bound &&
+                            static_cast<double>(static_cast<std::int64_t>(value)) == value;
+    if (!is_integer) refuse_type(member, *given, "an integer");
+  }
+  constexpr auto largest = std::uint64_t{std::numeric_limits<std::int64_t>::max()};
+  if (given->is_number_unsigned() && given->get<std::uint64_t>() > largest) {
+    throw MemberError(Errc::out_of_range, path(member),
+                      fmt::format("is {}, and can be at most {}", shown(*given), largest));
+  }
+  const auto integer = given->get<std::int64_t>();
   if (integer < least || integer > most) {
     throw MemberError(Errc::out_of_range, path(member),
                       most == std::numeric_limits<std::int64_t>::max()

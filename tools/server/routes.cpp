@@ -58,6 +58,16 @@ void Routes::post_json(const std::string& path, JsonAction action) {
   });
 }
 
+void Routes::answer_preflights() {
+  const Action action = [](const HttpRequest&) {
+    return HttpResponse{.status = 204,
+                        .headers = {{"Access-Control-Allow-Methods", "GET, POST"},
+                                    {"Access-Control-Allow-Headers", "Authorization, *"},
+                                    {"Access-Control-Max-Age", "86400"}}};
+  };
+  for (auto& [path, methods] : routes_) methods["OPTIONS"] = {action, true};
+}
+
 bool Routes::has_key(std::string_view authorization) const {
   constexpr std::string_view scheme = "Bearer ";
   if (key_.empty()) return true;
@@ -78,7 +88,7 @@ std::optional<HttpResponse> Routes::refused(const HttpRequest& head) const {
   }
   const Route* route = find(head);
   if (route == nullptr) {
-    const std::string& taken = path->second.begin()->first;
+    const std::string taken = path->second.contains("GET") ? "GET" : "POST";
     HttpResponse response =
         refusal(405, "method_not_allowed", fmt::format("{} takes {}", head.path, taken));
     response.headers.emplace_back("Allow", taken == "GET" ? "GET, HEAD" : taken);

@@ -29,6 +29,9 @@ class Routes {
   void post(const std::string& path, Action action);
   void post_json(const std::string& path, JsonAction action);
 
+  /// Answers what a browser asks before a page of another origin may send a request (OPTIONS), at all addresses so far.
+  void answer_preflights();
+
   HttpResponse operator()(const HttpRequest& request) const;
   /// What a request is refused with that has no address here, or not the key; nothing for others.
   std::optional<HttpResponse> refused(const HttpRequest& head) const;

@@ -20,7 +20,8 @@ struct ToolCall {
 
 /// The parts of an answer.
 struct ChatAnswer {
-  std::string content;  ///< what the user reads, without white space at its ends
+  /// What the user reads, without white space between its ends and calls, reasoning or other marks.
+  std::string content;
   std::string reasoning{};
   std::vector<ToolCall> calls{};
   /// The end of the text that belongs to none of them: a call that is not complete, or, of an answer that grows, the

@@ -3,8 +3,12 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <string_view>
+#include <system_error>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -29,6 +33,28 @@ const Architecture& architecture_of(const io::File& file) {
   throw Error(
       Errc::unsupported, file.path().string(),
       fmt::format("architecture '{}'; known are {}", name, fmt::join(architecture_names(), ", ")));
+}
+
+/// Errors: corrupt for tensors of layers that the file does not say it has; a model without them would answer, and wrongly.
+void refuse_other_layers(const io::File& file, std::int64_t layers) {
+  constexpr std::string_view prefix = "blk.";
+  std::vector<std::string_view> others;
+  for (const io::TensorEntry& entry : file.tensors()) {
+    const std::string_view name = entry.name;
+    if (!name.starts_with(prefix)) continue;
+    std::int64_t layer = 0;
+    const auto [end, error] =
+        std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
+    if (error == std::errc() && layer >= layers) others.push_back(name);
+  }
+  if (others.empty()) return;
+  const std::size_t shown = std::min<std::size_t>(others.size(), 3);
+  throw Error(Errc::corrupt, file.path().string(),
+              fmt::format("block_count is {}, and there are {} tensors of further blocks: {}{}",
+                          layers, others.size(),
+                          fmt::join(others.begin(),
+                                    others.begin() + static_cast<std::ptrdiff_t>(shown), ", "),
+                          shown < others.size() ? ", ..." : ""));
 }
 
 nn::RouterOptions router_of(const Hyperparameters& values, const Architecture& architecture,
@@ -510,6 +536,7 @@ DecoderConfig DecoderConfig::from(const io::File& file) {
   config.architecture = architecture.name;
   const Hyperparameters values(file, config.architecture);
   config.layers = values.integer("block_count", 1, max_layers);
+  refuse_other_layers(file, config.layers);
   // Layers that predict further tokens come last, and are not used.
   config.layers -= values.integer_or("nextn_predict_layers", 0, 0, config.layers - 1);
   config.width = values.integer("embedding_length", 1, max_width);

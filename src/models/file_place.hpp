@@ -8,7 +8,8 @@
 namespace tenon::models {
 
 /// The result of `call`, which makes a model of a file. Where it fails at a line of C++, the error
-/// names the file instead: these lines are ours, and what is wrong is the file.
+/// names the file instead: these lines are ours, and what is wrong is the file. A call that is wrong for
+/// its tensors (shape_mismatch) then is a corrupt file.
 template <class Call>
 auto placed_in(const io::File& file, Call&& call) {
   try {
@@ -16,7 +17,9 @@ auto placed_in(const io::File& file, Call&& call) {
   } catch (const Error& error) {
     const std::string& where = error.where();
     if (where.find(".hpp:") == std::string::npos && where.find(".cpp:") == std::string::npos) throw;
-    throw Error(error.code(), file.path().string(), error.message());
+    const bool is_wrong_call = error_class(error.code()) == ErrorClass::argument;
+    throw Error(is_wrong_call ? Errc::corrupt : error.code(), file.path().string(),
+                error.message());
   }
 }
 

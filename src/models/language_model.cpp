@@ -2,17 +2,25 @@
 #include "language_model_impl.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/log.hpp>
 #include <tenon/memory_errors.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vocabulary.hpp>
 #include <tenon/prepare_progress.hpp>
 
 #include <algorithm>
+#include <charconv>
+#include <cstdint>
 #include <future>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <system_error>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace tenon::models {
 namespace {
@@ -52,6 +60,31 @@ class LoadWatch {
   io::LoadProgress progress_;
 };
 
+/// A warning with the tensors that no part of the model reads: an architecture with more to it than the file says.
+void warn_of_unread(const io::File& file, const DecoderConfig& config, const WeightSet& read) {
+  const auto is_left_out = [&](std::string_view name) {
+    // One of two is read, by the context. The first layer of RWKV 7 has nothing to mix its values with. Layers that predict
+    // further tokens come last.
+    if (name.starts_with("rope_factors_")) return true;
+    for (const std::string_view unused : {"v0", "v1", "v2"}) {
+      if (name == fmt::format("blk.0.time_mix_{}.weight", unused)) return true;
+    }
+    std::int64_t layer = 0;
+    if (!name.starts_with("blk.")) return false;
+    const auto [end, error] = std::from_chars(name.data() + 4, name.data() + name.size(), layer);
+    return error == std::errc() && layer >= config.layers;
+  };
+  std::vector<std::string_view> unread;
+  for (const io::TensorEntry& entry : file.tensors()) {
+    if (!read.all().contains(entry.name) && !is_left_out(entry.name)) unread.push_back(entry.name);
+  }
+  if (unread.empty()) return;
+  const std::size_t count = unread.size();
+  unread.resize(std::min<std::size_t>(count, 3));
+  log(LogLevel::warning, fmt::format("{}: {} tensors are not read: {}{}", file.path().string(),
+                                     count, fmt::join(unread, ", "), count > 3 ? ", ..." : ""));
+}
+
 std::uint64_t bytes_of(const WeightSet& weights) {
   std::uint64_t bytes = 0;
   for (const auto& [name, buffer] : weights.all()) {
@@ -82,11 +115,14 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
       auto loading = io::load_async(impl->plain, impl->file, impl->device,
                                     {.progress = {}, .stop = options.load.stop});
       times.map += watch.lap();
-      impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options);
-      if (!options.lazy)
-        static_cast<void>(impl->next->report());  // planned while weights are mapped
+      placed_in(impl->file, [&] {
+        impl->next.emplace(impl->decoder, impl->shapes(1), impl->compile_options);
+        if (!options.lazy)
+          static_cast<void>(impl->next->report());  // planned while weights are mapped
+      });
       times.plan += watch.lap();
       impl->bound.emplace(impl->next->bind(impl->complete(loading.get()), prepared));
+      warn_of_unread(impl->file, impl->config, impl->bound->weights());
       progress.set_total(bytes_of(impl->bound->weights()));
       times.map += watch.lap();
       if (!options.lazy) {

@@ -5,6 +5,7 @@
 #include <tenon/error.hpp>
 #include <tenon/io/file.hpp>
 #include <tenon/io/save.hpp>
+#include <tenon/log.hpp>
 #include <tenon/models/language_model.hpp>
 #include <tenon/models/vocabulary.hpp>
 
@@ -14,6 +15,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -58,6 +60,18 @@ struct TinyModel {
     options.backend.threads = 1;
     return expect_error(code,
                         [&] { models::LanguageModel::load(folder / "changed.gguf", options); });
+  }
+
+  /// What loading the changed model, which works, warns of.
+  std::vector<std::string> warnings() const {
+    const TempFolder folder;
+    io::save_gguf(folder / "changed.gguf", metadata, tensors);
+    std::vector<std::string> told;
+    LogSink before =
+        set_log_sink([&](LogLevel, std::string_view message) { told.emplace_back(message); });
+    models::LanguageModel::load(folder / "changed.gguf", {.context = 16});
+    set_log_sink(std::move(before));
+    return told;
   }
 
   io::File file;
@@ -288,19 +302,19 @@ TEST_CASE("hostile models: experts whose tensors are missing or of other sizes")
     for (io::NamedTensor& tensor : other.tensors) {
       if (tensor.name == c.tensor) tensor.data = HostBuffer::zeros(Shape({3, 5, 32}, f32));
     }
-    other.refused(Errc::shape_mismatch);
+    other.refused(Errc::corrupt);
   }
   for (const char* key : {"inner_size", "state_size", "conv_kernel"}) {
     TinyModel other("mamba");
     other.metadata.set(std::string("mamba.ssm.") + key, 8);
-    other.refused(Errc::shape_mismatch);
+    other.refused(Errc::corrupt);
   }
   TinyModel sinks("gpt-oss");
   for (io::NamedTensor& tensor : sinks.tensors) {
     if (tensor.name.ends_with("attn_sinks.weight"))
       tensor.data = HostBuffer::zeros(Shape({3}, f32));
   }
-  sinks.refused(Errc::shape_mismatch);
+  sinks.refused(Errc::corrupt);
 }
 
 TEST_CASE("hostile models: keys that are missing or of another type") {
@@ -351,7 +365,7 @@ TEST_CASE("hostile models: what no build of this library reads") {
   CHECK(latent.refused(Errc::bad_reference).find("ffn_latent_down.weight") != std::string::npos);
   TinyModel other_latent("nemotron_h_moe_latent");
   other_latent.metadata.set("nemotron_h_moe.moe_latent_size", 32);
-  CHECK(other_latent.refused(Errc::shape_mismatch).find("ffn_latent_down") != std::string::npos);
+  CHECK(other_latent.refused(Errc::corrupt).find("ffn_latent_down") != std::string::npos);
   for (const auto& [architecture, key] : {std::pair("ernie4_5-moe", "interleave_moe_layer_step"),
                                           {"granitemoe", "moe_latent_size"}}) {
     TinyModel model(architecture);
@@ -416,6 +430,32 @@ TEST_CASE("hostile models: limits of attention that are out of range") {
       CHECK(model.refused(Errc::bad_hyperparameter).find(key) != std::string::npos);
     }
   }
+}
+
+TEST_CASE("hostile models: more layers than the file says, and tensors of other shapes") {
+  TinyModel fewer("llama");
+  fewer.metadata.set("llama.block_count", std::uint32_t{1});
+  CHECK(fewer.refused(Errc::corrupt).find("blk.1.") != std::string::npos);
+  // Unless those are said to predict further tokens.
+  TinyModel further("llama");
+  further.metadata.set("llama.nextn_predict_layers", std::uint32_t{1});
+  CHECK(further.warnings().empty());
+
+  TinyModel frequencies("llama");
+  frequencies.remove_tensor("rope_freqs.weight");
+  frequencies.tensors.push_back({"rope_freqs.weight", HostBuffer::zeros(Shape({3}, f32))});
+  CHECK(frequencies.refused(Errc::corrupt).find("changed.gguf") != std::string::npos);
+}
+
+TEST_CASE("hostile models: tensors that nothing reads are told") {
+  TinyModel model("llama");
+  CHECK(model.warnings().empty());
+  for (const char* name : {"blk.0.attn_q.bogus", "foo"}) {
+    model.tensors.push_back({name, HostBuffer::zeros(Shape({3}, f32))});
+  }
+  const std::vector<std::string> warnings = model.warnings();
+  REQUIRE(warnings.size() == 1);
+  CHECK(warnings[0].find("2 tensors are not read: blk.0.attn_q.bogus, foo") != std::string::npos);
 }
 
 TEST_CASE("hostile models: metadata that disagrees with the tensors") {

@@ -190,10 +190,10 @@ struct ImageLimits {
 /// takes a fork(). The file is mapped (io::Access::guarded), see SentenceEncoder.
 class VisionEncoder {
  public:
-  /// Errors, which name the path: those of io::open, VisionConfig::from, compile(); bad_reference and
-  /// shape_mismatch for weights that are missing or do not fit; bad_argument for
-  /// EncoderOptions::weights that is not a block type, and for limits that are negative, above 2^20 patches
-  /// or 2^28 pixels, or the wrong way round; unsupported for limits of images that all have one size.
+  /// Errors, which name the path: those of io::open, VisionConfig::from, compile(); bad_reference for
+  /// weights that are missing, corrupt for those that do not fit; bad_argument for EncoderOptions::weights that is
+  /// not a block type, and for limits that are negative, above 2^20 patches or 2^28 pixels, or the wrong way round;
+  /// unsupported for limits of images that all have one size.
   static VisionEncoder load(const std::filesystem::path& path, const EncoderOptions& options = {},
                             const ImageLimits& limits = {});
 

@@ -20,13 +20,15 @@ Option& Option::required() {
 }
 
 Option& Option::not_empty() {
-  option_->check([](const std::string& text) { return text.empty() ? "the path is empty" : ""; });
+  option_->check([](const std::string& text) { return text.empty() ? "the value is empty" : ""; });
   return *this;
 }
 
 Option& Option::not_negative() {
   option_->check([](const std::string& text) {
-    return text.starts_with('-') ? text + " is negative" : std::string();
+    if (text.starts_with('-')) return text + " is negative";
+    const bool is_nan = text.size() > 1 && (text[0] == 'n' || text[0] == 'N');
+    return is_nan ? text + " is no number" : std::string();
   });
   return *this;
 }

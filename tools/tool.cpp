@@ -16,6 +16,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <random>
 #include <system_error>
 #include <utility>
@@ -67,7 +68,13 @@ void Tool::print(const Json& object) const {
   fmt::print("{}\n", object.dump(2, ' ', ascii, Json::error_handler_t::replace));
 }
 
-DevicePtr Tool::open_device() const { return Device::open(device); }
+DevicePtr Tool::open_device() const {
+  if (device.find(':') == std::string::npos) {
+    throw Error(Errc::bad_argument, "--device",
+                fmt::format("'{}' is no URL of a device, such as cpu:", device));
+  }
+  return Device::open(device);
+}
 BackendOptions Tool::backend() const { return {.threads = threads, .exact = precision == "exact"}; }
 
 namespace {
@@ -80,7 +87,7 @@ models::AdapterSource adapter_source(const std::string& text) {
   double scale = 0;
   const char* const end = text.data() + text.size();
   const auto [rest, error] = std::from_chars(text.data() + colon + 1, end, scale);
-  if (error != std::errc() || rest != end) return {text};
+  if (error != std::errc() || rest != end || colon == 0) return {text};
   return {text.substr(0, colon), scale};
 }
 
@@ -118,6 +125,8 @@ void Tool::require_context(std::string_view command, std::int64_t tokens) const 
 namespace {
 
 using Sampler = nn::SamplerOptions;
+
+constexpr std::int64_t most_tokens = 1 << 24;  // of an answer
 
 /// An option of sampling: its names on the command line are llama.cpp's.
 template <class T>
@@ -167,11 +176,11 @@ constexpr SamplingOption<double> number_options[] = {
 constexpr SamplingOption<std::int64_t> count_options[] = {
     {"--top-k", "top_k", &Sampler::top_k, "Sample from the K most probable tokens; 0: all"},
     {"--repeat-last-n", "repetition_window", &Sampler::repetition_window,
-     "How many tokens are the recent ones (64)"},
+     "How many tokens are the recent ones (64); -1: all of the context"},
     {"--dry-allowed-length", "dry_allowed_length", &Sampler::dry_allowed_length,
      "DRY: a repetition may be shorter than this (2)"},
     {"--dry-penalty-last-n", "dry_window", &Sampler::dry_window,
-     "DRY: how many tokens are searched for repetitions (64)"},
+     "DRY: how many tokens are searched for repetitions (64); -1: all of the context"},
 };
 
 /// Line feeds and the like, which a shell makes hard to write.
@@ -203,7 +212,8 @@ models::SamplingDefaults SamplingOptions::over(models::SamplingDefaults defaults
   }
   if (mirostat) sampler.mirostat = static_cast<int>(*mirostat);
   sampler.temperature_last = temperature_last;
-  sampler.seed = seed;
+  sampler.seed =
+      seed == -1 ? std::uint64_t{std::random_device{}()} : static_cast<std::uint64_t>(seed);
   for (const std::string& text : logit_bias) sampler.logit_bias.push_back(parse_bias(text));
   return defaults;
 }
@@ -245,6 +255,10 @@ models::GenerateOptions GenerationOptions::for_model(const models::LanguageModel
   models::GenerateOptions options = generate;
   models::SamplingDefaults chosen = sampling.over(models::sampling_defaults(model.file()));
   options.sampler = std::move(chosen.sampler);
+  if (options.max_tokens == -1) options.max_tokens = most_tokens;
+  for (std::int64_t* window : {&options.sampler.repetition_window, &options.sampler.dry_window}) {
+    if (*window == -1) *window = model.context();
+  }
   if (options.sampler.dry_multiplier > 0) {
     options.sampler.dry_breakers = sampling.breakers(model.tokenizer());
   }
@@ -378,8 +392,9 @@ void add_context(Command& command) {
 void add_generation(Command& command, GenerationOptions& options) {
   SamplingOptions& sampling = options.sampling;
   command
-      .option("-n,--max-tokens", options.generate.max_tokens, "Maximal number of generated tokens")
-      .range(0, 1 << 24);
+      .option("-n,--max-tokens", options.generate.max_tokens,
+              "Maximal number of generated tokens; -1: as many as the context holds")
+      .range(-1, most_tokens);
   sampling.numbers.resize(std::size(number_options));
   sampling.counts.resize(std::size(count_options));
   for (std::size_t i = 0; i < sampling.numbers.size(); ++i) {
@@ -401,7 +416,8 @@ void add_generation(Command& command, GenerationOptions& options) {
       .range(0, 2);
   command.flag("--temperature-last", sampling.temperature_last,
                "Apply the temperature behind the bounds, as llama.cpp does");
-  command.option("--seed", sampling.seed, "Seed of sampling").not_negative();
+  command.option("--seed", sampling.seed, "Seed of sampling; -1: another one in each run")
+      .range(-1, std::numeric_limits<std::int64_t>::max());
   command.flag("--sample-on-device", options.generate.sample_on_device,
                "Draw tokens where the model runs, with other random numbers");
   command
@@ -501,7 +517,7 @@ std::string read_text(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
     if (!in) throw Error(Errc::not_found, path, std::strerror(errno));
     if (std::filesystem::is_directory(path)) {
-      throw Error(Errc::bad_argument, path, "a folder, where the file of a program's text is read");
+      throw Error(Errc::bad_argument, path, "a folder, where a file is read");
     }
     text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
     if (in.bad()) throw Error(Errc::io_error, path, "cannot be read");

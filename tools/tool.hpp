@@ -71,7 +71,7 @@ struct SamplingOptions {
   bool temperature_last = false;
   std::vector<std::string> dry_breakers;  ///< texts with escapes; "none": no one
   std::vector<std::string> logit_bias;    ///< each TOKEN=BIAS
-  std::uint64_t seed = 0;
+  std::int64_t seed = 0;                  ///< -1: another one in each run
 
   /// Options that were not given are as the model recommends. Errc::bad_argument for an invalid
   /// bias.

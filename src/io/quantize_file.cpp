@@ -32,7 +32,11 @@ constexpr std::string_view caller = "quantize";
 }
 
 const MixFacts& mix_named(std::string_view type) {
-  if (const MixFacts* mix = find_mix(type)) return *mix;
+  std::string lower(type);  // llama.cpp has Q8_0
+  std::ranges::transform(lower, lower.begin(), [](char c) {
+    return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  });
+  if (const MixFacts* mix = find_mix(lower)) return *mix;
   refuse(Errc::bad_argument,
          fmt::format("no type '{}'; there are {}", type, fmt::join(quantize_types(), ", ")));
 }
@@ -287,6 +291,9 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
     result.bytes_after += static_cast<std::uint64_t>(plans.back().shape.bytes());
   }
 
+  if (options.threads < 0) {
+    refuse(Errc::bad_argument, fmt::format("{} threads", options.threads));
+  }
   const int threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   std::uint64_t done = 0;

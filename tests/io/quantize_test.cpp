@@ -304,6 +304,7 @@ TEST_CASE("quantize: refused calls leave no file") {
   refused(Errc::bad_argument, in, "q4_k_m", in);
   refused(Errc::bad_argument, in, "q9_k", out);
   refused(Errc::bad_argument, in, "", out);
+  expect_error(Errc::bad_argument, [&] { io::quantize_gguf(in, out, "q4_k_m", {.threads = -3}); });
   refused(Errc::unsupported_dtype, in, "iq2_xxs", out);
   refused(Errc::not_found, folder.path() / "none.gguf", "q4_k_m", out);
   std::filesystem::create_symlink(in, folder.path() / "link.gguf");

@@ -479,6 +479,32 @@ class Generate(Folder):
         self.assertEqual((running.returncode, made["stopped"]), (ENDED_EARLY, "cancelled"))
         self.assertGreater(len(made["tokens"]), 0)
 
+    def test_measurements_are_interrupted(self):
+        tokens = self.folder / "tokens.txt"
+        tokens.write_text("1 " * 400_000)
+        for command in (("bench", "-r", 1000, "-p", 4000), ("profile", "-n", 1 << 20), ("score", "--file", tokens)):
+            with self.subTest(command[0]):
+                running = subprocess.Popen([self.program, command[0], str(LLAMA), *map(str, command[1:])], cwd=SOURCE,
+                                           stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+                while cpu_seconds(running.pid) < 0.3:
+                    self.assertIsNone(running.poll())
+                    time.sleep(0.02)
+                running.send_signal(signal.SIGINT)
+                out, error = running.communicate(timeout=60)
+                self.assertEqual((running.returncode, out), (ENDED_EARLY, b""))
+                self.assertTrue(error.startswith(b"tenon: Cancelled: "), error)
+
+    def test_far_deadlines_and_minus_one(self):
+        made = self.json("generate", LLAMA, "--prompt", "abc", "-n", 3, "--temp", 0, "--timeout", "1e10")
+        self.assertEqual((made["stopped"], len(made["tokens"])), ("length", 3))
+        made = self.json("generate", LLAMA, "--prompt", "abc", "-n", -1, "--ctx", 40, "--seed", -1, "--repeat-last-n", -1,
+                         "--dry-penalty-last-n", -1, "--logit-bias", "258=-inf")
+        self.assertIn(made["stopped"], ("context full", "end token"))
+        options = made["options"]
+        self.assertEqual((options["repetition_window"], options["dry_window"]), (40, 40))
+        seeds = {self.json("generate", LLAMA, "--prompt", "a", "-n", 0, "--seed", -1)["options"]["seed"] for _ in range(3)}
+        self.assertGreater(len(seeds), 1)
+
     def test_a_deadline(self):
         made = self.json("generate", LLAMA, *ENDLESS, "--timeout", 0.5, status=ENDED_EARLY)
         self.assertEqual(made["stopped"], "deadline")

@@ -38,14 +38,17 @@ class WrongCall(Folder):
 
     def test_numbers(self):
         for option, value in (
-            ("-t", "x"), ("-t", "-1"), ("-t", "100000"), ("-t", "1.5"), ("-n", "-1"), ("-n", ""),
+            ("-t", "x"), ("-t", "-1"), ("-t", "100000"), ("-t", "1.5"), ("-n", "-2"), ("-n", ""),
             ("-n", "99999999999999999999"), ("--ctx", "-1"), ("--ctx", "many"), ("--seed", "-3"),
             ("--precision", "double"), ("--temp", "-1"), ("--temp", "nan"), ("--temp", "hot"),
-            ("-t", "-3"), ("--timeout", "-1"), ("--logprobs", "-1"), ("--logit-bias", "5"),
+            ("-t", "-3"), ("--timeout", "-1"), ("--timeout", "nan"), ("--logprobs", "-1"), ("--logit-bias", "5"),
             ("--logit-bias", "x=1"), ("--logit-bias", "5=nan"), ("--logit-bias", "272=1"), ("--stop", ""),
             ("--top-p", "2"), ("--top-k", "-3"), ("--min-p", "-0.5"), ("--repeat-penalty", "0"),
         ):
             self.wrong("generate", LLAMA, "--prompt", "a", option, value)
+        self.wrong("generate", LLAMA, "--prompt", "a", "--device", "foo", says="no URL of a device")
+        for option in ("--grammar", "--json-schema"):
+            self.wrong("generate", LLAMA, "--prompt", "a", option, "", says="the value is empty")
         self.wrong("bench", LLAMA, "-r", "0")
         self.wrong("score", LLAMA, "--tokens", "1", "--last", "-1")
 
@@ -73,6 +76,8 @@ class WrongFile(Folder):
             self.refused(MALFORMED, "NotFound", command[0], gone, *command[1:], says="gone")
         self.refused(MALFORMED, "NotFound", "generate", LLAMA, "--prompt-file", gone, says="gone")
         self.refused(MALFORMED, "NotFound", "tokenize", LLAMA, "--file", gone)
+        self.refused(MALFORMED, "NotFound", "generate", LLAMA, "--prompt", "a", "--lora", ":1", says=":1: ")
+        self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "--prompt-file", self.folder, says="a folder, where a file is read")
         self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "--prompt-file", "", says="empty")
         self.refused(WRONG_CALL, "BadArgument", "info", "", says="empty")
 

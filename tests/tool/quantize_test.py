@@ -7,7 +7,7 @@ from harness import LLAMA, MACHINE, MALFORMED, UNSUPPORTED, WRONG_CALL
 class Quantize(Folder):
     def test_a_quantised_model_runs(self):
         out = self.folder / "out.gguf"
-        for kind in ("q8_0", "q4_k_m", "mxfp4_moe", "f32"):
+        for kind in ("q8_0", "Q4_K_M", "mxfp4_moe", "f32"):  # in llama.cpp's spelling, too
             made = self.json("quantize", LLAMA, out, "--type", kind, "--requantize", "-t", "2")
             self.assertEqual(made["bytes_after"], self.json("info", out)["tensor_bytes"])
             self.assertGreater(made["converted"], 0)

@@ -1,3 +1,4 @@
+#include "interrupts.hpp"
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
@@ -22,21 +23,22 @@ struct Options {
 /// A conversation that is timed on random tokens, again and again from the same depth.
 class Timed {
  public:
-  Timed(const models::LanguageModel& model, const Options& options)
+  Timed(const models::LanguageModel& model, const Options& options, const std::stop_token& stop)
       : model_(model),
         options_(options),
+        interrupt_{.cancel = stop},
         conversation_(model.conversation()),
         tokens_(random_tokens(
             std::max({options.prefill, options.decode, options.depth, std::int64_t{1}}),
             model.config().vocabulary)) {}
 
-  void read_first_token() { conversation_.read(first(1)); }
+  void read_first_token() { conversation_.read(first(1), interrupt_); }
 
   /// Tokens of a prompt per second.
   double prefill() {
     go_to_depth();
     const auto start = Clock::now();
-    conversation_.read(first(options_.prefill));
+    conversation_.read(first(options_.prefill), interrupt_);
     return static_cast<double>(options_.prefill) / seconds(Clock::now() - start);
   }
 
@@ -53,7 +55,7 @@ class Timed {
       for (std::size_t j = 0; j < each.size(); ++j) {
         read[j] = tokens_[(static_cast<std::size_t>(i) + j) % tokens_.size()];
       }
-      model_.read_each(each, read);
+      model_.read_each(each, read, interrupt_);
     }
     return static_cast<double>(options_.decode * options_.conversations) /
            seconds(Clock::now() - start);
@@ -67,13 +69,14 @@ class Timed {
   void go_to_depth() {
     if (conversation_.rewindable(options_.depth) < options_.depth) {
       conversation_.rewind(0);
-      conversation_.read(first(options_.depth));
+      conversation_.read(first(options_.depth), interrupt_);
     }
     conversation_.rewind(options_.depth);
   }
 
   const models::LanguageModel& model_;
   const Options& options_;
+  models::Interrupt interrupt_;
   models::Conversation conversation_;
   std::vector<std::int32_t> tokens_;
 };
@@ -84,8 +87,9 @@ struct Times {
 };
 
 /// One run of each to warm up, then interleaved runs, so that noise affects both alike.
-Times measure(const Tool& tool, const models::LanguageModel& model, const Options& options) {
-  Timed timed(model, options);
+Times measure(const Tool& tool, const models::LanguageModel& model, const Options& options,
+              const std::stop_token& stop) {
+  Timed timed(model, options, stop);
   Times times;
   timed.read_first_token();
   times.first_token = seconds(Clock::now() - tool.started);
@@ -135,8 +139,10 @@ void run(Tool& tool, const Options& options) {
   const std::int64_t longest = std::max({options.prefill, options.decode, std::int64_t{1}});
   tool.require_context("bench", options.depth + longest);
   if (tool.context == 0) tool.context = options.depth + longest;
-  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
-  const Times times = measure(tool, model, options);
+  Interrupts interrupts;
+  const std::stop_token stop = interrupts.begin();
+  const auto model = models::LanguageModel::load(tool.model, tool.language_model(stop));
+  const Times times = measure(tool, model, options, stop);
   if (tool.json) {
     tool.print(described(options, model, times));
   } else {

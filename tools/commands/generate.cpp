@@ -10,6 +10,7 @@
 #include <tenon/error.hpp>
 #include <tenon/models/vision.hpp>
 
+#include <algorithm>
 #include <memory>
 
 #include <fmt/format.h>
@@ -160,9 +161,10 @@ models::GenerateOptions options_of(const Tool& tool, const Options& options,
   generate.draft = options.draft.for_model(tool, model, stop);
   generate.interrupt.cancel = stop;
   if (options.timeout_s > 0) {
+    constexpr double most_s = 1e9;  // 31 years; the clock ends after 292
     generate.interrupt.deadline =
         tool.started + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                           std::chrono::duration<double>(options.timeout_s));
+                           std::chrono::duration<double>(std::min(options.timeout_s, most_s)));
   }
   return generate;
 }

@@ -1,3 +1,4 @@
+#include "interrupts.hpp"
 #include "tool.hpp"
 
 #include <tenon/backends/cpu.hpp>
@@ -60,7 +61,9 @@ void run(Tool& tool, const Options& options) {
     require_written(trace_file, options.trace);
   }
   if (tool.context == 0) tool.context = options.prefill + options.decode + 1;
-  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
+  Interrupts interrupts;
+  const models::Interrupt interrupt{.cancel = interrupts.begin()};
+  const auto model = models::LanguageModel::load(tool.model, tool.language_model(interrupt.cancel));
   const auto tokens =
       random_tokens(std::max(options.prefill, std::int64_t{1}), model.config().vocabulary);
   const auto prompt = std::span(tokens);
@@ -70,20 +73,21 @@ void run(Tool& tool, const Options& options) {
   conversation.enable_time_profile(true);
   if (trace) conversation.set_trace(trace);
   // The first run of each makes its plan.
-  if (options.prefill > 0) conversation.read(prompt);
-  if (options.decode > 0) conversation.read(prompt.first(1));
+  if (options.prefill > 0) conversation.read(prompt, interrupt);
+  if (options.decode > 0) conversation.read(prompt.first(1), interrupt);
   conversation.rewind(0);
 
   Profile prefill, decode;
   if (options.prefill > 0) {
-    conversation.read(prompt);
+    conversation.read(prompt, interrupt);
     prefill.add(conversation.step_times());
   }
   for (std::int64_t i = 0; i < options.decode; ++i) {
-    conversation.read(prompt.first(1));
+    conversation.read(prompt.first(1), interrupt);
     decode.add(conversation.step_times());
   }
   const Limits limits = cpu::measure_limits(tool.threads);
+  interrupt.check("profile");
   if (trace) {
     trace->write(trace_file);
     require_written(trace_file, options.trace);

@@ -1,3 +1,4 @@
+#include "interrupts.hpp"
 #include "token_list.hpp"
 #include "tool.hpp"
 
@@ -35,7 +36,9 @@ void run(Tool& tool, const Options& options, bool from_file) {
   const auto count = static_cast<std::int64_t>(tokens.size());
   tool.require_context("score", count);
   if (tool.context == 0) tool.context = count;
-  const auto model = models::LanguageModel::load(tool.model, tool.language_model());
+  Interrupts interrupts;
+  const std::stop_token stop = interrupts.begin();
+  const auto model = models::LanguageModel::load(tool.model, tool.language_model(stop));
   auto conversation = model.conversation();
   const std::int64_t vocabulary = model.config().vocabulary;
   const std::int64_t kept = options.last > 0 ? std::min(options.last, count) : count;
@@ -45,7 +48,7 @@ void run(Tool& tool, const Options& options, bool from_file) {
   std::int64_t row = 0;
   std::int64_t best = 0;
   double sum = 0;
-  conversation.read_all(tokens, [&](std::span<const float> logits, std::int64_t rows) {
+  const auto take = [&](std::span<const float> logits, std::int64_t rows) {
     for (std::int64_t i = 0; i < rows; ++i, ++row) {
       const auto values = logits.subspan(static_cast<std::size_t>(i * vocabulary),
                                          static_cast<std::size_t>(vocabulary));
@@ -59,7 +62,8 @@ void run(Tool& tool, const Options& options, bool from_file) {
             values, saved.mutable_values<float>().begin() + (row - (count - kept)) * vocabulary);
       }
     }
-  });
+  };
+  conversation.read_all(tokens, take, {.cancel = stop});
   if (!saved.is_empty()) io::write_npy(options.out, saved);
   const double scored = static_cast<double>(std::max<std::int64_t>(count - 1, 1));
   const double perplexity = std::exp(-sum / scored);

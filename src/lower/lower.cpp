@@ -40,6 +40,7 @@ std::vector<Step> steps(const Flat& flat, std::vector<FlatStep>& flat_steps) {
     step.count = from.count;
     step.depth = from.depth;
     step.body = steps(flat, from.body);
+    if (step.kind == Step::Kind::loop && step.body.empty()) continue;  // it leaves all as it is
     result.push_back(std::move(step));
   }
   return result;

@@ -11,8 +11,8 @@
 #include <array>
 #include <cmath>
 
-// Where no score of a query is above -inf, softmax gives NaN and attention zeros. The pattern has no
-// mask that could make it so: only keys or queries that are infinite do.
+// Where no score of a query is above -inf, softmax gives NaN and attention does not. The pattern
+// has no mask that could make it so: only keys and queries do that are infinite, or whose products overflow.
 
 namespace tenon::passes {
 namespace {
@@ -93,6 +93,7 @@ int rewrite_attention(Program&, FunctionEditor& editor) {
     std::array operands = {scores->queries, scores->keys, editor.at(i).operands[1]};
     if (!fit(editor.type(operands[0]), editor.type(scores->transposed), editor.type(operands[2])))
       continue;
+    if (!editor.type(operands[1])) continue;
     if (!editor.movable(operands[0]) || !editor.movable(operands[1])) continue;
 
     const OpInstance heads_second(Permute{.order = {0, 2, 1, 3}});

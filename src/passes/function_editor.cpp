@@ -42,7 +42,12 @@ void FunctionEditor::replace(std::size_t i, OpInstance op, std::vector<ValueId> 
 ValueId FunctionEditor::insert(std::size_t i, std::string_view name, OpInstance op,
                                std::vector<ValueId> operands) {
   std::vector<Shape> inputs;
-  for (const ValueId id : operands) inputs.push_back(function_.values[id].shape.value());
+  for (const ValueId id : operands) {
+    const Value& value = function_.values[id];
+    if (!value.shape)
+      throw Error(Errc::internal, value.name, "a rewrite of a value without a type");
+    inputs.push_back(*value.shape);
+  }
   const Shape shape = op.def()->infer(op.attributes(), inputs).without_tags();
   Instruction instruction;
   instruction.op = std::move(op);

@@ -89,7 +89,7 @@ bool matches(const FunctionEditor& editor, Constants& constants, std::size_t i,
   const std::vector<ValueId>& in = editor.at(i).operands;
   const std::optional<Shape>& y = editor.type(editor.at(i).result);
   if (!y) return false;
-  const auto is_fixed = [&](ValueId id) { return constants.contains(id); };
+  const auto is_fixed = [&](ValueId id) { return editor.type(id) && constants.contains(id); };
   const std::optional<Shape>& weights = editor.type(product.operands[1]);
   return weights && weights->dtype() == y->dtype() && editor.movable(product.operands[0]) &&
          std::ranges::all_of(in.begin() + 1, in.end(), is_fixed) &&
@@ -99,6 +99,7 @@ bool matches(const FunctionEditor& editor, Constants& constants, std::size_t i,
 /// Computes instruction i, a batch_norm. Of 16-bit types the scaled weights and the bias are computed
 /// in f32 and rounded once: errors of results are then those of the product and the norm by
 /// themselves (rms 0.4 to 1.2 times as large on random layers; rounded in each op, up to 3 times).
+/// One of f16 may overflow that the norm alone does not: of a channel whose mean is more than 65504 deviations.
 void rewrite(FunctionEditor& editor, std::size_t i, const Product& product) {
   const auto insert = [&](std::string_view name, OpInstance op, std::vector<ValueId> operands) {
     return editor.insert(i, name, std::move(op), std::move(operands));
@@ -106,8 +107,9 @@ void rewrite(FunctionEditor& editor, std::size_t i, const Product& product) {
   const DType dtype = editor.type(editor.at(i).result)->dtype();
   const bool is_narrow = dtype != f32 && dtype != f64;
   const DType wide_type = is_narrow ? f32 : dtype;
-  const auto wide = [&](ValueId id) {
-    return is_narrow ? insert("wide", OpInstance(Cast{.dtype = f32}), {id}) : id;
+  const auto wide = [&](ValueId id) {  // a bias may have another type than its product
+    const bool is_wide = editor.type(id)->dtype() == wide_type;
+    return is_wide ? id : insert("wide", OpInstance(Cast{.dtype = wide_type}), {id});
   };
   const auto rounded = [&](ValueId id) {
     return is_narrow ? insert("rounded", OpInstance(Cast{.dtype = dtype}), {id}) : id;

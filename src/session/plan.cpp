@@ -67,7 +67,6 @@ class Partitioner {
       if (!has_conditions_) return choose_(step);
       return in_loop || reads_loop(step) ? choice_with_loops(step) : choose_(step);
     }
-    if (step.body.empty()) return with_loops();
     if (!plan_.merged) return std::nullopt;
     const std::optional<std::size_t> first = choice_for(step.body.front(), true);
     const bool agreed = std::ranges::all_of(
@@ -106,12 +105,6 @@ class Partitioner {
     throw Error(Errc::unsupported, step.value,
                 fmt::format("{} runs no loops with a condition, and no other backend runs {}",
                             backends_[chosen]->name(), op_of(step)));
-  }
-  /// A backend for a loop without steps.
-  std::size_t with_loops() const {
-    const auto found = std::ranges::find_if(
-        backends_, [](const BackendPtr& backend) { return !backend->wants_unrolled(); });
-    return found == backends_.end() ? 0 : static_cast<std::size_t>(found - backends_.begin());
   }
 
   Stage stage(std::size_t backend, std::span<const Step> together, std::span<const Step> steps) {

@@ -115,6 +115,7 @@ class Session::Run {
   std::vector<Buffer> inputs_of(const sessions::Stage& stage) const;
   std::vector<Buffer> outputs_of(const sessions::Stage& stage) const;
   void check_dumps() const;
+  void check_dumps(std::span<const sessions::BoundStage> stages) const;
   void dump(const sessions::BoundStage& stage) const;
 
   std::shared_ptr<const sessions::BoundPlan> bound_;

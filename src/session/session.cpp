@@ -239,8 +239,23 @@ std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inp
     return compile_stage(*backends[backend], lowered, together, steps);
   }};
   plans_.push_front(make_plan(inputs, merged, weights, given_up, maker));
-  if (plans_.size() > plan_limit) plans_.pop_back();
-  return plans_.front();
+  const auto made = plans_.front();
+  drop_oldest_plans();
+  return made;
+}
+
+/// Those for calls that give inputs up belong to the plan for the same types that keeps them, and are not counted.
+void Session::Shared::drop_oldest_plans() {
+  if (plan_limit == 0) return plans_.clear();
+  const auto keeps_inputs = [](const std::shared_ptr<const Plan>& plan) {
+    return plan->given_up.empty();
+  };
+  if (static_cast<std::size_t>(std::ranges::count_if(plans_, keeps_inputs)) <= plan_limit) return;
+  const auto oldest = *std::find_if(plans_.rbegin(), plans_.rend(), keeps_inputs);
+  std::erase_if(plans_, [&](const std::shared_ptr<const Plan>& plan) {
+    return plan == oldest || (!keeps_inputs(plan) && plan->merged == oldest->merged &&
+                              plan->signature == oldest->signature);
+  });
 }
 
 std::vector<std::shared_ptr<const Plan>> Session::Shared::plans() {
@@ -518,12 +533,14 @@ std::vector<Buffer> Session::start(std::vector<Buffer>& inputs, const SubmitOpti
   submitted->shared = shared_.shared();
   submitted->state = state_.shared();
   submitted->after = options.after;
+  // Before the lock: a weight that an earlier run makes is waited for, which ends under it.
+  std::shared_ptr<const BoundPlan> bound = plan_of(inputs, false);
   const std::scoped_lock lock(state_->activations->handles());
-  submitted->run.emplace(plan_of(inputs, false), *shared_, *state_, inputs, std::span<Buffer>(),
+  submitted->run.emplace(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>(),
                          state_->interrupt);
   std::vector<Buffer> copied;
   try {
-    submitted->run->start_input_copies(copied);
+    if (options.after.empty()) submitted->run->start_input_copies(copied);
     submitted->handles.emplace(submitted->run->handles_of_results());
     EventSource ended;
     std::vector<Buffer> results;

@@ -170,7 +170,13 @@ void Session::Run::check_dumps() const {
         Errc::bad_argument, "Session::set_dump_outputs",
         fmt::format("'{}': expected no letters, or one each of H or S, F or Q, B or T", format));
   }
-  for (const BoundStage& stage : bound_->stages) {
+  check_dumps(bound_->stages);
+}
+
+void Session::Run::check_dumps(std::span<const BoundStage> stages) const {
+  const std::string& format = state_.options.dump_format;
+  for (const BoundStage& stage : stages) {
+    check_dumps(stage.body);
     if (stage.partition == nullptr || stored_form_of(stage)) continue;
     const Step& step = stage.stage->steps.front();
     const DType dtype = step.output.shape.dtype();

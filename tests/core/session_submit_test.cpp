@@ -11,6 +11,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -88,6 +89,29 @@ TEST_CASE("submit: results become ready when the run ends") {
   CHECK(values(results[0]) == std::vector<float>{2, 4, 6, 8});
   CHECK(results[0].is_ready());
   CHECK(held.session.total_time().count() > 0);
+}
+
+TEST_CASE("submit: a weight that an earlier run of the session still makes") {
+  // A plan binds the weight, which is ready when that run has ended.
+  Session run(program_of(R"(def forward(x: f32[4]):
+    w: f32[4] = const("w")
+    y = add(x, w)
+    return y
+)"),
+              {.backends = backends("reference")});
+  const auto bind = [&](const Buffer& weight) {
+    run.bind(std::make_shared<const WeightSet>(std::map<std::string, Buffer>{{"w", weight}}));
+  };
+  std::promise<void> gate;
+  const std::shared_future<void> opened = gate.get_future().share();
+  run.set_pre_callback([&](const StepEvent&) { opened.wait(); });
+  bind(device(floats({4}, {1, 1, 1, 1})));
+  const Buffer first = run.submit({device(floats({4}, {1, 2, 3, 4}))})[0];
+  bind(first);
+  std::thread opening([&] { gate.set_value(); });
+  const Buffer last = run.submit({device(floats({4}, {10, 10, 10, 10}))})[0];
+  CHECK(values(last) == std::vector<float>{12, 13, 14, 15});
+  opening.join();
 }
 
 TEST_CASE("submit: runs follow one another, and forward() follows them") {

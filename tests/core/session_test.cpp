@@ -1,5 +1,6 @@
 // Running programs: checks of inputs, shared memory, cached plans.
 #include "core/runs.hpp"
+#include "io/temp_folder.hpp"
 #include "support/expect_error.hpp"
 #include "support/fake_device.hpp"
 #include "support/op_testing.hpp"
@@ -8,9 +9,11 @@
 #include <tenon/ops.hpp>
 #include <tenon/program_view.hpp>
 #include <tenon/repeat.hpp>
+#include <tenon/trace.hpp>
 
 #include <algorithm>
 #include <atomic>
+#include <filesystem>
 #include <functional>
 #include <limits>
 #include <string>
@@ -393,6 +396,73 @@ TEST_CASE("Session: plans are kept for the shapes last used") {
   CHECK(rows(2) == 4);
   const Session fork = run.fork();
   CHECK(watched->compiled == 4);
+}
+
+TEST_CASE("Session: a plan for inputs that are given up is kept beside that which keeps them") {
+  const auto watched = std::make_shared<WatchedBackend>();
+  Session run(program_of("def forward(x: f32[4]):\n    y = add(x, x)\n    return y\n"),
+              {.backends = {watched}, .plan_limit = 1});
+  for (int i = 0; i < 3; ++i) {
+    std::vector<Buffer> inputs;
+    inputs.push_back(Buffer::allocate(Shape({4}, f32), cpu_device()->default_mem_region()));
+    run.forward(std::move(inputs));
+  }
+  CHECK(watched->compiled == 2);
+}
+
+TEST_CASE("Session: a loop that leaves all as it is has no step") {
+  const char* text = R"(def same(x: f32[4], i: i64, s: Scope):
+    return x
+
+def body(x: f32[4], go: bool, i: i64, s: Scope):
+    a = relu(x)
+    inner = pack(a)
+    looped = repeat(same, 3, inner, s)
+    y: f32[4] = item(looped, 0)
+    no: bool = full(value=0.0, dtype="bool")
+    return y, no
+
+def forward(x: f32[4], go: bool):
+    s0 = scope("s")
+    carry = pack(x, go)
+    t = repeat(body, 5, carry, s0, condition=1)
+    y: f32[4] = item(t, 0)
+    return y
+)";
+  const TempFolder folder;
+  Session run(program_of(text), {.backends = backends("cpu")});
+  run.set_merge(false);
+  run.set_trace(std::make_shared<Trace>());
+  run.set_log_time(true);
+  const Buffer go = device(HostBuffer::of<bool>(Shape({}, boolean), {true}));
+  CHECK(values(run.forward({device(floats({4}, {-1, 2, -3, 4})), go})[0]) ==
+        std::vector<float>{0, 2, 0, 4});
+  CHECK_NOTHROW(run.save(folder.path() / "looped.snapshot"));
+}
+
+TEST_CASE("Session: a value in a loop that cannot be dumped is found before the first step") {
+  const char* text = R"(def body(x: f32[4], go: bool, i: i64, s: Scope):
+    a = relu(x)
+    no: bool = full(value=0.0, dtype="bool")
+    return a, no
+
+def forward(x: f32[4], go: bool):
+    b = cast(x, dtype="i32")
+    c = cast(b, dtype="f32")
+    s0 = scope("s")
+    carry = pack(c, go)
+    t = repeat(body, 5, carry, s0, condition=1)
+    y: f32[4] = item(t, 0)
+    return y
+)";
+  const TempFolder folder;
+  Session run(program_of(text), {.backends = backends("cpu")});
+  run.set_dump_outputs(folder.path().string(), "SQT");
+  const Buffer go = device(HostBuffer::of<bool>(Shape({}, boolean), {true}));
+  const std::string what = expect_error(
+      Errc::bad_argument, [&] { run.forward({device(floats({4}, {1, 2, 3, 4})), go}); });
+  CHECK(what.find("has no fixed-point values") != std::string::npos);
+  CHECK(std::filesystem::is_empty(folder.path()));
 }
 
 TEST_CASE("Session: one thread at a time, others fork") {

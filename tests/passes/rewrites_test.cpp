@@ -476,6 +476,33 @@ def forward(x: f32[N, 3]):
 )");
 }
 
+TEST_CASE("norm_of_product, whose bias has another type than its weights") {
+  const std::string text = rewritten("norm_of_product", R"(
+def forward(x: f32[N, 3]):
+    w: f32[4, 3] = const("w")
+    h: f16[4] = const("h")
+    m: f32[4] = const("m")
+    v: f32[4] = const("v")
+    c = linear(x, w, h, has_bias=True)
+    y = batch_norm(c, m, v, eps=0.5)
+    return y
+)");
+  CHECK(text.find("cast(h, dtype=\"f32\")") != std::string::npos);
+  CHECK(text.find("batch_norm") == std::string::npos);
+}
+
+TEST_CASE("attention, of keys whose type nothing says, is left as it is") {
+  expect_unchanged("attention", R"(
+def forward(q: f32[1, 2, 5, 8], v: f32[1, 2, 5, 8]):
+    k = const("k")
+    t: f32[1, 2, 8, 5] = permute(k, order=[0, 1, 3, 2])
+    s: f32[1, 2, 5, 5] = matmul(q, t)
+    p = softmax(s, axis=3)
+    y: f32[1, 2, 5, 8] = matmul(p, v)
+    return y
+)");
+}
+
 TEST_CASE("attention, composed of matrix multiplications and a softmax") {
   expect("attention", R"(
 def forward(q: f32[B, 2, S, 8], k: f32[B, 2, T, 8], v: f32[B, 2, T, 6]):

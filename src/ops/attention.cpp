@@ -329,7 +329,8 @@ class Composition {
   }
 
   /// f32 or f64 [B, Hq, S, T]. Scores that are not seen are lowered to `hidden` instead of -inf, so that a
-  /// query without keys has gradients of 0 instead of NaN.
+  /// query without keys has gradients of 0 instead of NaN. Those that a finite number hides stay above it: where there are no
+  /// others, they are what the query sees.
   Tensor scores() const {
     const Tensor k = of_groups(every_key_);
     const Tensor q = grouped(heads_first(in_[0]));
@@ -343,8 +344,10 @@ class Composition {
     if (op_.softcap != 0) scores = op_.softcap * tanh(scores * (1 / op_.softcap));
     const Tensor low = scalar_like(scores, hidden);
     if (op_.has_mask) {
-      const Tensor& mask = in_[op_.mask_index()];
-      scores = maximum(scores + cast(maximum(mask, scalar_like(mask, hidden)), dtype_), low);
+      const Tensor mask = cast(in_[op_.mask_index()], dtype_);
+      constexpr double no_score = -std::numeric_limits<double>::infinity();
+      const Tensor least = scalar_like(scores, least_seen);
+      scores = where(eq(mask, scalar_like(mask, no_score)), low, maximum(scores + mask, least));
     }
     return where(seen(), scores, low);
   }
@@ -383,7 +386,7 @@ class Composition {
   }
 
  private:
-  static constexpr double hidden = -1e30;
+  static constexpr double hidden = -3e38, least_seen = -1e38;
 
   Tensor heads_first(const Tensor& x) const { return permute(plain(x), {0, 2, 1, 3}); }
   Tensor plain(const Tensor& x) const {

@@ -55,6 +55,31 @@ void check_halves(std::initializer_list<Axis> sizes, const Values& values, const
 
 }  // namespace
 
+TEST_CASE("grad: attention of a query from which finite masks hide every key") {
+  // Only -inf hides a key for good: with the same large number everywhere, the result is the values' mean.
+  constexpr double lowest = std::numeric_limits<float>::lowest();
+  for (const DType dtype : {f32, f64}) {
+    for (const double hidden : {-1e8, -1e30, -2e38, lowest}) {
+      INFO(name(dtype) << " " << hidden);
+      const auto by = [&](int operand, const Values& mask) {
+        return gradient_at({1, 2, 1, 1}, dtype, {2, 3}, [&](const Tensor& x) {
+          const Tensor one = full_like(x, 1), query = slice(one, 1, 0, 1);
+          Tensor masks = full(0, Shape({0}, f32));
+          for (const double number : mask)
+            masks = concat({masks, full(number, Shape({1}, f32))}, 0);
+          return sum(attention(query, operand == 1 ? x : one, operand == 2 ? x : one, {}, {},
+                               unsqueeze(masks, 0)));
+        });
+      };
+      CHECK(by(2, {hidden, hidden}) == Values{0.5, 0.5});
+      CHECK(by(2, {hidden, -infinity}) == Values{1, 0});
+      CHECK(by(2, {-infinity, -infinity}) == Values{0, 0});
+      CHECK(by(2, {0, hidden}) == Values{1, 0});
+      for (const double slope : by(1, {hidden, -infinity})) CHECK(slope == 0);
+    }
+  }
+}
+
 TEST_CASE("grad: norms of halves whose squares overflow") {
   // Multiples of 4 up to 512 are numbers of bf16, too.
   const Values values{300, -400, 500, 4, -260, 320, 8, 440};

@@ -67,8 +67,8 @@ struct SessionOptions {
   /// In order of priority: a step runs on the first backend that does not refuse it. Empty: all
   /// registered backends, "reference" last.
   std::vector<BackendPtr> backends{};
-  /// Maximal number of cached plans, those for calls that give inputs up beside that which keeps them not counted; the
-  /// least recently used one is evicted.
+  /// Maximal number of cached plans; the least recently used one is evicted. One for calls that give inputs up is kept
+  /// beside that which keeps them, and not counted.
   std::size_t plan_limit = 32;
   /// A step that the first backend refuses makes planning throw Errc::unsupported, with the reason.
   /// Otherwise it runs on a later backend, and PlanReport::fallbacks and the log report it.

@@ -16,7 +16,8 @@ inline constexpr int max_rank = 8;
 
 /// A symbolic dimension, `symbol("S")`: its size is known only when the program is lowered. The
 /// value is negative, so that it cannot be mistaken for a size; check is_static() before
-/// arithmetic. Errc::bad_shape unless the name is an identifier and no keyword of Python, as programs' texts have it.
+/// arithmetic. Errc::bad_shape unless the name is an identifier of at most 255 letters, not _ and no keyword of Python, as
+/// programs' texts have it.
 std::int64_t symbol(Name name);
 
 /// A dimension that is known neither as a size nor as a symbol.

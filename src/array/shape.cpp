@@ -38,8 +38,8 @@ std::string sizes_text(std::span<const std::int64_t> sizes) {
 std::int64_t symbol(Name name) {
   if (!is_identifier(name.text()) || is_keyword(name.text())) {
     throw Error(Errc::bad_shape, "symbol",
-                fmt::format("'{}' is no name for a size: letters, digits and _, no digit first, "
-                            "and no keyword of Python",
+                fmt::format("'{}' is no name for a size: at most 255 letters, digits and _, no "
+                            "digit first, not _ alone, and no keyword of Python",
                             name.text()));
   }
   return symbol_base + name.id();

@@ -64,7 +64,7 @@ Shape read_type(const JsonValue& type, WordBudget& words) {
     } else if (size.text() == "_") {
       dims.push_back(unknown_dim);
     } else {
-      dims.push_back(symbol(words.intern(size, size.text())));
+      dims.push_back(size.locate([&] { return symbol(words.intern(size, size.text())); }));
     }
   }
   return type.locate([&] { return Shape(dims, *dtype); });

@@ -258,6 +258,9 @@ void require_convertible(const TensorEntry& tensor, DType to, const QuantizeOpti
 
 QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path& out,
                    const MixFacts& mix, const QuantizeOptions& options) {
+  if (options.threads < 0) {
+    refuse(Errc::bad_argument, fmt::format("{} threads", options.threads));
+  }
   const File file = open(in);
   if (file.format() != Format::gguf) {
     refuse(Errc::unsupported, fmt::format("{} is {}; only GGUF files are quantised",
@@ -291,9 +294,6 @@ QuantizeResult run(const std::filesystem::path& in, const std::filesystem::path&
     result.bytes_after += static_cast<std::uint64_t>(plans.back().shape.bytes());
   }
 
-  if (options.threads < 0) {
-    refuse(Errc::bad_argument, fmt::format("{} threads", options.threads));
-  }
   const int threads =
       options.threads > 0 ? options.threads : static_cast<int>(std::thread::hardware_concurrency());
   std::uint64_t done = 0;

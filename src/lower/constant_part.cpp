@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t small_bytes = std::int64_t{1} << 16;
 constexpr std::int64_t max_growth = 2;
-constexpr std::int64_t max_made = 8192;  // by one program: beyond it, runs compute what they read
+constexpr std::int64_t max_made = 8192;  // of steps: beyond it, runs compute what they read
 
 /// Whether an op gives other numbers for codes of 8 bits or less.
 bool decodes(DType from, DType to) {

@@ -13,8 +13,8 @@
 namespace tenon {
 namespace {
 
-/// Calls `visit(operand, is_write)` for everything that steps access, in the order they do, until it is false; returns whether it
-/// never was.
+/// Calls `visit(operand, is_write)` for everything that steps access, in the order they do. Stops where it is false, and is false
+/// itself then.
 bool for_each_access(std::span<const Step> steps,
                      const std::function<bool(const Operand& operand, bool is_write)>& visit) {
   const auto read = [&](const Operand& input) { return visit(input, false); };

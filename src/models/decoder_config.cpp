@@ -331,6 +331,9 @@ void set_scales(const Hyperparameters& values, const Architecture& architecture,
   }
   const auto scale = [&](std::string_view key, double& value) {
     const double given = values.real_or(key, value, 0, largest);
+    if (given != 0 && given < 1e-6) {
+      values.refuse(key, fmt::format("{}", given), "0 and 1e-06 to 1e+06");
+    }
     value = given == 0 ? 1 : given;  // files may have 0 where there is none
   };
   if (architecture.has_scales) {

@@ -8,8 +8,8 @@
 namespace tenon::models {
 
 /// The result of `call`, which makes a model of a file. Where it fails at a line of C++, the error
-/// names the file instead: these lines are ours, and what is wrong is the file. A call that is wrong for
-/// its tensors (shape_mismatch) then is a corrupt file.
+/// names the file instead: these lines are ours, and what is wrong is the file. An error of class
+/// argument, such as shape_mismatch, then is a corrupt file: the calls are right for tensors that fit.
 template <class Call>
 auto placed_in(const io::File& file, Call&& call) {
   try {

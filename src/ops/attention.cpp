@@ -329,8 +329,8 @@ class Composition {
   }
 
   /// f32 or f64 [B, Hq, S, T]. Scores that are not seen are lowered to `hidden` instead of -inf, so that a
-  /// query without keys has gradients of 0 instead of NaN. Those that a finite number hides stay above it: where there are no
-  /// others, they are what the query sees.
+  /// query without keys has gradients of 0 instead of NaN. Those that a finite number hides stay above it, where all
+  /// below -1e38 are alike: where there are no others, they are what the query sees.
   Tensor scores() const {
     const Tensor k = of_groups(every_key_);
     const Tensor q = grouped(heads_first(in_[0]));

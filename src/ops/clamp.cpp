@@ -53,7 +53,8 @@ void Clamp::reference(std::span<const HostView> in, const HostView& out) const {
 
 std::vector<Tensor> Clamp::gradient(const Backward& at) const {
   const Tensor& x = at.inputs[0];
-  const Tensor inside = logical_and(ge(x, scalar_like(x, min)), le(x, scalar_like(x, max)));
+  // Nothing passes at a bound, as at 0 of relu (and as in PyTorch since 2.15).
+  const Tensor inside = logical_and(gt(x, scalar_like(x, min)), lt(x, scalar_like(x, max)));
   return {tenon::where(inside, at.upstream, scalar_like(x, 0))};
 }
 

@@ -99,7 +99,7 @@ bool matches(const FunctionEditor& editor, Constants& constants, std::size_t i,
 /// Computes instruction i, a batch_norm. Of 16-bit types the scaled weights and the bias are computed
 /// in f32 and rounded once: errors of results are then those of the product and the norm by
 /// themselves (rms 0.4 to 1.2 times as large on random layers; rounded in each op, up to 3 times).
-/// One of f16 may overflow that the norm alone does not: of a channel whose mean is more than 65504 deviations.
+/// A bias of f16 may overflow where the norm alone does not: that of a channel whose mean is more than 65504 deviations.
 void rewrite(FunctionEditor& editor, std::size_t i, const Product& product) {
   const auto insert = [&](std::string_view name, OpInstance op, std::vector<ValueId> operands) {
     return editor.insert(i, name, std::move(op), std::move(operands));

@@ -165,10 +165,8 @@ std::shared_ptr<const BoundPlan> Session::Bound::bind(const Shared& shared,
   }
   bound->plan = std::move(plan);
   plans_.push_front(bound);
-  if (plans_.size() > shared.plan_limit) {
-    plans_.pop_back();
-    forget_unused();
-  }
+  const auto plan_in = [](const auto& one) -> const Plan& { return *one->plan; };
+  if (drop_oldest_plans(plans_, shared.plan_limit, plan_in)) forget_unused();
   return bound;
 }
 

@@ -7,14 +7,17 @@
 #include <tenon/lowered.hpp>
 #include <tenon/session.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tenon::sessions {
@@ -133,6 +136,25 @@ struct BoundStage {
   std::unique_ptr<BoundPartition> partition;
   std::vector<BoundStage> body;
 };
+
+/// Drops plans of the types of inputs that were used longest ago, where there are plans of more types than `limit`; for some types
+/// there are several, such as those for calls that give other inputs up. `plans`: most recently used first; `plan_of(entry)` is the
+/// plan of one. Returns whether any went.
+template <class Entry, class PlanOf>
+bool drop_oldest_plans(std::list<Entry>& plans, std::size_t limit, PlanOf plan_of) {
+  const std::size_t most_alike = std::max<std::size_t>(limit, 3);
+  std::vector<std::pair<const Plan*, std::size_t>> kinds;  // the first of each, and their number
+  return std::erase_if(plans, [&](const Entry& entry) {
+           const Plan& plan = plan_of(entry);
+           const auto known = std::ranges::find_if(kinds, [&](const auto& kind) {
+             return kind.first->merged == plan.merged && kind.first->signature == plan.signature;
+           });
+           if (known != kinds.end()) return ++known->second > most_alike;
+           if (kinds.size() == limit) return true;
+           kinds.emplace_back(&plan, 1);
+           return false;
+         }) > 0;
+}
 
 struct BoundPlan {
   std::shared_ptr<const Plan> plan;

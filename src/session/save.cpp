@@ -100,11 +100,14 @@ class Session::Saver {
 
   /// The weights that no plan needs are left out: without plans that would be all of them.
   void require_plans() const {
+    const Program& program = session_.shared_->program;
     const auto& weights = session_.bound_->weights->all();
-    const bool has_weights = weights.empty() ? !constant_names(session_.shared_->program).empty()
-                                             : std::ranges::any_of(weights, [](const auto& one) {
-                                                 return one.second.shape().bytes() > 0;
-                                               });
+    const bool has_weights =
+        weights.empty()
+            ? std::ranges::any_of(constant_names(program),
+                                  [&](const auto& name) { return !program.folded.contains(name); })
+            : std::ranges::any_of(weights,
+                                  [](const auto& one) { return one.second.shape().bytes() > 0; });
     if (options_.weights == SavedWeights::needed && has_weights &&
         session_.shared_->plans().empty()) {
       throw Error(Errc::call_order, "Session::save",

@@ -239,23 +239,8 @@ std::shared_ptr<const Plan> Session::Shared::plan_for(std::span<const Shape> inp
     return compile_stage(*backends[backend], lowered, together, steps);
   }};
   plans_.push_front(make_plan(inputs, merged, weights, given_up, maker));
-  const auto made = plans_.front();
-  drop_oldest_plans();
-  return made;
-}
-
-/// Those for calls that give inputs up belong to the plan for the same types that keeps them, and are not counted.
-void Session::Shared::drop_oldest_plans() {
-  if (plan_limit == 0) return plans_.clear();
-  const auto keeps_inputs = [](const std::shared_ptr<const Plan>& plan) {
-    return plan->given_up.empty();
-  };
-  if (static_cast<std::size_t>(std::ranges::count_if(plans_, keeps_inputs)) <= plan_limit) return;
-  const auto oldest = *std::find_if(plans_.rbegin(), plans_.rend(), keeps_inputs);
-  std::erase_if(plans_, [&](const std::shared_ptr<const Plan>& plan) {
-    return plan == oldest || (!keeps_inputs(plan) && plan->merged == oldest->merged &&
-                              plan->signature == oldest->signature);
-  });
+  drop_oldest_plans(plans_, plan_limit, [](const auto& plan) -> const Plan& { return *plan; });
+  return plans_.front();
 }
 
 std::vector<std::shared_ptr<const Plan>> Session::Shared::plans() {

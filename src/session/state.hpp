@@ -44,7 +44,6 @@ struct Session::Shared {
   std::vector<BackendPtr> constant_backends(std::span<const Step> steps) const;
 
  private:
-  void drop_oldest_plans();
   std::unique_ptr<sessions::Plan> make_plan(std::span<const Shape> inputs, bool merged,
                                             const WeightSet* weights,
                                             const std::vector<bool>& given_up,

@@ -2,7 +2,10 @@
 
 #include <tenon/error.hpp>
 
+#include <cmath>
 #include <cstdint>
+
+#include <fmt/format.h>
 
 namespace tenon::testkit {
 namespace {
@@ -13,6 +16,10 @@ std::uint64_t used_bytes(const Backend& backend) { return backend.region().usage
 
 BackendCheck check_backend(const BackendPtr& backend, const BackendCheckOptions& options) {
   if (backend == nullptr) fail(Errc::bad_argument, "check_backend", "no backend: null");
+  if (!std::isfinite(options.low) || !std::isfinite(options.high) || options.low >= options.high) {
+    fail(Errc::bad_argument, "check_backend",
+         fmt::format("inputs in [{}, {})", options.low, options.high));
+  }
   BackendTrial trial(backend, options);
   if (backend->name().empty()) trial.add("name()", "is empty: reports cannot tell who runs what");
   const bool has_memory = trial.guarded("region()", "region()", [&] { backend->region(); });

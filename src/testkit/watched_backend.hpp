@@ -3,6 +3,7 @@
 
 #include <tenon/backend.hpp>
 
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,7 +15,7 @@ enum class Watch {
   interrupts  ///< runs of several steps get an interrupt that is due, and have to throw
 };
 
-/// Passes everything on to a backend, which programs cannot tell from it.
+/// Passes everything but what snapshots need on to a backend.
 class WatchedBackend final : public Backend {
  public:
   WatchedBackend(BackendPtr backend, Watch watch);
@@ -28,6 +29,7 @@ class WatchedBackend final : public Backend {
   std::unique_ptr<Partition> compile(const Lowered& program,
                                      std::span<const Step> steps) const override;
   bool wants_unrolled() const noexcept override { return backend_->wants_unrolled(); }
+  std::map<std::string, std::string> properties() const override { return backend_->properties(); }
 
   /// What runs did wrong since the last call, in words.
   std::optional<std::string> take_fault() const;

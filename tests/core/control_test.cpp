@@ -690,6 +690,28 @@ TEST_CASE("cond and scan: symbolic sizes, as with the sizes themselves; gradient
   }
 }
 
+TEST_CASE("scan: of a symbolic length no more than 2^20 steps, and no gradient") {
+  const auto sums = [](std::span<const Tensor> in) {
+    return scan(like(sum(slice(in[0], 0, 0, 1)), 0), in[0],
+                [](const Tensor& total, const Tensor& x) {
+                  const Tensor next = total + x;
+                  return std::pair(next, next);
+                })
+        .carry;
+  };
+  const Shape type({symbol("T")}, f32);
+  Session session(program_of({type}, [&](std::span<const Tensor> in) { return std::vector{sums(in)}; }),
+                  {.backends = backends("cpu")});
+  const auto of_length = [&](std::int64_t length) {
+    return values(session.forward({device(HostBuffer::zeros(Shape({length}, f32)))})[0]);
+  };
+  CHECK(of_length(3) == std::vector<float>{0});
+  expect_error(Errc::out_of_range, [&] { of_length(max_iterations + 1); });
+  expect_error(Errc::unsupported, [&] {
+    program_of({type}, [&](std::span<const Tensor> in) { return grad(sums(in), in); });
+  });
+}
+
 TEST_CASE("cond: what a branch makes is not computed for its sizes") {
   const Axis rows = symbol("R");
   const Program program =

@@ -108,10 +108,12 @@ TEST_CASE("submit: a weight that an earlier run of the session still makes") {
   bind(device(floats({4}, {1, 1, 1, 1})));
   const Buffer first = run.submit({device(floats({4}, {1, 2, 3, 4}))})[0];
   bind(first);
-  std::thread opening([&] { gate.set_value(); });
+  const std::jthread opening([&] {  // once submit() waits for the weight
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    gate.set_value();
+  });
   const Buffer last = run.submit({device(floats({4}, {10, 10, 10, 10}))})[0];
   CHECK(values(last) == std::vector<float>{12, 13, 14, 15});
-  opening.join();
 }
 
 TEST_CASE("submit: runs follow one another, and forward() follows them") {

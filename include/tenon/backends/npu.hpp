@@ -32,8 +32,8 @@ struct Options {
   int retries = 1;        ///< further attempts after a timeout or a damaged program, at most 1000
   bool precheck = false;  ///< verify checksums of device memory before each run
   bool profile_layers = false;  ///< read the counters of every layer after each run
-  /// When the device fails, run the whole partition on the CPU, in the same integers; one that is gone
-  /// is Errc::device_lost nevertheless. Partitions of a snapshot are then compiled again, from weights.
+  /// When the device fails, run the whole partition on the CPU, in the same integers. Partitions of a snapshot are then
+  /// compiled again, from weights. A device that is gone is Errc::device_lost nevertheless.
   bool host_fallback = false;
 };
 

@@ -248,8 +248,8 @@ struct EmbeddingOptions {
 class SentenceEncoder {
  public:
   /// `path`: the GGUF file, the folder, or its model.safetensors. Errors, which name the path of the file at
-  /// fault: those of io::open, EncoderConfig::from, DecoderConfig::from, load_tokenizer, compile(); bad_reference and those
-  /// of ops for weights that are missing or do not fit; bad_argument for EncoderOptions::weights
+  /// fault: those of io::open, EncoderConfig::from, DecoderConfig::from, load_tokenizer, compile(); bad_reference for
+  /// weights that are missing, corrupt for those that do not fit; bad_argument for EncoderOptions::weights
   /// that is not a block type; unsupported for Pooling::rank without a classifier, and for a decoder's file that says no
   /// pooling where none is asked for: it is a language model.
   static SentenceEncoder load(const std::filesystem::path& path, const EncoderOptions& options = {},

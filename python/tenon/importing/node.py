@@ -39,7 +39,7 @@ class Node:
 
     def axis(self, axis, rank, name="axis"):
         """An axis that may count from the end, counted from the front."""
-        if not -rank <= axis < max(rank, 1):
+        if not -max(rank, 1) <= axis < max(rank, 1):
             raise self.malformed(f"{self.part} '{name}': axis {axis} of a value of rank {rank}")
         return axis % rank if rank else 0
 

@@ -118,7 +118,10 @@ refuse(_DECOMPOSED, "lazy_load_decompositions", "_vmap_increment_nesting", domai
 def wrapped(n, *arguments):
     graph = next(one for one in arguments if isinstance(one, dict))
     place = next(i for i, one in enumerate(arguments) if isinstance(one, dict))
-    return n.importer.subgraph(graph, list(arguments[place + 1:]), n.where)
+    made = n.importer.subgraph(graph, list(arguments[place + 1:]), n.where)
+    if "set_grad_enabled" not in n.op or arguments[0]:
+        return made
+    return [n.b.stop_gradient(one) if isinstance(one, Value) and one.tensor is not None else one for one in made]
 
 
 _ASSERTIONS = {"aten._linalg_check_errors.default", "aten._assert_async.msg", "aten._assert_async.default"}

@@ -27,8 +27,13 @@ def embedding(n, weight, indices, padding_idx=-1, scale_grad_by_freq=False, spar
     if weight.dtype in FLOATS and not (weight.is_known and indices.is_known):
         table = n.b.tensor(weight)
         from .. import ops
-        return shaped(n.b.recorded(ops.embedding(n.b.tensor(n.cast(indices, "i64")), table, dtype=weight.dtype),
+        rows = shaped(n.b.recorded(ops.embedding(n.b.tensor(n.cast(indices, "i64")), table, dtype=weight.dtype),
                                    indices, weight), shape)
+        if padding_idx == -1:
+            return rows
+        # the padding's row gets no gradient
+        is_padding = n.b.eq(n.cast(indices, "i64"), n.value(n.integer(padding_idx, "padding_idx"), "i64"))
+        return shaped(n.b.where(n.b.unsqueeze(is_padding, indices.rank), n.b.stop_gradient(rows), rows), shape)
     return shaped(n.b.gather(weight, _places(n, indices, weight.shape[0]), axis=0), shape)
 
 

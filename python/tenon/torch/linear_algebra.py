@@ -9,6 +9,7 @@ from ..importing.shaping import broadcast_sizes, shaped, sliced, triangle
 from ..importing.types import NUMPY
 from ..importing.values import Value
 from .node import op
+from .pointwise import root
 from .shapes import permuted
 
 
@@ -214,7 +215,7 @@ def matrix_norm(n, self, ord="fro", dim=(-2, -1), keepdim=False, dtype=None):
     first, second = n.axes((-2, -1) if dim is None else dim, x.rank)
     axes = [first, second]
     if ord == "fro":
-        return n.b.sqrt(n.b.sum(n.b.square(x), axis=axes, keep_dims=bool(keepdim)))
+        return root(n, n.b.sum(n.b.square(x), axis=axes, keep_dims=bool(keepdim)))
     if ord in (1, -1, math.inf, -math.inf):
         summed = first if ord in (1, -1) else second
         sums = n.b.sum(n.b.abs(x), axis=[summed], keep_dims=True)

@@ -21,8 +21,9 @@ def cross_entropy(n, self, target, weight=None, reduction=1, ignore_index=-100, 
     if weight is not None:
         form = (*weight.shape, *(1 for _ in range(axis + 1, self.rank)))
         logits = shaped(logits * n.b.reshape_to(weight, form), self.shape)
-    used = n.cast(n.b.ne(target, n.value(ignore_index, target.dtype)), self.dtype)
-    even = shaped(n.b.mean(logits, axis=[axis]), target.shape) * n.value(-1.0, self.dtype) * used
+    used = n.b.ne(target, n.value(ignore_index, target.dtype))
+    even = shaped(n.b.mean(logits, axis=[axis]), target.shape) * n.value(-1.0, self.dtype)
+    even = shaped(n.b.where(used, even, n.value(0.0, self.dtype)), target.shape)
     smooth = _reduced(n, even, weights, reduction)
     return made * n.value(1 - label_smoothing, self.dtype) + smooth * n.value(label_smoothing, self.dtype)
 
@@ -85,10 +86,17 @@ def _whole(n, x, shape, reduction):
 
 @op("binary_cross_entropy.default")
 def binary_cross_entropy(n, self, target, weight=None, reduction=1):
-    least = n.b.number(-100, self.dtype)  # as PyTorch: the logarithm of 0
-    yes = n.b.maximum(n.b.log(self), least)
-    no = n.b.maximum(n.b.log1p(n.b.neg(self)), least)
-    made = (target - 1.0) * no - target * yes
+    """As PyTorch: the logarithm of 0 is -100; the slope of probabilities that are nearly 0 or 1 is limited."""
+    def losses(p):
+        return (target - 1.0) * log(n.b.log1p(n.b.neg(p))) - target * log(n.b.log(p))
+
+    def log(x):
+        return n.b.maximum(x, n.b.number(-100, self.dtype))
+    least, apart = n.value(1e-12, self.dtype), (n.value(1.0, self.dtype) - self) * self
+    inside, held = n.b.gt(apart, least), n.b.stop_gradient(self)
+    slope = n.b.stop_gradient((self - target) / n.b.maximum(apart, least))
+    made = n.b.where(inside, losses(n.b.where(inside, self, n.value(0.5, self.dtype))),
+                     losses(held) + slope * (self - held))
     return _whole(n, made if weight is None else made * weight, self.shape, reduction)
 
 
@@ -120,7 +128,7 @@ def soft_margin(n, self, target, reduction=1):
 def hinge(n, self, target, margin=1.0, reduction=1):
     target = n.value(target, self.dtype)
     zero, shape = n.b.number(0, self.dtype), broadcast_shape(self, target)
-    far = n.b.where(n.b.ne(target, n.value(1, target.dtype)), n.b.maximum(float(margin) - self, zero), zero)
+    far = n.b.where(n.b.ne(target, n.value(1, target.dtype)), n.b.relu(float(margin) - self), zero)
     near = n.b.where(n.b.ne(target, n.value(-1, target.dtype)), self, zero)
     return _whole(n, far + near, shape, reduction)
 
@@ -128,7 +136,7 @@ def hinge(n, self, target, margin=1.0, reduction=1):
 @op("margin_ranking_loss.default")
 def margin_ranking(n, input1, input2, target, margin=0.0, reduction=1):
     made = n.b.neg(n.value(target, input1.dtype)) * (input1 - input2) + float(margin)
-    return _whole(n, n.b.maximum(made, n.b.number(0, made.dtype)), made.shape, reduction)
+    return _whole(n, n.b.relu(made), made.shape, reduction)
 
 
 @op("multi_margin_loss.default")
@@ -138,7 +146,7 @@ def multi_margin(n, self, target, p=1, margin=1, weight=None, reduction=1):
     size = n.known_size(rows, 1)
     at = n.b.unsqueeze(n.cast(classes, "i64"), 1)
     own = n.b.take_along(rows, at, axis=1)
-    over = n.b.maximum(rows - own + float(margin), n.b.number(0, rows.dtype))
+    over = n.b.relu(rows - own + float(margin))
     is_own = n.b.eq(n.b.known(np.arange(size).reshape(1, size)), at)
     over = n.b.where(is_own, n.b.number(0, rows.dtype), over if n.integer(p, "p") == 1 else n.b.square(over))
     made = n.b.sum(over, axis=[1], keep_dims=False) / float(size)
@@ -152,7 +160,7 @@ def triplet_margin(n, anchor, positive, negative, margin=1.0, p=2.0, eps=1e-6, s
     near, far = (pairwise_distance(n, anchor, one, p, eps) for one in (positive, negative))
     if swap:
         far = n.b.minimum(far, pairwise_distance(n, positive, negative, p, eps))
-    made = n.b.maximum(near - far + float(margin), n.b.number(0, near.dtype))
+    made = n.b.relu(near - far + float(margin))
     return _whole(n, made, broadcast_shape(anchor, positive, negative)[:-1], reduction)
 
 
@@ -165,7 +173,7 @@ def cosine_embedding(n, input1, input2, target, margin=0.0, reduction=1):
     cosine = sums(input1, input2) / n.b.sqrt((sums(input1, input1) + eps) * (sums(input2, input2) + eps))
     zero, target = n.b.number(0, input1.dtype), n.value(target, input1.dtype)
     near = n.b.where(n.b.eq(target, n.value(1, target.dtype)), 1.0 - cosine, zero)
-    apart = n.b.where(n.b.eq(target, n.value(-1, target.dtype)), n.b.maximum(cosine - float(margin), zero), zero)
+    apart = n.b.where(n.b.eq(target, n.value(-1, target.dtype)), n.b.relu(cosine - float(margin)), zero)
     return _whole(n, near + apart, broadcast_shape(input1, input2)[:-1], reduction)
 
 

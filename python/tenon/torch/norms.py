@@ -4,6 +4,7 @@ from .._arrays.operands import EPSILONS
 from ..importing import sizes as sz
 from ..importing.shaping import shaped
 from .node import op
+from .pointwise import root
 
 
 def _numbers(n, mean, inverse, metas):
@@ -135,6 +136,6 @@ def _normalised(n, x, mean, variance, weight, bias, eps):
 @op("_weight_norm.default", "_weight_norm_interface.default")
 def weight_norm(n, v, g, dim=0):
     others = [axis for axis in range(v.rank) if dim == -1 or axis != n.axis(dim, v.rank, "dim")]
-    norm = n.b.sqrt(n.b.sum(n.b.square(v), axis=others, keep_dims=True)) if others else n.b.abs(v)
+    norm = root(n, n.b.sum(n.b.square(v), axis=others, keep_dims=True)) if others else n.b.abs(v)
     made = shaped(v * (g / norm), v.shape)
     return (made, norm) if "interface" in n.op else made

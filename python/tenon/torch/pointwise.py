@@ -276,12 +276,27 @@ def clamp(n, self, min=None, max=None, min_val=-1.0, max_val=1.0):
                                                                         for one in bounds):
         low, high = -math.inf if min is None else min, math.inf if max is None else max
         if low <= high:
-            return shaped(n.b.clamp(x, min=float(low), max=float(high)), x.shape)
+            return shaped(_clamped(n, x, float(low), float(high)), x.shape)
     for function, bound in ((n.b.maximum, min), (n.b.minimum, max)):
         if bound is not None:
             other = n.value(bound, n.dtype)
             x = shaped(function(x, other), broadcast_shape(x, other))
     return x
+
+
+def _clamped(n, x, low, high):
+    """x within [low, high], which has no gradient at the bounds."""
+    if x.dtype in FLOATS and low == 0 and high in (6, math.inf):
+        return n.b.relu6(x) if high == 6 else n.b.relu(x)
+    made = n.b.clamp(x, min=low, max=high)
+    if x.dtype not in FLOATS or x.is_known:
+        return made
+    inside = [compare(x, n.value(bound, x.dtype)) for compare, bound in ((n.b.gt, low), (n.b.lt, high))
+              if not math.isinf(bound)]
+    if not inside:
+        return made
+    inside = n.b.logical_and(*inside) if len(inside) == 2 else inside[0]
+    return n.b.where(inside, x, n.b.stop_gradient(made))
 
 
 # Activations
@@ -360,16 +375,18 @@ def shrink(n, self, lambd=0.5):
         return self - n.b.tanh(self)
     zero, bound = n.b.number(0, self.dtype), float(lambd)
     if "hardshrink" in n.op:
-        return n.b.where(n.b.gt(n.b.abs(self), bound), self, zero)
-    return n.b.where(n.b.gt(self, bound), self - bound, n.b.where(n.b.lt(self, -bound), self + bound, zero))
+        return n.b.where(n.b.le(n.b.abs(self), bound), zero, self)
+    far = n.b.where(n.b.gt(self, zero), self - bound, self + bound)
+    return n.b.where(n.b.le(n.b.abs(self), bound), zero, far)
 
 
 @op("threshold.default")
 def threshold(n, self, threshold, value):
-    return n.b.where(n.b.gt(self, float(threshold)), self, n.value(value, self.dtype))
+    return n.b.where(n.b.le(self, float(threshold)), n.value(value, self.dtype), self)
 
 
 @op("glu.default")
+@in_f32
 def glu(n, self, dim=-1):
     from ..importing.shaping import sliced
     axis = n.axis(dim, self.rank, "dim")
@@ -378,8 +395,13 @@ def glu(n, self, dim=-1):
 
 
 @op("lerp.Scalar", "lerp.Tensor")
+@in_f32
 def lerp(n, self, end, weight):
-    return self + (end - self) * n.value(weight, self.dtype)
+    """From the nearer end, so that a weight of 1 gives `end`."""
+    apart, weight = end - self, n.value(weight, self.dtype)
+    one, is_near = n.value(1.0, self.dtype), n.b.lt(n.b.abs(weight), n.value(0.5, self.dtype))
+    made = n.b.where(is_near, self + apart * weight, end - apart * (one - weight))
+    return shaped(made, broadcast_shape(self, end, weight))
 
 
 @op("addcmul.default", "addcdiv.default")
@@ -397,9 +419,27 @@ def logaddexp(n, self, other):
 
 
 def log_add_exp(n, a, b):
-    top = n.b.maximum(a, b)
-    safe = n.b.where(n.b.is_finite(top), top, n.b.number(0, top.dtype))
-    return n.b.log(n.b.exp(a - safe) + n.b.exp(b - safe)) + safe
+    return n.b.maximum(a, b) + n.b.log1p(n.b.exp(_below(n, a, b)))
+
+
+def _below(n, a, b):
+    """-|a - b|, which is 0 of infinities that are the same."""
+    zero, same = n.b.number(0, a.dtype), n.b.eq(a, b)
+    return n.b.neg(n.b.abs(n.b.where(same, zero, a) - n.b.where(same, zero, b)))
+
+
+def root(n, x):
+    """A square root whose gradient at 0 is 0, as that of PyTorch's lengths and deviations."""
+    is_zero = n.b.eq(x, n.b.number(0, x.dtype))
+    return n.b.where(is_zero, x, n.b.sqrt(n.b.where(is_zero, n.b.number(1, x.dtype), x)))
+
+
+def power_of_size(n, x, exponent):
+    """The same of a power of what is not negative."""
+    if exponent <= 0:
+        return n.b.pow(x, exponent)
+    is_zero = n.b.eq(x, n.b.number(0, x.dtype))
+    return n.b.where(is_zero, n.b.number(0, x.dtype), n.b.pow(n.b.where(is_zero, n.b.number(1, x.dtype), x), exponent))
 
 
 @op("signbit.default")
@@ -539,10 +579,12 @@ def heaviside(n, self, values):
 def xlogy(n, self, other):
     """x log(y), which is 0 where x is 0 and y any number."""
     a, b = operands(n, self, other)
-    made = a * (n.b.log1p(b) if "log1p" in n.op else n.b.log(b))
-    zero = n.b.number(0, a.dtype)
-    made = n.b.where(n.b.eq(a, zero), zero, made)
-    return shaped(n.b.where(n.b.is_nan(b), b, made), broadcast_shape(a, b))
+    one_more = "log1p" in n.op
+    zero, least = n.b.number(0, a.dtype), n.b.number(-1 if one_more else 0, a.dtype)
+    beyond = n.b.logical_or(n.b.le(b, least), n.b.eq(b, n.b.number(math.inf, a.dtype)))  # no finite logarithm
+    is_zero = n.b.logical_and(n.b.eq(a, zero), beyond)
+    logs = (n.b.log1p if one_more else n.b.log)(n.b.where(is_zero, n.b.number(1, a.dtype), b))
+    return shaped(n.b.where(is_zero, zero, a * logs), broadcast_shape(a, b))
 
 
 @op("special_entr.default")
@@ -563,9 +605,8 @@ def normal_distribution(n, self):
 @op("logaddexp2.default")
 def logaddexp2(n, self, other):
     a, b = operands(n, self, other)
-    top, apart = n.b.maximum(a, b), n.b.neg(n.b.abs(a - b))
-    made = top + n.b.log1p(n.b.exp2(apart)) / math.log(2)
-    return shaped(n.b.where(n.b.eq(a, b), a + 1.0, made), broadcast_shape(a, b))  # inf - inf is no number
+    made = n.b.maximum(a, b) + n.b.log1p(n.b.exp2(_below(n, a, b))) / math.log(2)
+    return shaped(made, broadcast_shape(a, b))
 
 
 @op("ldexp.Tensor")

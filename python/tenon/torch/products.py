@@ -12,6 +12,7 @@ from ..importing.types import FLOATS
 from ..importing.values import Value
 from ..importing.windows import Window, conv_transposed, convolved
 from .node import in_f32, op
+from .pointwise import power_of_size, root
 from .shapes import permuted
 
 
@@ -27,6 +28,10 @@ def addmm(n, self, mat1=None, mat2=None, batch1=None, batch2=None, mat=None, vec
     if alpha == 1 and beta == 1 and b.is_known and b.rank == 2 and not a.is_known and self.rank == 1 and \
             self.shape == (b.shape[1],) and a.dtype in FLOATS:
         return shaped(n.b.linear(a, transposed(n, b), bias=self), (a.shape[0], b.shape[1]))
+    return (_scaled_sum if alpha in (0, 1) and beta in (0, 1) else in_f32(_scaled_sum))(n, self, a, b, beta, alpha)
+
+
+def _scaled_sum(n, self, a, b, beta, alpha):
     made = multiplied(n, a, b)
     made = made if alpha == 1 else made * n.value(alpha, made.dtype)
     if beta == 0:
@@ -140,12 +145,13 @@ def _by_parts(n, q, k, v, mask, causal, scale, grouped):
     if mask is not None:
         added = _added(n, mask, q.dtype)
         scores = shaped(scores + added, broadcast_shape(scores, added))
+    if mask is None and not causal:
+        return multiplied(n, shaped(n.b.softmax(scores, axis=scores.rank - 1), scores.shape), v)
+    top, zero = n.b.max(scores, axis=[scores.rank - 1], keep_dims=True), n.b.number(0, q.dtype)
+    hidden = n.b.eq(top, n.b.number(-math.inf, q.dtype))  # rows that see nothing, whose softmax has no gradient
+    scores = shaped(n.b.where(hidden, zero, scores), scores.shape)
     weights = shaped(n.b.softmax(scores, axis=scores.rank - 1), scores.shape)
-    if mask is not None or causal:
-        top = n.b.max(scores, axis=[scores.rank - 1], keep_dims=True)
-        hidden = n.b.eq(top, n.b.number(-math.inf, q.dtype))
-        weights = shaped(n.b.where(hidden, n.b.number(0, q.dtype), weights), scores.shape)
-    return multiplied(n, weights, v)
+    return multiplied(n, shaped(n.b.where(hidden, zero, weights), scores.shape), v)
 
 
 # Convolutions
@@ -210,7 +216,7 @@ def _by_product(n, x1, x2):
     first, second = (n.b.sum(n.b.square(one), axis=[one.rank - 1], keep_dims=True) for one in (x1, x2))
     squares = shaped(first, (*x1.shape[:-1], 1)) + _turned(n, shaped(second, (*x2.shape[:-1], 1)))
     made = squares - multiplied(n, x1, _turned(n, x2)) * n.value(2.0, x1.dtype)
-    return n.b.sqrt(n.b.maximum(made, n.b.number(0, x1.dtype)))
+    return root(n, n.b.maximum(made, n.b.number(0, x1.dtype)))
 
 
 def _turned(n, x):
@@ -232,10 +238,10 @@ def _distance(n, apart, p, axes, keepdim=False):
     if p == math.inf:
         return n.b.max(apart, axis=axes, keep_dims=keepdim)
     if p == 2:
-        return n.b.sqrt(n.b.sum(n.b.square(apart), axis=axes, keep_dims=keepdim))
+        return root(n, n.b.sum(n.b.square(apart), axis=axes, keep_dims=keepdim))
     if p <= 0:
         raise n.error(f"{p}", "p")
-    return n.b.pow(n.b.sum(n.b.pow(apart, float(p)), axis=axes, keep_dims=keepdim), 1 / p)
+    return power_of_size(n, n.b.sum(power_of_size(n, apart, float(p)), axis=axes, keep_dims=keepdim), 1 / p)
 
 
 @op("pairwise_distance.default")
@@ -354,7 +360,7 @@ def cosine_similarity(n, x1, x2, dim=1, eps=1e-8):
     def sums(a, b):
         product = a * b
         return n.b.sum(product, axis=[n.axis(dim, product.rank, "dim")], keep_dims=False)
-    lengths = [n.b.maximum(n.b.sqrt(sums(one, one)), n.b.number(eps, one.dtype)) for one in (x1, x2)]
+    lengths = [n.b.maximum(root(n, sums(one, one)), n.b.number(eps, one.dtype)) for one in (x1, x2)]
     return sums(x1, x2) / (lengths[0] * lengths[1])
 
 

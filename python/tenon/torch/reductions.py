@@ -11,7 +11,7 @@ from ..importing.shaping import shaped, sliced
 from ..importing.types import FLOATS, check_computed, limits
 from .linear_algebra import matrix_norm
 from .node import in_f32, op, refuse
-from .pointwise import log_add_exp
+from .pointwise import log_add_exp, power_of_size, root
 from .shapes import permuted
 
 refuse("its result's size depends on values", "unique_consecutive.default", "_unique2.default")
@@ -128,7 +128,7 @@ def variance(n, self, dim=None, correction=None, keepdim=False, unbiased=True):
     else:
         divisor = n.cast(n.b.scalar_size(count), squares.dtype) - float(correction)
     made = sums / divisor
-    made = n.b.sqrt(made) if "std" in n.op else made
+    made = root(n, made) if "std" in n.op else made
     made = shaped(made, kept(self, axes, keepdim))
     if "_mean" not in n.op:
         return made
@@ -155,8 +155,8 @@ def norm(n, self, p=2, ord=2, dim=None, keepdim=False, dtype=None):
     if order == 1:
         return reduced(n, n.b.sum, x, axes, keepdim)
     if order == 2:
-        return n.b.sqrt(reduced(n, n.b.sum, n.b.square(x), axes, keepdim))
-    return n.b.pow(reduced(n, n.b.sum, n.b.pow(x, float(order)), axes, keepdim), 1 / order)
+        return root(n, reduced(n, n.b.sum, n.b.square(x), axes, keepdim))
+    return power_of_size(n, reduced(n, n.b.sum, power_of_size(n, x, float(order)), axes, keepdim), 1 / order)
 
 
 @op("linalg_norm.default")
@@ -170,7 +170,7 @@ def linalg_norm(n, self, ord=None, dim=None, keepdim=False, dtype=None):
     if ord is not None:
         return norm(n, self, p=ord, dim=axes, keepdim=keepdim)
     x = n.cast(n.b.abs(self) if self.dtype == "c64" else self, n.dtype)
-    return n.b.sqrt(reduced(n, n.b.sum, n.b.square(x), axes, keepdim))
+    return root(n, reduced(n, n.b.sum, n.b.square(x), axes, keepdim))
 
 
 @op("cumsum.default", "cumprod.default")
@@ -233,7 +233,9 @@ def trapezoids(n, y, dx=1, dim=-1, x=None):
 @op("topk.default")
 def topk(n, self, k, dim=-1, largest=True, sorted=True):
     axis, count = n.axis(dim, self.rank, "dim"), n.integer(k, "k")
-    if isinstance(self.shape[axis], int) and not 0 <= count <= self.shape[axis]:
+    if not self.rank and count == 1:
+        return self, n.b.full((), 0, "i64")
+    if not self.rank or isinstance(self.shape[axis], int) and not 0 <= count <= self.shape[axis]:
         raise n.malformed(f"argument 'k': {count} of axis {axis} of {self!r}")
     if largest:
         places = n.b.largest(self, count, axis)

@@ -276,27 +276,12 @@ def clamp(n, self, min=None, max=None, min_val=-1.0, max_val=1.0):
                                                                         for one in bounds):
         low, high = -math.inf if min is None else min, math.inf if max is None else max
         if low <= high:
-            return shaped(_clamped(n, x, float(low), float(high)), x.shape)
+            return shaped(n.b.clamp(x, min=float(low), max=float(high)), x.shape)
     for function, bound in ((n.b.maximum, min), (n.b.minimum, max)):
         if bound is not None:
             other = n.value(bound, n.dtype)
             x = shaped(function(x, other), broadcast_shape(x, other))
     return x
-
-
-def _clamped(n, x, low, high):
-    """x within [low, high], which has no gradient at the bounds."""
-    if x.dtype in FLOATS and low == 0 and high in (6, math.inf):
-        return n.b.relu6(x) if high == 6 else n.b.relu(x)
-    made = n.b.clamp(x, min=low, max=high)
-    if x.dtype not in FLOATS or x.is_known:
-        return made
-    inside = [compare(x, n.value(bound, x.dtype)) for compare, bound in ((n.b.gt, low), (n.b.lt, high))
-              if not math.isinf(bound)]
-    if not inside:
-        return made
-    inside = n.b.logical_and(*inside) if len(inside) == 2 else inside[0]
-    return n.b.where(inside, x, n.b.stop_gradient(made))
 
 
 # Activations

@@ -668,6 +668,63 @@ class Live(unittest.TestCase):
         made = tenon.Session(program.gradient(["x"])).forward(x.detach().numpy())[1]
         np.testing.assert_array_equal(made.numpy(), x.grad.numpy())
 
+    def test_gradients_end_where_none_are_taken(self):
+        import torch
+
+        def nested(x):
+            with torch.no_grad():
+                y = x * 3
+                with torch.enable_grad():
+                    z = x * 2
+            return x * y + z
+
+        def plain(x):
+            with torch.no_grad():
+                y = x * 3
+            return x * y
+        x = torch.arange(1.0, 4)
+        for function in (plain, nested):
+            made, want = self.gradient(function, x)
+            np.testing.assert_array_equal(made, want)
+
+    def test_gradients_at_zeros_bounds_and_masks(self):
+        import torch
+        import torch.nn.functional as F
+        linalg = torch.linalg
+        zeros, rows = torch.zeros(2, 3), torch.tensor([[0.0, 0, 0], [3, 0, -4], [3, 0, -4]])
+        bounds, ends = torch.tensor([-1.0, -0.5, 0, 0.5, 1, 3, 6, 7]), torch.tensor([0.0, 1, 0.5, 1e-20, 0.999])
+        table, target = torch.linspace(-1, 1, 12).reshape(4, 3), torch.tensor([1.0, 0, 0.25, 1, 0])
+        ids, mask = torch.tensor([[0, 2], [2, 3]]), torch.tensor([[1, 0, 1], [0, 0, 0], [1, 1, 1]]).bool()
+        other, sign = torch.tensor([0.0, 1, 0, 0.5, 1, 4, 6, 7]), torch.tensor([1.0, -1, 1, -1, 1, 1, 1, -1])
+        y = torch.tensor([0.5, 2, 0, 0.5, 3, 2, 1, 4])
+        cases = {zeros: [torch.norm, linalg.norm, linalg.matrix_norm, torch.std, lambda x: F.normalize(x, dim=1)],
+                 rows: [*(lambda x, p=p: linalg.vector_norm(x, p, dim=1) for p in (0.5, 1.5, 2, 3)),
+                        lambda x: x.std(1), lambda x: torch.std_mean(x, 0)[0], torch.pdist,
+                        *(lambda x, p=p: torch.cdist(x, x, p) for p in (1.5, 2.0, 3.0)),
+                        lambda x: torch.cdist(x, x, compute_mode="use_mm_for_euclid_dist"),
+                        *(lambda x, p=p: torch.dist(x, rows, p) for p in (2, 3)),
+                        lambda x: F.cosine_similarity(x, rows.flip(0)),
+                        lambda x: F.scaled_dot_product_attention(x, rows, rows, mask)],
+                 bounds: [lambda x: x.clamp(-0.5, 1), F.hardtanh, F.relu6, lambda x: x.clamp_min(0), lambda x: x.clamp_max(1),
+                          lambda x: x.clamp(0, 6), lambda x: x.clamp(min=-0.5), lambda x: F.margin_ranking_loss(x, other, sign),
+                          lambda x: F.hinge_embedding_loss(x, sign), lambda x: torch.xlogy(x, y),
+                          lambda x: torch.xlogy(x[2], torch.tensor([0.0, -1, 2])),
+                          lambda x: torch.special.xlog1py(x, y - 1), lambda x: torch.logaddexp(x, other),
+                          lambda x: torch.logaddexp2(x, other), lambda x: torch.lerp(x, other, y),
+                          F.hardshrink, F.softshrink, lambda x: F.threshold(x, 0.5, -2.0)],
+                 ends: [lambda x: F.binary_cross_entropy(x, target, reduction="none")],
+                 table: [lambda w: F.embedding(ids, w, padding_idx=2), lambda w: F.embedding(ids, w, padding_idx=-1),
+                         lambda w: F.embedding(ids, w)]}
+        for x, functions in cases.items():
+            for number, function in enumerate(functions):
+                with self.subTest(number=number, x=x):
+                    self.check(function, x, tolerance=2e-6)
+                    made, want = self.gradient(function, x)
+                    self.assertTrue(np.isfinite(want).all())
+                    np.testing.assert_allclose(made, want, rtol=1e-5, atol=1e-6)
+        classes, logits = torch.tensor([-100, 1]), torch.tensor([[0.0, -math.inf], [1, 2]])
+        self.check(lambda x: F.cross_entropy(x, classes, label_smoothing=0.1), logits, tolerance=1e-6)
+
     def gradient(self, function, x):
         """The gradient of the sum of an imported function's results, and PyTorch's."""
         import torch
@@ -777,6 +834,26 @@ class Live(unittest.TestCase):
         for one, other in zip(check.leaves(made), want, strict=True):
             self.assertEqual((one.dtype, one.shape), (other.numpy().dtype, tuple(other.shape)))
             np.testing.assert_allclose(one, other.numpy(), rtol=tolerance)
+
+    def test_nans_halves_and_values_without_axes(self):
+        import torch
+        import torch.nn.functional as F
+        nan, inf = math.nan, math.inf
+        x = torch.tensor([nan, -inf, -1, -0.5, 0, 0.5, 1, inf])
+        for function in (F.hardshrink, F.softshrink, lambda x: F.threshold(x, 0.5, -2.0), lambda x: x.clamp(-0.5, 1),
+                         lambda x: x.clamp(0, 6), lambda x: x.norm(), lambda x: x[:2].std(),
+                         *(lambda x, p=p: torch.linalg.vector_norm(x, p) for p in (-1, 0.5, 3)),
+                         lambda x: torch.xlogy(x[:, None], x), lambda x: torch.logaddexp(x[:, None], x)):
+            self.check(function, x, tolerance=1e-6)
+        large = torch.tensor([1e8, 3.0])
+        self.check(lambda a, b: [torch.lerp(a, b, one) for one in (0.25, 1.0, b)], large, torch.ones(2))
+        for dtype in (torch.float16, torch.float64):
+            x = torch.linspace(-3, 3, 48).sin().reshape(4, 12).to(dtype)
+            self.check(lambda x: [torch.lerp(x, x.flip(0), 0.3), F.glu(x)], x, tolerance=1e-7)
+            self.check(lambda x: torch.addmm(x[:, :4], x, x.t(), beta=0.3, alpha=0.7), x, tolerance=1e-3)
+        self.check(lambda x: [x.sum(-1), x.mean(-1), x.amax(-1), *x.max(-1), x.argmax(-1), *x.sort(-1), *x.topk(1), x.squeeze(-1),
+                              x.softmax(-1), x.cumsum(-1), x.std(-1, correction=0), x.logsumexp(-1), x.any(-1)],
+                   torch.tensor(2.0))
 
     def test_losses_of_weighted_classes(self):
         import torch

@@ -487,7 +487,7 @@ def forward(x: f32[N, 3]):
     y = batch_norm(c, m, v, eps=0.5)
     return y
 )");
-  CHECK(text.find("cast(h, dtype=\"f32\")") != std::string::npos);
+  CHECK(text.find("= cast(h)") != std::string::npos);
   CHECK(text.find("batch_norm") == std::string::npos);
 }
 

@@ -112,8 +112,9 @@ std::int64_t saved_number(const io::File& file, const std::string& name) {
   return data.values<std::int64_t>()[0];
 }
 
-/// The steps that a checkpoint is after. What decides the further steps' bits must be as it was: the
-/// seed is taken from the checkpoint.
+/// The steps that a checkpoint is after. Its seed is taken, and another --length or --batch than its
+/// own is refused. The bits are those of a run without a break where the model, the text and --steps
+/// are the same, too: with another --steps the further rates are others.
 std::int64_t resume(const io::File& saved, Options& options) {
   for (const auto& [name, now] : {std::pair{"length", options.length}, {"batch", options.batch}}) {
     if (const std::int64_t then = saved_number(saved, name); then != now) {

@@ -282,6 +282,9 @@ struct TemporaryFile {
 
 int main(int argc, char** argv) try {
   const bool with_fault = argc > 1 && std::string(argv[1]) == "--fault";
+  if (argc > (with_fault ? 2 : 1)) {
+    throw Error(Errc::bad_argument, argv[argc - 1], "the one option is --fault");
+  }
   register_reference_backend();
   register_npu_sim();  // simulate
   const std::string url = "npu://sim?mac=32x32&ocm=256KiB&acc=128KiB";

@@ -10,13 +10,15 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <system_error>
 #include <thread>
 
-#include <unistd.h>
+#include <stdlib.h>
 
 using namespace tenon;
 namespace fs = std::filesystem;
@@ -215,14 +217,24 @@ int tour(const fs::path& folder) {
   return 0;
 }
 
+/// The folder that is named, or a new one of this user alone.
+fs::path folder_for_files(int count, char** arguments) {
+  if (count > 2) throw Error(Errc::bad_argument, arguments[2], "is one argument too many");
+  if (count == 2) {
+    fs::create_directories(arguments[1]);
+    return arguments[1];
+  }
+  std::string name = fs::temp_directory_path() / "tenon_session_tour_XXXXXX";
+  if (mkdtemp(name.data()) == nullptr) {
+    throw std::system_error(errno, std::generic_category(), name);
+  }
+  return name;
+}
+
 }  // namespace
 
 int main(int count, char** arguments) try {
-  const fs::path folder =
-      count > 1 ? fs::path(arguments[1])
-                : fs::temp_directory_path() / ("tenon_session_tour_" + std::to_string(getpid()));
-  fs::create_directories(folder);
-  return tour(folder);
+  return tour(folder_for_files(count, arguments));
 } catch (const Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return exit_status(error.code());

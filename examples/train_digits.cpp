@@ -4,8 +4,9 @@
 //                [--resume FILE] [--weights FILE] [--svg FILE]
 //
 // The whole step - forward, loss, gradients, AdamW - is one program. A checkpoint holds the network
-// and the optimiser's state; a run that is resumed from it continues with the same bits. `--weights`
-// writes the network alone, as digits.cpp reads it.
+// and the optimiser's state; a run that is resumed from it continues with the same bits, if --epochs is
+// the same: with another one the further rates are others. `--weights` writes the network alone, as
+// digits.cpp reads it.
 #include "digits_mobilenet.hpp"
 #include "digits_networks.hpp"
 #include "digits_training.hpp"

@@ -16,6 +16,7 @@ struct Mlp {
 };
 
 int main(int argc, char** argv) try {
+  if (argc > 2) throw Error(Errc::bad_argument, argv[2], "is one argument too many");
   const std::string data = argc > 1 ? argv[1] : "examples/data";
   auto file = io::open(data + "/digits_mlp.safetensors");
   auto model = Mlp<>::init(file.view());

@@ -173,6 +173,7 @@ int main(int argc, char** argv) try {
     return std::make_shared<CardBackend>(std::dynamic_pointer_cast<const Card>(device));
   });
 
+  if (argc > 2) throw Error(Errc::bad_argument, argv[2], "is one argument too many");
   const std::string data = argc > 1 ? argv[1] : "examples/data";
   const auto file = io::open(data + "/digits_mlp.safetensors");
   const Mlp<> model{nn::Linear<>::init(file.view()["up"]), nn::Linear<>::init(file.view()["down"])};

@@ -30,6 +30,7 @@ int main(int argc, char** argv) try {
   const std::vector<std::string> findings = testkit::check_npu(device);
   for (const std::string& finding : findings) std::printf("%s\n", finding.c_str());
 
+  if (argc > 2) throw Error(Errc::bad_argument, argv[2], "is one argument too many");
   const std::string data = argc > 1 ? argv[1] : "examples/data";
   const auto file = io::open(data + "/digits_mlp.safetensors");
   const auto model = Mlp<>::init(file.view());

@@ -4,6 +4,7 @@
 #include <tenon/log.hpp>
 
 #include <array>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <utility>
@@ -32,23 +33,47 @@ int python_level(LogLevel level) noexcept {
   return numbers[static_cast<std::size_t>(level)];
 }
 
-/// Hands what waits to Python's logger "tenon". What a handler raises is dropped, as logging itself does.
-void deliver(Messages& messages) noexcept {
+/// To Python's logger "tenon". Errors of handlers and filters are dropped; what is no error, such as the KeyboardInterrupt
+/// of Ctrl-C, is thrown.
+void hand_over(const Message& message) {
+  try {
+    const nb::object logger = nb::module_::import_("logging").attr("getLogger")("tenon");
+    const nb::object text = nb::steal(PyUnicode_DecodeUTF8(
+        message.text.data(), static_cast<Py_ssize_t>(message.text.size()), "replace"));
+    logger.attr("log")(python_level(message.level), "%s", text);
+  } catch (const nb::python_error& error) {
+    if (!error.matches(PyExc_Exception)) throw;
+  }
+}
+
+/// Hands over what waits. Where a message throws, the ones after it wait for the next call.
+void deliver(Messages& messages) {
   std::vector<Message> taken;
   {
     const std::scoped_lock lock(messages.mutex);
     taken.swap(messages.waiting);
   }
-  if (taken.empty()) return;
-  try {
-    const nb::object logger = nb::module_::import_("logging").attr("getLogger")("tenon");
-    for (const Message& one : taken) {
-      const nb::object text = nb::steal(PyUnicode_DecodeUTF8(
-          one.text.data(), static_cast<Py_ssize_t>(one.text.size()), "replace"));
-      logger.attr("log")(python_level(one.level), "%s", text);
+  for (auto one = taken.begin(); one != taken.end(); ++one) {
+    try {
+      hand_over(*one);
+    } catch (...) {
+      const std::scoped_lock lock(messages.mutex);
+      messages.waiting.insert(messages.waiting.begin(), std::next(one), taken.end());
+      throw;
     }
-  } catch (const std::exception&) {
   }
+}
+
+/// What Python's main thread calls: -1 with Python's error set, which it raises.
+int deliver_pending(void* held) noexcept {
+  try {
+    deliver(*static_cast<Messages*>(held));
+  } catch (nb::python_error& error) {
+    error.restore();
+    return -1;
+  } catch (const std::exception&) {  // no memory for a message
+  }
+  return 0;
 }
 
 void keep(Messages& messages, LogLevel level, std::string_view text) {
@@ -59,12 +84,7 @@ void keep(Messages& messages, LogLevel level, std::string_view text) {
     messages.waiting.push_back({level, std::string(text)});
   }
   // Fails where many wait already, which the next message, or the end, makes up for.
-  Py_AddPendingCall(
-      [](void* held) {
-        deliver(*static_cast<Messages*>(held));
-        return 0;
-      },
-      &messages);
+  Py_AddPendingCall(deliver_pending, &messages);
 }
 
 }  // namespace

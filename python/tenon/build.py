@@ -8,7 +8,7 @@ from . import _tenon, errors, ops
 from .structures import filled, form_of, is_nested, leaves_like
 
 
-_MOST_STEPS = 2**20  # of a scan over an axis whose size is a word
+_MOST_STEPS = 2**20  # of a scan over an axis whose size is a symbol
 
 Graph = _tenon.Graph
 Tensor = _tenon.Tensor
@@ -63,7 +63,7 @@ def export(function, *types, name=None, budget_bytes=None, **named):
     """The program of a function.
 
     `types` are its arguments' types, as text ("f32[B, 64]") or tenon.Shape, by position or by name. A size that
-    is a word may be another one at each run. The function returns a tensor, or a tuple or list of them. Arrays
+    is a symbol may be another one at each run. The function returns a tensor, or a tuple or list of them. Arrays
     that it uses become constants of the program; weights of a file are `weight(name, type)`. A graph takes 16 MiB,
     some 50,000 ops, or `budget_bytes`.
     """
@@ -108,7 +108,7 @@ def call(program, *inputs, weights=None, **named):
 
     `inputs` are in the order of the program's parameters, or by their names. `weights` has tensors for constants of the
     program by their names, the program's own arrays (`program.folded`) among them; the others stay what they are. A
-    tensor, or a tuple where there are several results. Types may have other sizes where the program's are words.
+    tensor, or a tuple where there are several results. Types may have other sizes where the program's are symbols.
     """
     parameters = [name for name, _ in program.parameters()]
     values = dict(zip(parameters, inputs))
@@ -323,7 +323,7 @@ def scan(body, carry, inputs):
     Returns the last carry and the outputs of all steps, stacked. `carry`, `inputs` and the outputs are a tensor, a
     tuple or another structure of them each (dicts, dataclasses), the outputs may be None; numbers and arrays among them
     become tensors. `body` gets a carry in the form that it has. On arrays the steps run at once. An axis whose size is
-    a word may have 2^20 elements; a run with more fails.
+    a symbol may have 2^20 elements; a run with more fails.
     """
     single, carry_form, input_form, output_form, is_one_output = _is_single(carry), None, None, None, False
     if is_nested(carry):

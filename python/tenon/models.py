@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from . import _tenon
-from .errors import ArgumentError
+from .errors import ArgumentError, UnsupportedError
 
 Conversation = _tenon.Conversation
 ImagePrompt = _tenon.ImagePrompt
@@ -300,6 +300,9 @@ class LanguageModel:
         if tools and choice != "none":
             values["tools"] = list(tools)
         chat, answers = self._answer_format(template, values)
+        if "tools" in values and not answers.has_calls:
+            raise UnsupportedError("Unsupported", 11013, "tools",
+                                   "cannot be called: the model's chat template shows no calls of tools")
         options["stop"] = [*([stop] if isinstance(stop, str) else stop), *answers.stop_tokens]
         preserved = options.get("preserved_tokens", ())
         options["preserved_tokens"] = [*([preserved] if isinstance(preserved, str) else preserved),

@@ -171,12 +171,11 @@ TEST_CASE("cpp.md: data of other threads and devices") {
   Buffer x = Buffer::allocate(Shape({4}, f32), cpu_device()->default_mem_region());
   EventSource work;
   const Buffer late = x.ready_at(work.event());
-  std::thread filler([&] {
+  const std::jthread filler([&] {
     x.fill<float>([](std::size_t i) { return static_cast<float>(i); });
     work.set();  // or work.fail(std::current_exception())
   });
   const HostBuffer y = session.forward({late})[0].to_host();
-  filler.join();
   CHECK(y.at({3}) == -3);
 }
 

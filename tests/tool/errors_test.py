@@ -41,8 +41,8 @@ class WrongCall(Folder):
             ("-t", "x"), ("-t", "-1"), ("-t", "100000"), ("-t", "1.5"), ("-n", "-2"), ("-n", ""),
             ("-n", "99999999999999999999"), ("--ctx", "-1"), ("--ctx", "many"), ("--seed", "-3"),
             ("--precision", "double"), ("--temp", "-1"), ("--temp", "nan"), ("--temp", "hot"),
-            ("-t", "-3"), ("--timeout", "-1"), ("--timeout", "nan"), ("--logprobs", "-1"), ("--logit-bias", "5"),
-            ("--logit-bias", "x=1"), ("--logit-bias", "5=nan"), ("--logit-bias", "272=1"), ("--stop", ""),
+            ("-t", "-3"), ("--timeout", "-1"), ("--timeout", "nan"), ("--timeout", "+nan"), ("--logprobs", "-1"),
+            ("--logit-bias", "5"), ("--logit-bias", "x=1"), ("--logit-bias", "5=nan"), ("--logit-bias", "272=1"), ("--stop", ""),
             ("--top-p", "2"), ("--top-k", "-3"), ("--min-p", "-0.5"), ("--repeat-penalty", "0"),
         ):
             self.wrong("generate", LLAMA, "--prompt", "a", option, value)

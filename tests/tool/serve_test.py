@@ -479,7 +479,8 @@ class Refusals(ServeTest):
             self.assertEqual(server.ask("/v1/completions", long)[0], 200)
             server.error("/v1/completions", {**good, "stop": ["a"] * 33}, "LimitExceeded", says="stop")
             server.error("/v1/completions", {**good, "logit_bias": [[1, 1]] * 1025}, "LimitExceeded", says="logit_bias")
-            self.assertEqual(server.ask("/v1/completions", {**good, "repeat_last_n": -1})[0], 200)
+            for window in "repeat_last_n", "repetition_window", "dry_window":
+                self.assertEqual(server.ask("/v1/completions", {**good, window: -1})[0], 200)
             server.error("/v1/completions", {}, "BadKey", says="prompt")
             for wrong, code, says in (
                 ({"prompt": 7}, "BadType", "prompt"), ({"prompt": []}, "BadType", "prompt"),

@@ -217,6 +217,9 @@ void run(Tool& tool, const Options& options, bool from_file) {
   if (options.logprobs && !tool.json) {
     throw Error(Errc::bad_argument, "command line", "--logprobs needs --json, which prints them");
   }
+  if (!(options.timeout_s >= 0)) {  // "+nan", too
+    throw Error(Errc::bad_argument, "--timeout", fmt::format("{} s is no time", options.timeout_s));
+  }
   options.cache.check();
   Interrupts interrupts;
   const std::stop_token stop = interrupts.begin();

@@ -30,13 +30,13 @@ double log_probability(std::span<const float> logits, std::int32_t token) {
 }
 
 void run(Tool& tool, const Options& options, bool from_file) {
+  Interrupts interrupts;
   const auto tokens = from_file ? parse_tokens(read_text(options.file), options.file)
                                 : parse_tokens(options.tokens, "--tokens");
   if (tokens.empty()) throw Error(Errc::bad_argument, "score", "no tokens");
   const auto count = static_cast<std::int64_t>(tokens.size());
   tool.require_context("score", count);
   if (tool.context == 0) tool.context = count;
-  Interrupts interrupts;
   const std::stop_token stop = interrupts.begin();
   const auto model = models::LanguageModel::load(tool.model, tool.language_model(stop));
   auto conversation = model.conversation();

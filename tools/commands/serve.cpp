@@ -172,8 +172,7 @@ void run(Tool& tool, const Options& options) {
 void add_serve(CLI::App& app, Tool& tool) {
   Command command(app, tool, "serve", "Answer requests over HTTP, as OpenAI's API has them");
   auto options = std::make_shared<Options>();
-  options->generation.generate.max_tokens = 1
-                                            << 24;  // what requests leave out; the context ends it
+  options->generation.generate.max_tokens = -1;  // what requests leave out: the context ends it
   add_model(command);
   command.option("--host", options->host,
                  "The address to listen at; 0.0.0.0 or :: for all of the machine's");

@@ -170,7 +170,9 @@ void Completion::read_sampling(const RequestFields& fields) {
   const double penalty = sampler.repetition_penalty;
   read_sampler(
       sampler, [&](std::string_view name) { return fields.number(name); },
-      [&](std::string_view name) { return fields.integer(name, name == "dry_window" ? -1 : 0); });
+      [&](std::string_view name) {
+        return fields.integer(name, name.ends_with("_window") ? -1 : 0);
+      });
   if (sampler.dry_window == -1) sampler.dry_window = served_.model.context();
   // As llama.cpp calls them.
   const auto other = fields.number("repeat_penalty");

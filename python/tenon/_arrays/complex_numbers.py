@@ -92,8 +92,8 @@ def rfft(x, axis=None, dtype=None):
 
 @_public
 def irfft(x, size=None, axis=None):
-    """`size` real numbers of the half of their transform, 2 (bins - 1) without it. Further bins are left out, and 0 stands
-    for those that lack."""
+    """`size` real numbers of the half of their transform, 2 (bins - 1) without it. Where the
+    number of bins is known, further ones are left out, and 0 stands for those that lack."""
     x = _like(x)
     axis = _axis_of(x, _transform_axis(x, axis), "irfft")
     bins = x.shape[axis]
@@ -110,5 +110,7 @@ def _fitted(x, axis, size, wanted):
     """x with `wanted` elements along an axis: the first ones, or zeros behind all."""
     if wanted <= size:
         return x if wanted == size else slice_axis(x, axis, 0, wanted)
-    shape = (*x.shape[:axis], wanted - size, *x.shape[axis + 1:])
-    return functions["concat"]([x, functions["zeros"](shape, x.dtype)], axis=axis)
+    if x.dtype == "c64":
+        return view_as_complex(_fitted(view_as_real(x), axis, size, wanted))
+    after = [wanted - size if at == axis else 0 for at in range(x.ndim)]
+    return _ops["pad"](x, before=[0] * x.ndim, after=after, value=0.0)

@@ -35,20 +35,20 @@ def reshape(x, dims, *more):
 
 
 def _reshape_open(x, dims):
-    """Among sizes that are words, or not known: axes are merged, and those of known sizes split. Words stay in order;
-    the axis of -1 is made of what is left."""
+    """Among sizes that are symbols, or not known: axes are merged, and those of known sizes split. Symbols stay in
+    order; the axis of -1 is made of what is left."""
     given = x
 
     def fail():
         raise ValueError(f"reshape: {given.type!r} to {dims}: axes that are next to each other are merged, and those "
-                         "of known sizes split; words stay in their order")
+                         "of known sizes split; symbols stay in their order")
 
     wanted = [size for size in dims if size != 1]  # axes of 1 come last
     whole = x = squeeze(x)
     if wanted.count(-1) > 1:
         fail()
-    words = [size for size in x.shape if not isinstance(size, int)]
-    if -1 in wanted and words == [size for size in wanted if not isinstance(size, int)]:
+    symbols = [size for size in x.shape if not isinstance(size, int)]
+    if -1 in wanted and symbols == [size for size in wanted if not isinstance(size, int)]:
         rest = _prod(size for size in wanted if isinstance(size, int) and size != -1)
         known = _prod(size for size in x.shape if isinstance(size, int))
         if not rest or known % rest:

@@ -79,12 +79,13 @@ def expm1(e, x):
 
 @writes("log1p")
 def log1p(e, x):
-    """Near 0 2 atanh(x / (x + 2)), which loses nothing there."""
-    one, two = e.number(1, x), e.number(2, x)
-    is_near = e.node("Less", [e.node("Abs", [x]), e.number(0.5, x)])
-    ratio = e.node("Div", [x, e.node("Add", [x, two])])
-    near = e.node("Mul", [e.node("Atanh", [e.node("Where", [is_near, ratio, e.number(0, x)])]), two])
-    return e.node("Where", [is_near, near, e.node("Log", [e.node("Add", [x, one])])])
+    """log(u) of u = 1 + x, near 0 times x / (u - 1), which makes up for what u is rounded by."""
+    one = e.number(1, x)
+    u = e.node("Add", [x, one])
+    log = e.node("Log", [u])
+    near = e.node("Mul", [log, e.node("Div", [x, e.node("Sub", [u, one])])])
+    near = e.node("Where", [e.node("Equal", [u, one]), x, near])
+    return e.node("Where", [e.node("Less", [e.node("Abs", [x]), e.number(0.5, x)]), near, log])
 
 
 @writes("trunc")

@@ -21,7 +21,7 @@ _MOST_FIXED = 1024         # elements of an input whose values a Model fixes
 def load(source, shapes=None, values=None, optimize=True):
     """The program of an exported module: the path or bytes of a .pt2 archive, or a torch.export.ExportedProgram.
 
-    Inputs and results keep their names; sizes that are dynamic are words such as s77. `shapes` fixes sizes, by the
+    Inputs and results keep their names; sizes that are dynamic are symbols such as s77. `shapes` fixes sizes, by the
     name of the size or of an input: {"s77": 4, "x": (1, 3)}. `values` makes inputs constants: {"n": 5}. Buffers that
     the module changes are inputs, after the user's, and results named buffer_after. Weights become constants of the
     program (Program.folded). A .pt2 archive is read without torch, and nothing in it is unpickled.

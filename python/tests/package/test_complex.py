@@ -123,6 +123,9 @@ class Complex(unittest.TestCase):
             self.close(ops.irfft(z, size), want)
             self.close(ops.irfft(np.stack([z.real, z.imag], -1), size), want)
         self.close(ops.irfft(z, axis=0), np.fft.irfft(z, axis=0))
+        for size in (5, 14):  # beside an axis of any size
+            open_rows = tenon.Session(tenon.export(lambda x, size=size: ops.irfft(x, size), x="c64[N, 5]"))
+            self.close(open_rows.forward(z)[0], np.fft.irfft(z, size))
         with self.assertRaisesRegex(ValueError, "known in a run only: give a size"):
             tenon.export(lambda x: ops.irfft(x), "c64[N]")
 

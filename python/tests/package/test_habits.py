@@ -156,7 +156,7 @@ class Habits(unittest.TestCase):
         self.same(tenon.array(a)[[]], a[[]])
 
     def test_reshapes_with_words(self):
-        """Random reshapes of random sizes, of which some are words, as far as words stay in order."""
+        """Random reshapes of random sizes, of which some are symbols, as far as symbols stay in order."""
         done = 0
         for _ in range(200):
             dims = tuple(int(one) for one in self.random.choice([1, 2, 3, 4, 6, 12], self.random.integers(1, 5)))

@@ -602,6 +602,11 @@ class ToolCalls(unittest.TestCase):
             model.chat("Hi", tool_choice={"function": {"name": "x"}}, **options)
         with self.assertRaisesRegex(tenon.ArgumentError, "tool_choice"):
             model.chat("Hi", tool_choice="any", **options)
+        options["chat_template"], options["max_tokens"] = "{% for m in messages %}{{ m.content }}{% endfor %}", 2
+        for choice in "auto", "required":
+            with self.assertRaisesRegex(tenon.UnsupportedError, "tools: cannot be called: .* shows no calls of tools"):
+                model.chat("Hi", tool_choice=choice, **options)
+        self.assertEqual(len(model.chat("Hi", tool_choice="none", **options).tokens), 2)
 
     def test_answers_are_read_by_the_template(self):
         answers = tenon.AnswerFormat(tenon.ChatFormat(self.TEMPLATE), tools=self.TOOLS)

@@ -611,6 +611,12 @@ class Export(unittest.TestCase):
             wanted = np.expm1(x), np.log1p(x)
         for got, want in zip(by_runtime(tenon.onnx.to_model(program), {"x": x}), wanted, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-6)
+        small = np.geomspace(1e-300, 0.9, 200)
+        for dtype, rtol in ("f4", 1e-6), ("f8", 1e-15):
+            x = np.concatenate([small, -small, [0, np.finfo(dtype).tiny, 5, 1e30, np.inf, -1, -2, np.nan]]).astype(dtype)
+            program = tenon.export(lambda x: ops.log1p(x), x=f"f{8 * x.itemsize}[{len(x)}]")
+            with np.errstate(all="ignore"):
+                np.testing.assert_allclose(by_runtime(tenon.onnx.to_model(program), {"x": x})[0], np.log1p(x), rtol=rtol)
         program = tenon.export(lambda x, w: ops.conv_transpose2d(x, w, stride=(1, 1), output_padding=(1, 1), dilation=(2, 2)),
                                x="f32[1, 2, 4, 4]", w="f32[2, 3, 3, 3]")
         with self.assertRaisesRegex(tenon.UnsupportedError, "output_padding .* is not below the stride"):

@@ -192,7 +192,7 @@ class Functions(unittest.TestCase):
         [of_rows] = tenon.Session(tenon.export(lambda x: x.variance(0), x="f32[B, 3, 4]")).forward(a)
         self.close(of_rows, a.var(0, ddof=1))
         for wrong in (lambda x: x.reshape(4, -1, 3), lambda x: x.reshape(x.shape[0], 5), lambda x: x.reshape(-1, -1, 3)):
-            with self.assertRaisesRegex(ValueError, "words stay in their order"):
+            with self.assertRaisesRegex(ValueError, "symbols stay in their order"):
                 tenon.export(wrong, x="f32[B, 3, 4]")
         with self.assertRaises(ValueError):
             tenon.export(lambda x: x.reshape(("C", 12)), x="f32[B, 3, 4]")

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import logging
 import pathlib
 import pickle
 import subprocess
@@ -9,6 +10,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import unittest.mock
 
 import numpy as np
 
@@ -562,6 +564,19 @@ class Programs(unittest.TestCase):
         code = f"import tenon; tenon.load_network({str(path)!r})"
         made = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         self.assertIn("the format does not know", made.stderr)
+
+        def with_handler(raised):
+            raising = unittest.mock.Mock(level=0, handle=unittest.mock.Mock(side_effect=raised))
+            logging.getLogger("tenon").addHandler(raising)
+            try:
+                read()
+            finally:
+                logging.getLogger("tenon").removeHandler(raising)
+            raising.handle.assert_called_once()
+
+        with_handler(ValueError)  # dropped
+        with self.assertRaises(KeyboardInterrupt):
+            with_handler(KeyboardInterrupt)
 
     def test_ops_of_ones_own_in_other_forms(self):
         clip, want, _ = self.own_clip()

@@ -125,10 +125,10 @@ struct Scanned {
 /// A loop over the first axis of `inputs`: {carry, output} = body(carry, input) for each of their
 /// slices in order. `inputs` and the outputs are tensors, or structs, tuples or arrays of tensors.
 /// Sizes may be symbolic. Where the first axis has such a size, a run with more than max_iterations
-/// steps is Errc::out_of_range, and a gradient is Errc::unsupported. The body is called twice: once
-/// to learn the outputs' types. Where an output has a size that no symbol stands for (such as that of a
-/// slice of a symbolic axis), the first step, which there must be, is computed once more when the
-/// program runs.
+/// steps is Errc::out_of_range, and a gradient that needs values of its steps is Errc::unsupported. The
+/// body is called twice: once to learn the outputs' types. Where an output has a size that no symbol
+/// stands for (such as that of a slice of a symbolic axis), the first step, which there must be, is
+/// computed once more when the program runs.
 /// Errc::bad_argument when `inputs` are empty or their first axes are not of one size.
 template <class Carry, class Inputs, class Body>
 auto scan(Carry carry, const Inputs& inputs, Body&& body,

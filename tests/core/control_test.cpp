@@ -690,25 +690,26 @@ TEST_CASE("cond and scan: symbolic sizes, as with the sizes themselves; gradient
   }
 }
 
-TEST_CASE("scan: of a symbolic length no more than 2^20 steps, and no gradient") {
-  const auto sums = [](std::span<const Tensor> in) {
-    return scan(like(sum(slice(in[0], 0, 0, 1)), 0), in[0],
-                [](const Tensor& total, const Tensor& x) {
-                  const Tensor next = total + x;
+TEST_CASE("scan: of a symbolic length no more than 2^20 steps, of which a gradient has no values") {
+  const auto products = [](std::span<const Tensor> in) {
+    const Tensor one = like(sum(slice(in[0], 0, 0, 1)), 1);
+    return scan(one, in[0],
+                [](const Tensor& product, const Tensor& x) {
+                  const Tensor next = product * x;
                   return std::pair(next, next);
                 })
         .carry;
   };
   const Shape type({symbol("T")}, f32);
-  Session session(program_of({type}, [&](std::span<const Tensor> in) { return std::vector{sums(in)}; }),
-                  {.backends = backends("cpu")});
-  const auto of_length = [&](std::int64_t length) {
-    return values(session.forward({device(HostBuffer::zeros(Shape({length}, f32)))})[0]);
-  };
-  CHECK(of_length(3) == std::vector<float>{0});
-  expect_error(Errc::out_of_range, [&] { of_length(max_iterations + 1); });
+  Session session(
+      program_of({type}, [&](std::span<const Tensor> in) { return std::vector{products(in)}; }),
+      {.backends = backends("cpu")});
+  const auto of = [&](const HostBuffer& x) { return values(session.forward({device(x)})[0]); };
+  CHECK(of(floats({3}, {2, 3, 4})) == std::vector<float>{24});
+  const HostBuffer longer = HostBuffer::zeros(Shape({max_iterations + 1}, f32));
+  expect_error(Errc::out_of_range, [&] { of(longer); });
   expect_error(Errc::unsupported, [&] {
-    program_of({type}, [&](std::span<const Tensor> in) { return grad(sums(in), in); });
+    program_of({type}, [&](std::span<const Tensor> in) { return grad(products(in), in); });
   });
 }
 

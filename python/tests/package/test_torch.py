@@ -929,7 +929,7 @@ class Live(unittest.TestCase):
                    torch.tensor([[1.0, 0], [2, 3]]), tolerance=1e-6)
         powers = torch.tensor([float(f"1e{one}") for one in range(-22, 23)] + [0, math.inf, nan, -1], dtype=torch.float64)
         self.check(lambda x: [torch.log10(x).floor(), torch.log10(x.float()).floor()], powers)
-        self.check(torch.log10, torch.tensor([1 - 2.0**-24, 1, 1 + 2.0**-23]), tolerance=1e-12)
+        self.check(torch.log10, torch.tensor([1 - 2.0**-24, 1, 1 + 2.0**-23]), tolerance=1e-7)
 
     def test_ops_whose_results_share_memory_are_known(self):
         import torch

@@ -221,7 +221,8 @@ class CpuBoundPartition final : public BoundPartition {
       Worker& worker = shared.worker;
       bool& said = *reinterpret_cast<bool*>(shared.scratch(loop.goes_on));
       if (worker.thread == 0) {
-        said = *shared.pointer<const bool>(*loop.condition) && !worker.is_interrupted() && !is_met;
+        // The condition last: nothing has written it where the tasks before it were left out.
+        said = !worker.is_interrupted() && !is_met && *shared.pointer<const bool>(*loop.condition);
       }
       if (!worker.sync()) return false;
       goes_on = said;

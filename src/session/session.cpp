@@ -442,7 +442,12 @@ std::shared_ptr<const BoundPlan> Session::plan_of(std::span<const Buffer> inputs
   const std::vector<Shape> signature = signature_of(shared_->program.main(), inputs);
   const bool merged = state_->options.merges();
   auto plan = shared_->plan_for(signature, merged, bound_->weights.get());
-  if (const auto given_up = given_up_inputs(*plan, inputs); !given_up.empty() && !keeps_all) {
+  std::vector<bool> given_up;
+  if (!keeps_all) {  // while no run that ends lets go of its handles
+    const std::scoped_lock lock(state_->activations->handles());
+    given_up = given_up_inputs(*plan, inputs);
+  }
+  if (!given_up.empty()) {
     plan = shared_->plan_for(signature, merged, bound_->weights.get(), given_up);
   }
   return bound_->bind(*shared_, std::move(plan));
@@ -518,7 +523,7 @@ std::vector<Buffer> Session::start(std::vector<Buffer>& inputs, const SubmitOpti
   submitted->shared = shared_.shared();
   submitted->state = state_.shared();
   submitted->after = options.after;
-  // Before the lock: a weight that an earlier run makes is waited for, which ends under it.
+  // Before the lock, since binding waits for a weight that an earlier run makes, which ends under it.
   std::shared_ptr<const BoundPlan> bound = plan_of(inputs, false);
   const std::scoped_lock lock(state_->activations->handles());
   submitted->run.emplace(std::move(bound), *shared_, *state_, inputs, std::span<Buffer>(),

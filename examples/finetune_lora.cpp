@@ -9,6 +9,7 @@
 // optimiser's state; a run that stops early, and one that is resumed from its checkpoint, end with
 // the bits of a run that did not stop.
 #include "lora_training.hpp"
+#include "saved_number.hpp"
 
 #include <tenon/models/adapters.hpp>
 #include <tenon/models/vocabulary.hpp>
@@ -101,16 +102,6 @@ struct Checkpoint {
   train::AdamState<models::DecoderAdapters<T>> optimizer;
   TENON_FIELDS(adapters, optimizer)
 };
-
-/// A number that a checkpoint holds beside the parameters.
-std::int64_t saved_number(const io::File& file, const std::string& name) {
-  const HostBuffer data = file.at(name).data();
-  if (data.shape() != Shape({1}, i64)) {
-    throw Error(Errc::bad_shape, file.path().string(),
-                "'" + name + "' is " + to_string(data.shape()) + ", not one number");
-  }
-  return data.values<std::int64_t>()[0];
-}
 
 /// The steps that a checkpoint is after. Its seed is taken, and another --length or --batch than its
 /// own is refused. The bits are those of a run without a break where the model, the text and --steps

@@ -10,6 +10,7 @@
 #include "digits_mobilenet.hpp"
 #include "digits_networks.hpp"
 #include "digits_training.hpp"
+#include "saved_number.hpp"
 
 #include <tenon/tenon.hpp>
 
@@ -107,16 +108,6 @@ Options parse(int argc, char** argv) {
     }
   }
   return options;
-}
-
-/// A number that a checkpoint holds beside the parameters.
-std::int64_t saved_number(const io::File& file, const std::string& name) {
-  const HostBuffer data = file.at(name).data();
-  if (data.shape() != Shape({1}, i64)) {
-    throw Error(Errc::bad_shape, file.path().string(),
-                "'" + name + "' is " + to_string(data.shape()) + ", not one number");
-  }
-  return data.values<std::int64_t>()[0];
 }
 
 /// A training under way: what a checkpoint holds.

@@ -345,7 +345,7 @@ TEST_CASE("npu shared: an interrupted run repeats the other in the ring, before 
 TEST_CASE("npu shared: a reset that may have cleared memory fails the run that it came into") {
   for (const int level : {1, 2}) {
     INFO("level " << level);
-    const DevicePtr device = open_npu(std::string(shared_url) + "&freq=1MHz&lat=8192&pace=real");
+    const DevicePtr device = open_npu(std::string(shared_url) + "&freq=1MHz&lat=65535&pace=real");
     BothRun::Runner one(device, 40, 1);
     one.start();
     one.await_in_flight(1);

@@ -15,12 +15,16 @@ TENON_DEFINE_UNARY(sigmoid, Sigmoid);
 
 double Relu::of(double x) noexcept { return x < 0 ? 0.0 : x; }
 std::int64_t Relu::of_integer(std::int64_t x) noexcept { return std::max<std::int64_t>(x, 0); }
-Tensor derivative(const Relu&, const Tensor& x, const Tensor&) { return one_above(x, 0); }
+template <>
+std::vector<Tensor> UnaryOp<Relu>::gradient(const Backward& at) const {
+  return {passed_where(is_above(at.inputs[0], 0), at.upstream)};
+}
 TENON_DEFINE_UNARY(relu, Relu);
 
 double Relu6::of(double x) noexcept { return x < 0 ? 0.0 : x > 6 ? 6.0 : x; }
-Tensor derivative(const Relu6&, const Tensor& x, const Tensor&) {
-  return one_above(x, 0) * one_below(x, 6);
+template <>
+std::vector<Tensor> UnaryOp<Relu6>::gradient(const Backward& at) const {
+  return {passed_where(is_between(at.inputs[0], 0, 6), at.upstream)};
 }
 TENON_DEFINE_UNARY(relu6, Relu6);
 
@@ -74,28 +78,32 @@ Tensor derivative(const Mish&, const Tensor& x, const Tensor&) {
 TENON_DEFINE_UNARY(mish, Mish);
 
 double Hardsigmoid::of(double x) noexcept { return Relu6::of(x + 3.0) / 6.0; }
-Tensor derivative(const Hardsigmoid&, const Tensor& x, const Tensor&) {
-  return one_above(x, -3) * one_below(x, 3) * (1.0 / 6.0);
+template <>
+std::vector<Tensor> UnaryOp<Hardsigmoid>::gradient(const Backward& at) const {
+  return {passed_where(is_between(at.inputs[0], -3, 3), at.upstream * (1.0 / 6.0))};
 }
 TENON_DEFINE_UNARY(hardsigmoid, Hardsigmoid);
 
 double Hardswish::of(double x) noexcept { return x * Hardsigmoid::of(x); }
-Tensor derivative(const Hardswish&, const Tensor& x, const Tensor&) {
+template <>
+std::vector<Tensor> UnaryOp<Hardswish>::gradient(const Backward& at) const {
+  const Tensor& x = at.inputs[0];
   const Tensor line = clamp(x, -3, 3) * (1.0 / 3.0) + 0.5;  // finite
-  return one_above(x, -3) * one_below(x, 3) * line + (1 - one_below(x, 3));
+  const Tensor slope = where(lt(x, scalar_like(x, 3)), line, scalar_like(x, 1));
+  return {passed_where(is_above(x, -3), at.upstream * slope)};
 }
 TENON_DEFINE_UNARY(hardswish, Hardswish);
 
 double LeakyRelu::of(double x) const noexcept { return x < 0 ? alpha * x : x; }
 Tensor derivative(const LeakyRelu& op, const Tensor& x, const Tensor&) {
-  return op.alpha + (1 - op.alpha) * one_above(x, 0);
+  return where(is_above(x, 0), scalar_like(x, 1), scalar_like(x, op.alpha));
 }
 template struct UnaryOp<LeakyRelu>;
 TENON_DEFINE_OP(leaky_relu, LeakyRelu);
 
 double Elu::of(double x) const noexcept { return x < 0 ? alpha * std::expm1(x) : x; }
 Tensor derivative(const Elu& op, const Tensor& x, const Tensor& y) {
-  return where(gt(x, scalar_like(x, 0)), scalar_like(x, 1), y + op.alpha);
+  return where(is_above(x, 0), scalar_like(x, 1), y + op.alpha);
 }
 template struct UnaryOp<Elu>;
 TENON_DEFINE_OP(elu, Elu);

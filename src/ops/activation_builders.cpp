@@ -45,8 +45,8 @@ Tensor celu(const Tensor& x, double alpha, const std::source_location& where) {
 }
 
 Tensor prelu(const Tensor& x, const Tensor& slope, const std::source_location& where) {
-  const Tensor below = lt(x, scalar_like(x, 0, where), where);
-  return tenon::where(below, mul(x, slope, where), x, where);
+  const Tensor above = gt(x, scalar_like(x, 0, where), where);  // at 0 the slope, as leaky_relu
+  return tenon::where(above, x, mul(x, slope, where), where);
 }
 
 Tensor quick_gelu(const Tensor& x, const std::source_location& where) {
@@ -71,7 +71,9 @@ Tensor tanhshrink(const Tensor& x, const std::source_location& where) {
 }
 
 Tensor softshrink(const Tensor& x, double lambda, const std::source_location& where) {
-  return sub(x, clamp(x, -lambda, lambda, where), where);
+  const Tensor near = le(abs(x, where), scalar_like(x, lambda, where), where);
+  const Tensor rest = sub(x, clamp(x, -lambda, lambda, where), where);
+  return tenon::where(near, scalar_like(x, 0, where), rest, where);  // at lambda the slope is 0
 }
 
 Tensor hardshrink(const Tensor& x, double lambda, const std::source_location& where) {

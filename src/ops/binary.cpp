@@ -47,10 +47,10 @@ std::vector<Tensor> BinaryOp<Op>::gradient(const Backward& at) const {
 
 /// Of minimum and maximum: equal operands share the gradient, as in PyTorch and JAX.
 std::array<Tensor, 2> chosen_gradients(const Backward& at, const Tensor& first_is_chosen) {
-  const Tensor& g = at.upstream;
+  const Tensor &g = at.upstream, none = scalar_like(g, 0), half = g * 0.5;
   const Tensor is_tie = eq(at.inputs[0], at.inputs[1]);
-  const Tensor share = where(is_tie, scalar_like(g, 0.5), cast(first_is_chosen, g.dtype()));
-  return {g * share, g * (1 - share)};
+  return {where(is_tie, half, where(first_is_chosen, g, none)),
+          where(is_tie, half, where(first_is_chosen, none, g))};
 }
 
 /// After the formulas: the descriptor and the builder.
@@ -135,7 +135,8 @@ std::array<Tensor, 2> partial_gradients(const Pow&, const Backward& at) {
   const Tensor &a = at.inputs[0], &b = at.inputs[1], &g = at.upstream;
   const Tensor zero = scalar_like(g, 0);
   const Tensor slope = slope_of_power(a, b, zero);
-  const Tensor logarithm = where(eq(a, zero), zero, log(a));
+  const Tensor is_constant = logical_and(eq(a, zero), ge(b, zero));  // 0^b; 0^-b falls to it
+  const Tensor logarithm = where(is_constant, zero, log(a));
   return {g * slope, g * at.output * logarithm};
 }
 TENON_DEFINE_BINARY(pow, Pow);

@@ -4,7 +4,6 @@
 #include "ops/pointwise.hpp"
 
 #include <tenon/ops/clamp.hpp>
-#include <tenon/ops/logical.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -52,10 +51,8 @@ void Clamp::reference(std::span<const HostView> in, const HostView& out) const {
 }
 
 std::vector<Tensor> Clamp::gradient(const Backward& at) const {
-  const Tensor& x = at.inputs[0];
   // Nothing passes at a bound, as at 0 of relu (and as in PyTorch since 2.15).
-  const Tensor inside = logical_and(gt(x, scalar_like(x, min)), lt(x, scalar_like(x, max)));
-  return {tenon::where(inside, at.upstream, scalar_like(x, 0))};
+  return {passed_where(is_between(at.inputs[0], min, max), at.upstream)};
 }
 
 Tensor clamp(const Tensor& x, double min, double max, const std::source_location& where) {

@@ -6,6 +6,7 @@
 #include <tenon/ops/cast.hpp>
 #include <tenon/ops/compare.hpp>
 #include <tenon/ops/fill.hpp>
+#include <tenon/ops/logical.hpp>
 #include <tenon/ops/operators.hpp>
 #include <tenon/ops/permute.hpp>
 #include <tenon/ops/reduce.hpp>
@@ -18,12 +19,15 @@
 
 namespace tenon {
 
-/// 1 where x > bound (x < bound), else 0, of x's dtype.
-inline Tensor one_above(const Tensor& x, double bound) {
-  return cast(gt(x, scalar_like(x, bound)), x.dtype());
+/// Whether x > low (and x < high).
+inline Tensor is_above(const Tensor& x, double low) { return gt(x, scalar_like(x, low)); }
+inline Tensor is_between(const Tensor& x, double low, double high) {
+  return logical_and(is_above(x, low), lt(x, scalar_like(x, high)));
 }
-inline Tensor one_below(const Tensor& x, double bound) {
-  return cast(lt(x, scalar_like(x, bound)), x.dtype());
+
+/// A gradient where it passes, else 0: selected, since the product of a mask and infinity is NaN.
+inline Tensor passed_where(const Tensor& condition, const Tensor& gradient) {
+  return where(condition, gradient, scalar_like(gradient, 0));
 }
 
 /// x, to differentiate by: a gradient by it does not follow what x was made of, as inputs may depend on each

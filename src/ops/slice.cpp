@@ -140,7 +140,7 @@ std::vector<Tensor> Slice::gradient(const Backward& at) const {
     spread = flip(spread, axis);
     first += (taken - 1) * step;
   }
-  const std::int64_t apart = std::abs(step);
+  const std::int64_t apart = taken == 1 ? 1 : std::abs(step);  // a step past the axis is any number
   if (apart > 1) {  // apart - 1 zeros behind each element
     spread = merge_axes(pad(unsqueeze(spread, axis + 1), axis + 1, 0, apart - 1), axis, axis + 1);
     spread = slice(spread, axis, 0, (taken - 1) * apart + 1);

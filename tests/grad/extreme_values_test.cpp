@@ -118,6 +118,51 @@ TEST_CASE("grad: activations far from 0") {
                     [](const Tensor& x) { return sum(hardswish(x)); }) == Values{0, 1, 0, 0.5});
 }
 
+TEST_CASE("grad: an infinite gradient does not pass where an activation is flat") {
+  const auto root_of = [](const Values& values, auto of) {  // PyTorch's
+    return gradient_at({static_cast<std::int64_t>(values.size())}, f64, values,
+                       [&](const Tensor& x) { return sum(sqrt(of(x))); });
+  };
+  CHECK(root_of({-1, 0, 4}, [](auto x) { return relu(x); }) == Values{0, 0, 0.25});
+  CHECK(root_of({-1, 4, 7}, [](auto x) { return relu6(x); }) == Values{0, 0.25, 0});
+  CHECK(root_of({2, 7}, [](auto x) { return 6 - relu6(x); }) == Values{-0.25, 0});
+  CHECK(root_of({-4}, [](auto x) { return hardsigmoid(x); }) == Values{0});
+  CHECK(root_of({4}, [](auto x) { return 1 - hardsigmoid(x); }) == Values{0});
+  CHECK(root_of({-4}, [](auto x) { return hardswish(x); }) == Values{0});
+  CHECK(root_of({-1, 4}, [](auto x) { return maximum(x, scalar_like(x, 0)); }) == Values{0, 0.25});
+  CHECK(root_of({-4, 1}, [](auto x) { return -minimum(x, scalar_like(x, 0)); }) ==
+        Values{-0.25, 0});
+  CHECK(root_of({-1, 4}, [](auto x) {
+          const Tensor zero = scalar_like(x, 0);
+          return square(where(gt(x, zero), sqrt(relu(x)), zero));
+        }) == Values{0, 0.25});
+}
+
+TEST_CASE("grad: at the bounds of softshrink and prelu") {
+  CHECK(gradient_at({6}, f64, {-0.5, 0.5, 0.25, 1, -1, infinity}, [](const Tensor& x) {
+          return sum(softshrink(x, 0.5));
+        }) == Values{0, 0, 0, 1, 1, 1});
+  CHECK(gradient_at({3}, f64, {-1, 0, 1}, [](const Tensor& x) {
+          return sum(prelu(x, scalar_like(x, 0.25)));
+        }) == Values{0.25, 0.25, 1});
+}
+
+TEST_CASE("grad: a power of 0 by its exponent") {
+  CHECK(gradient_at({3}, f64, {-1, 0, 2}, [](const Tensor& b) {
+          return sum(pow(full_like(b, 0), b));
+        }) == Values{-infinity, 0, 0});
+}
+
+TEST_CASE("grad: a slice whose step is longer than its axis") {
+  for (const std::int64_t step : {std::int64_t{1} << 61, -(std::int64_t{1} << 61)}) {
+    const std::int64_t first = step > 0 ? 1 : 2;
+    const Values want = step > 0 ? Values{0, 1, 0} : Values{0, 0, 1};
+    CHECK(gradient_at({3}, f64, {1, 2, 3}, [&](const Tensor& x) {
+            return sum(slice(x, 0, first, to_end, step));
+          }) == want);
+  }
+}
+
 TEST_CASE("grad: a logarithm that is multiplied by 0") {
   const auto slope = [](double at, double b) {
     return gradient_at({1}, f64, {at},

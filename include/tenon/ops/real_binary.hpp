@@ -37,7 +37,7 @@ struct Atan2 : RealBinaryOp<Atan2> {
 };
 TENON_DECLARE_OP(Atan2);
 
-/// sqrt(a^2 + b^2) without overflow on the way. The gradient at (0, 0) is NaN.
+/// sqrt(a^2 + b^2) without overflow on the way. The gradient at (0, 0) is 0.
 struct Hypot : RealBinaryOp<Hypot> {
   static constexpr std::string_view name = "hypot";
   static double of(double a, double b) noexcept;

@@ -1,6 +1,7 @@
 #include "graphs.hpp"
 
 #include <tenon/call.hpp>
+#include <tenon/derivatives.hpp>
 #include <tenon/error.hpp>
 #include <tenon/grad.hpp>
 #include <tenon/program.hpp>
@@ -284,14 +285,8 @@ void bind_graphs(nb::module_& module) {
         } else if (const Shape& type = loss.tensor.shape(); type.rank() > 0) {
           found = grad(loss.tensor, wanted, where);  // which says what is wrong with it
         } else {
-          // The parameters are outputs, too, whose own gradients are 0.
-          std::vector<Tensor> outputs{loss.tensor}, upstream{scalar_like(loss.tensor, 1, where)};
-          for (const Tensor& one : wanted) {
-            if (!is_floating(one.dtype(where))) continue;  // which is refused
-            outputs.push_back(one);
-            upstream.push_back(full_like(one.with_tags({}), 0, where));
-          }
-          found = grad(outputs, upstream, wanted, where);
+          const Tensor one = scalar_like(loss.tensor, 1, where);
+          found = detail::grad_or_zeros({&loss.tensor, 1}, {&one, 1}, wanted, where);
         }
         std::vector<Traced> gradients;
         for (const Tensor& gradient : found) gradients.push_back({gradient, loss.recorder});

@@ -1,6 +1,7 @@
 #include "grad/run_session.hpp"
 #include "support/literals.hpp"
 #include "support/op_testing.hpp"
+#include "support/valued_graph.hpp"
 
 #include <tenon/derivatives.hpp>
 #include <tenon/tenon.hpp>
@@ -42,6 +43,19 @@ TEST_CASE("derivatives: jvp, vjp and hvp are torch.func's") {
   }
   expect_error(Errc::bad_argument, [&] { jvp({&scores, 1}, at, {&u, 1}); });
   expect_error(Errc::bad_argument, [&] { hvp(loss, at, {&u, 1}); });
+}
+
+TEST_CASE("derivatives: 0 where a loss is linear, and of outputs that depend on nothing") {
+  ValuedGraph graph;
+  const Tensor w = graph.input(floats({2}, {1, 2})), b = graph.input(floats({2}, {3, 4}));
+  const std::array<Tensor, 2> at{w, b};
+  const std::vector<Tensor> second = hvp(sum(w * w) + sum(b), at, at);
+  expect_equal(graph.value(second[0]), {2, 4});
+  expect_equal(graph.value(second[1]), {0, 0});
+  const std::array<Tensor, 2> outputs{w * 3.0, b * 2.0};
+  const std::vector<Tensor> along = jvp(outputs, {&w, 1}, {&b, 1});
+  expect_equal(graph.value(along[0]), {9, 12});
+  expect_equal(graph.value(along[1]), {0, 0});
 }
 
 TEST_CASE("derivatives: a power with a number takes no second power for a square") {

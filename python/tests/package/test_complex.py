@@ -104,6 +104,11 @@ class Complex(unittest.TestCase):
             session.save(pathlib.Path(name) / "z.snap")
             self.close(tenon.Session.load(pathlib.Path(name) / "z.snap").forward(z, x)[0], want)
 
+    def test_gradient_of_a_loss_that_does_not_depend_on_it(self):
+        z, x = np.ones(2, "c8"), np.ones(2, "f4")
+        by_z = tenon.grad(lambda z, x: x.sum(), allow_unused=True)(z, x)
+        self.assertEqual((repr(by_z.type), by_z.numpy().tolist()), ("c64[2]", [0, 0]))
+
     def test_gradient(self):
         z = self.array(3, 4)
         program = tenon.export(lambda z: (abs(z * z) ** 2.0).sum(), z="c64[3, 4]").gradient(["z"])

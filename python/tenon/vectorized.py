@@ -358,7 +358,7 @@ class Examples:
     def _repeat(self, step, operands):
         carry, _, *outer = operands
         body = self.program[step.function]
-        if any(one.kind == "const" for one in body.body):
+        if any(one.kind == "const" and one.operands for one in body.body):
             raise wrong_call("vmap", "the function has layers with weights of a file")
         flags = self._flags_of_loop(step, [[flag for _, flag in carry], False, *(flag for _, flag in outer)])
         first = [self.stretched(one) if wanted and not flag else one

@@ -175,6 +175,22 @@ class Vmap(unittest.TestCase):
         self.check(lambda n: tenon.while_loop(lambda i, y: i < n, lambda i, y: (i + 1, y * 2.0), (0, 1.0), 50)[1],
                    np.array([3, 0, 7]))
 
+    def test_arrays_in_bodies_of_loops(self):
+        w = self.values(3, 3)
+
+        def scanned(x):
+            return tenon.scan(lambda c, row: (c * 2.0 + ops.matmul(w, row * row), None), np.zeros(3, "f4"), x)[0]
+
+        self.check(scanned, self.values(4, 6, 3))
+        self.check(lambda x: tenon.while_loop(lambda y: y.sum() < 20.0, lambda y: ops.matmul(w * w, y) + 1.0, x, 40),
+                   np.abs(self.values(4, 3)))
+        self.check(lambda x: tenon.cond(x.sum() > 0.0, lambda: ops.matmul(w, x), lambda: x - 1.0), self.values(6, 3))
+        h = tenon.hessian(lambda x: scanned(x).sum())(self.values(2, 3)).numpy()
+        want = np.zeros((2, 3, 2, 3))
+        for i, factor in enumerate((2, 1)):
+            want[i, :, i, :] = np.diag(2 * factor * w.sum(0))
+        np.testing.assert_allclose(h, want, rtol=1e-5, atol=1e-6)
+
     def test_bodies_are_valid_for_examples_that_do_not_run_them(self):
         table, tables = self.values(4), self.values(5, 4)
 

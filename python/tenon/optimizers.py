@@ -21,6 +21,36 @@ def map_arrays(function, structure, *others):
     return filled(form, made.__getitem__)
 
 
+def map_alike(call, function, a, b):
+    """map_arrays() of two structures whose arrays have the same sizes: others are refused, which would broadcast."""
+    leaves = []
+    form = form_of(a, leaves, _WORDS)
+    _require_sizes(call, _names_of(form), leaves, leaves_like(form, b, f"{call}: a structure"))
+    return map_arrays(function, a, b)
+
+
+def _names_of(form):
+    return [".".join(path) or "array" for path in paths_of(form)]
+
+
+def _require_sizes(call, names, arrays, others):
+    for name, one, other in zip(names, arrays, others):
+        sizes, found = (list(getattr(x, "shape", ())) for x in (one, other))
+        if sizes != found:
+            raise wrong_call(call, f"arrays of '{name}' have the sizes {sizes} and {found}")
+
+
+def arrays_by_name(call, structure):
+    """The arrays of a structure by their paths, in order, which are the names of no two."""
+    leaves, found = [], {}
+    form = form_of(structure, leaves, _WORDS)
+    for name, array in zip(_names_of(form), leaves):
+        if name in found:
+            raise wrong_call(call, f"two arrays have the path '{name}'")
+        found[name] = array
+    return form, found
+
+
 def scaled(x, scalar):
     """x times a scalar of any floating type."""
     return x * scalar.cast(x.dtype)
@@ -36,7 +66,11 @@ def next_ones(function, *structures):
     for one in leaves:
         if not one.dtype.is_floating:
             raise wrong_call("update", f"a parameter is {one.type!r}, which cannot be moved along a gradient")
+    names, (gradients, *state) = _names_of(form), columns
+    _require_sizes("update", names, leaves, gradients)
     rows = [function(*row) for row in zip(leaves, *columns)]
+    for made, before in zip(zip(*rows), (leaves, *state)):
+        _require_sizes("update", names, before, made)
     return tuple(filled(form, [row[i] for row in rows].__getitem__) for i in range(len(rows[0])))
 
 
@@ -70,6 +104,9 @@ class Optimizer:
     def _with_decay(self, p, g):
         return g + self.weight_decay * p if self.weight_decay else g
 
+    def _decayed(self, p, rate):
+        return scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay else p
+
     def _keeps(self, state):
         """Whether a state has the parts that start() makes."""
         return isinstance(state, dict) and set(state) == self._parts
@@ -83,7 +120,12 @@ def _updated(optimizer, parameters, gradients, state, rate):
     if not optimizer._keeps(state):
         raise wrong_call("update", f"the state of {type(optimizer).__name__} is a dict of {sorted(optimizer._parts)}, as "
                          "start() makes it: update(parameters, gradients, state, rate)")
-    rate = [scalar(one) for one in rate] if isinstance(rate, (list, tuple)) else scalar(rate)
+    if isinstance(rate, (list, tuple)):
+        if not isinstance(optimizer, Groups):
+            raise wrong_call("update", f"{type(optimizer).__name__} takes one rate, got {len(rate)}; Groups takes several")
+        rate = [scalar(one) for one in rate]
+    else:
+        rate = scalar(rate)
     return optimizer._next(parameters, gradients, state, rate)
 
 
@@ -238,7 +280,7 @@ class NAdam(Optimizer):
         of_square = ops.rsqrt(1.0 - _power(self.beta2, t))
 
         def step(p, g, m, v):
-            kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay and self.decoupled else p
+            kept = self._decayed(p, rate) if self.decoupled else p
             g = g if self.decoupled else self._with_decay(p, g)
             m = self.beta1 * m + (1 - self.beta1) * g
             v = self.beta2 * v + (1 - self.beta2) * (g * g)
@@ -275,7 +317,7 @@ class RAdam(Optimizer):
         of_known = ops.sqrt(known * (1.0 - power))
 
         def step(p, g, m, v):
-            kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay and self.decoupled else p
+            kept = self._decayed(p, rate) if self.decoupled else p
             g = g if self.decoupled else self._with_decay(p, g)
             m = self.beta1 * m + (1 - self.beta1) * g
             v = self.beta2 * v + (1 - self.beta2) * (g * g)
@@ -326,7 +368,7 @@ class Adafactor(Optimizer):
             share = weight.cast(p.dtype)
             least = self.smallest if self.smallest is not None else EPSILONS[p.dtype.name]
             rate_of_p = ops.maximum(rms(p), self.eps) * limited.cast(p.dtype)
-            kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay else p
+            kept = self._decayed(p, rate)
             def moved(old, new):
                 return (widened(old) + widened(share) * (new - widened(old))).cast(old.dtype)
 
@@ -365,6 +407,9 @@ class Muon(Optimizer):
     adjust: str = "original"
     _parts = {"momentum"}
 
+    def __post_init__(self):
+        object.__setattr__(self, "coefficients", tuple(self.coefficients))  # a list is no part of a program
+
     def start(self, parameters):
         """The state before the first step."""
         return {"momentum": _zeros(parameters)}
@@ -391,8 +436,9 @@ class Muon(Optimizer):
             m = self.momentum * m + (1 - self.momentum) * g
             u = orthogonal((1 - self.momentum) * g + self.momentum * m if self.nesterov else m)
             rows, columns = p.shape
-            factor = math.sqrt(max(1, rows / columns)) if self.adjust == "original" else 0.2 * math.sqrt(max(rows, columns))
-            kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay else p
+            is_original = self.adjust == "original"
+            factor = math.sqrt(max(1, rows / max(1, columns))) if is_original else 0.2 * math.sqrt(max(rows, columns))
+            kept = self._decayed(p, rate)
             return kept - factor * scaled(u, rate), m
 
         after, momentum = next_ones(step, parameters, gradients, state["momentum"])
@@ -406,9 +452,10 @@ class Groups(Optimizer):
                (lambda path, p: path.startswith("embedding."), train.Adam(), 0.1),   # a tenth of the rate
                (True, train.Muon()))
 
-    A rule is a function of an array's path, "layers.0.weight", and the array, or True; it is asked again at each update.
-    A number behind an optimiser is a factor of the rate. An array that no rule takes stays as it is. The rate of update()
-    may be a tuple or list with one for each group.
+    A rule is a function of an array's path, "layers.0.weight", and the array, or True. It goes by names, sizes and types:
+    it is asked when a state is made, and when update() is recorded for such parameters, not at each call. A number behind
+    an optimiser is a factor of the rate. An array that no rule takes stays as it is. The rate of update() may be a tuple
+    or list with one for each group.
     """
 
     def __init__(self, *groups):
@@ -419,14 +466,13 @@ class Groups(Optimizer):
 
     def _divided(self, parameters):
         """Of each array, in order, its path and its group, or None."""
-        leaves = []
-        form = form_of(parameters, leaves, _WORDS)
+        form, arrays = arrays_by_name("Groups", parameters)
         found = []
-        for path, one in zip(paths_of(form), leaves):
-            path, one = ".".join(path), _array(one)
+        for path, one in arrays.items():
+            one = _array(one)
             takes = (i for i, (rule, *_) in enumerate(self.groups) if rule is True or rule(path, one))
             found.append((path, next(takes, None)))
-        return form, leaves, found
+        return form, list(arrays.values()), found
 
     def start(self, parameters):
         """The state before the first step: {"0": that of the first group, ...}, of arrays by their paths."""

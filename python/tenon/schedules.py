@@ -24,14 +24,14 @@ class WarmupCosine:
 
 @dataclasses.dataclass(frozen=True)
 class StepDecay:
-    """start * factor^(step / every, rounded down)."""
+    """start * factor^(step / every, rounded down); `every` below 1 is 1."""
     start: float = 1e-3
     factor: float = 0.1
     every: int = 1
 
     def at(self, step):
         """The rate of a step, counted from 0."""
-        return self.start * self.factor ** (step // self.every)
+        return self.start * self.factor ** (step // max(self.every, 1))
 
 
 @dataclasses.dataclass(frozen=True)

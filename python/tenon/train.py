@@ -19,15 +19,15 @@ import os
 from . import _tenon, ops
 from .importing.errors import wrong_call
 from .optimizers import (  # noqa: F401
-    _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Groups, Muon, NAdam, Optimizer, RAdam, RmsProp, _zeros, map_arrays,
-    next_ones, scalar, scaled, widened,
+    _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Groups, Muon, NAdam, Optimizer, RAdam, RmsProp, _zeros, arrays_by_name,
+    map_alike, map_arrays, next_ones, scalar, scaled, widened,
 )
 from .programs import programs_of
 from .schedules import (  # noqa: F401
     CosineRestarts, ExponentialDecay, MilestoneDecay, OneCycle, PlateauDecay, PolynomialDecay, StepDecay, Warmup,
     WarmupCosine,
 )
-from .structures import filled, form_of, paths_of
+from .structures import filled, form_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,20 +36,25 @@ class Sgd(Optimizer):
     momentum: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
-    _parts = {"momentum"}
+
+    @property
+    def _parts(self):
+        return {"momentum"} if self.momentum else set()
 
     def start(self, parameters):
-        """The state before the first step."""
-        return {"momentum": _zeros(parameters)}
+        """The state before the first step: empty where there is no momentum."""
+        return {part: _zeros(parameters) for part in self._parts}
 
     def _next(self, parameters, gradients, state, rate):
-        def step(p, g, m):
-            g = g + self.weight_decay * p if self.weight_decay else g
-            m = self.momentum * m + g
+        def step(p, g, *held):
+            g = self._with_decay(p, g)
+            if not held:
+                return (p - scaled(g, rate),)
+            m = self.momentum * held[0] + g
             return p - scaled(g + self.momentum * m if self.nesterov else m, rate), m
 
-        after, momentum = next_ones(step, parameters, gradients, state["momentum"])
-        return after, {"momentum": momentum}
+        after, *held = next_ones(step, parameters, gradients, *state.values())
+        return after, dict(zip(state, held))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,11 +84,10 @@ class Adam(Optimizer):
         of_square = ops.rsqrt(correction(self.beta2))
 
         def step(p, g, m, v):
-            if self.weight_decay and not self.decoupled:
-                g = g + self.weight_decay * p
+            g = g if self.decoupled else self._with_decay(p, g)
             m = self.beta1 * m + (1 - self.beta1) * g
             v = self.beta2 * v + (1 - self.beta2) * (g * g)
-            kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay and self.decoupled else p
+            kept = self._decayed(p, rate) if self.decoupled else p
             return kept - scaled(m, of_mean) / (scaled(ops.sqrt(v), of_square) + self.eps), m, v
 
         after, mean, square = next_ones(step, parameters, gradients, state["mean"], state["square"])
@@ -109,8 +113,7 @@ class Lion(Optimizer):
 
     def _next(self, parameters, gradients, state, rate):
         def step(p, g, m):
-            kept = scaled(p, 1.0 - self.weight_decay * rate) if self.weight_decay else p
-            return (kept - scaled(ops.sign(self.beta1 * m + (1 - self.beta1) * g), rate),
+            return (self._decayed(p, rate) - scaled(ops.sign(self.beta1 * m + (1 - self.beta1) * g), rate),
                     self.beta2 * m + (1 - self.beta2) * g)
 
         after, mean = next_ones(step, parameters, gradients, state["mean"])
@@ -124,25 +127,28 @@ def _arrays_of(structure):
 
 
 def _norm(gradients):
-    squares = [ops.sum(ops.square(widened(g))).cast("f32") for g in _arrays_of(gradients)]
-    if not squares:
+    """In f64 where an array is."""
+    arrays = _arrays_of(gradients)
+    if not arrays:
         raise wrong_call("global_norm", "there is no array")
+    dtype = "f64" if any(g.dtype == "f64" for g in arrays) else "f32"
+    squares = [ops.sum(ops.square(widened(g))).cast(dtype) for g in arrays]
     return ops.sqrt(sum(squares[1:], squares[0]))
 
 
 def _clipped(gradients, max_norm):
     norm = _norm(gradients)
-    factor = ops.minimum(scalar(max_norm) / (norm + 1e-6), 1.0)
-    return map_arrays(lambda g: scaled(g, factor), gradients), norm
+    factor = ops.minimum(scalar(max_norm).cast(norm.dtype) / (norm + 1e-6), 1.0)
+    return map_arrays(lambda g: scaled(g, factor), gradients), norm.cast("f32")
 
 
 def _averaged(average, parameters, decay):
     share = 1.0 - scalar(decay)
-    return map_arrays(lambda a, p: a + scaled(p - a, share), average, parameters)
+    return map_alike("averaged", lambda a, p: a + scaled(p - a, share), average, parameters)
 
 
 _average_at_once = programs_of(_averaged)
-_norm_at_once = programs_of(_norm)
+_norm_at_once = programs_of(lambda gradients: _norm(gradients).cast("f32"))
 _clip_at_once = programs_of(_clipped)
 
 
@@ -169,7 +175,7 @@ def averaged(average, parameters, decay=0.999):
 
 def accumulate(a, b):
     """a + b: gradients of several batches before one update."""
-    return map_arrays(lambda x, y: x + y, a, b)
+    return map_alike("accumulate", lambda x, y: x + y, a, b)
 
 
 def cast(structure, dtype):
@@ -179,12 +185,12 @@ def cast(structure, dtype):
 
 def save(path, structure):
     """Writes the arrays of a structure to a safetensors file, under their paths: "layers.0.w"."""
-    _tenon.save_safetensors(os.fspath(path), _named(structure))
+    _tenon.save_safetensors(os.fspath(path), arrays_by_name("train.save", structure)[1])
 
 
 def load(path, like):
     """The arrays of a file that save() wrote, in the structure of `like`, whose types they must have."""
-    file, named = _tenon.open(os.fspath(path)), _named(like)
+    file, (form, named) = _tenon.open(os.fspath(path)), arrays_by_name("train.load", like)
     found = []
     for name, one in named.items():
         array = _tenon.Buffer(file[name]).copy()
@@ -192,16 +198,4 @@ def load(path, like):
         if repr(array.type) != repr(wanted):
             raise wrong_call("train.load", f"'{name}' is {array.type!r}, the structure has {wanted!r}")
         found.append(array)
-    return filled(form_of(like, [], _WORDS), found.__getitem__)
-
-
-def _named(structure):
-    """The arrays by their paths, in order."""
-    found = {}
-    form = form_of(structure, arrays := [], _WORDS)
-    for path, array in zip(paths_of(form), arrays):
-        name = ".".join(path) or "array"
-        if name in found:
-            raise wrong_call("train.save", f"two arrays have the path '{name}'")
-        found[name] = array
-    return found
+    return filled(form, found.__getitem__)

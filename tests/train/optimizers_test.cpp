@@ -121,6 +121,17 @@ TEST_CASE("train: clipped values and averages of parameters") {
   expect_equal(graph.value(train::averaged(g, p, 0.75)[0]), {-2, 0.625, 1.75});
 }
 
+TEST_CASE("train: norms that f32 does not hold") {
+  ValuedGraph graph;
+  const std::vector<Tensor> g{graph.input(HostBuffer::of<double>(Shape({2}, f64), {3e30, 4e30})),
+                              graph.input(floats({1}, {0}))};
+  const auto [clipped, norm] = train::clip_norm(g, 10);
+  expect_close(graph.value(clipped[0]), HostBuffer::of<double>(Shape({2}, f64), {6, 8}), 0, 1e-12);
+  CHECK(norm.shape().dtype() == f32);
+  expect_close(graph.value(norm), floats({}, {5e30F}), 0, 1e-6);
+  expect_error(Errc::bad_argument, [] { train::global_norm(std::vector<Tensor>()); });
+}
+
 TEST_CASE("train: squares of f16 that f16 does not hold") {
   ValuedGraph graph;
   const std::vector<Tensor> g{graph.input(floats({2}, {300, 400}).to(f16)),

@@ -4,9 +4,11 @@
 #include <tenon/ops.hpp>
 #include <tenon/train/fields.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstddef>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -45,13 +47,6 @@ Buffers zeros_like(const Buffers& parameters, const DevicePtr& device) {
   return map_fields<Buffer>(parameters, [&](const std::string&, const Buffer& buffer) {
     return HostBuffer::zeros(buffer.shape()).to_device(device);
   });
-}
-
-/// The model with these tensors, in the order of its fields, in place of its own.
-template <class Model>
-Model with_tensors(const Model& model, const std::vector<Tensor>& tensors) {
-  auto next = tensors.begin();
-  return zip_fields([&](const Tensor&) { return *next++; }, model);
 }
 
 /// x * value in x's dtype, for a scalar tensor of any floating dtype.
@@ -119,7 +114,7 @@ struct Sgd {
           return p - detail::scaled(nesterov ? g + momentum * m : m, rate);
         },
         parameters, decayed, state.momentum);
-    return {next, {detail::with_tensors(parameters, means)}};
+    return {next, {with_tensors(parameters, means)}};
   }
 };
 
@@ -174,9 +169,7 @@ struct Adam {
           return kept - detail::scaled(m, of_mean) / (detail::scaled(sqrt(v), of_square) + eps);
         },
         parameters, decayed, state.mean, state.square);
-    return {next,
-            {detail::with_tensors(parameters, means), detail::with_tensors(parameters, squares),
-             number}};
+    return {next, {with_tensors(parameters, means), with_tensors(parameters, squares), number}};
   }
 };
 
@@ -219,23 +212,38 @@ struct Lion {
   }
 };
 
-/// sqrt of the sum of all squares, an f32 scalar.
-template <class Model>
-Tensor global_norm(const Model& gradients) {
+namespace detail {
+
+/// In f64 where one of the tensors is.
+inline Tensor norm_of(std::span<const Tensor> tensors) {
+  if (tensors.empty()) fail(Errc::bad_argument, "global_norm", "there is no tensor");
+  const auto is_f64 = [](const Tensor& x) { return x.dtype() == f64; };
+  const DType dtype = std::ranges::any_of(tensors, is_f64) ? f64 : f32;
   Tensor total;
-  for (const Tensor& g : tensors_of(gradients)) {
-    const Tensor squares = cast(sum(square(detail::widened(g))), f32);
+  for (const Tensor& x : tensors) {
+    const Tensor squares = cast(sum(square(widened(x))), dtype);
     total = total.is_empty() ? squares : total + squares;
   }
   return sqrt(total);
 }
 
+}  // namespace detail
+
+/// sqrt of the sum of all squares, an f32 scalar.
+///
+/// Errors    there is no tensor    Errc::bad_argument
+template <class Model>
+Tensor global_norm(const Model& gradients) {
+  return cast(detail::norm_of(tensors_of(gradients)), f32);
+}
+
 /// The gradients times min(1, max_norm / (their norm + 1e-6)), and the norm before.
 template <class Model>
 std::pair<Model, Tensor> clip_norm(const Model& gradients, double max_norm) {
-  const Tensor norm = global_norm(gradients);
+  const Tensor norm = detail::norm_of(tensors_of(gradients));
   const Tensor factor = minimum(scalar_like(norm, 1), max_norm / (norm + 1e-6));
-  return {zip_fields([&](const Tensor& g) { return detail::scaled(g, factor); }, gradients), norm};
+  return {zip_fields([&](const Tensor& g) { return detail::scaled(g, factor); }, gradients),
+          cast(norm, f32)};
 }
 
 /// The gradients within [-limit, limit].

@@ -136,6 +136,9 @@ class Train(unittest.TestCase):
             np.testing.assert_array_equal(again["1"]["mean"]["up.weight"].numpy(), state["1"]["mean"]["up.weight"].numpy())
         with self.assertRaisesRegex(tenon.Error, "which is no matrix; Groups"):
             train.Muon().update(self.net, gradients, train.Muon().start(self.net), RATE)
+        twice = {"a.b": np.ones(2, "f4"), "a": {"b": np.ones(2, "f4")}}
+        with self.assertRaisesRegex(tenon.Error, "Groups: two arrays have the path 'a.b'"):
+            frozen.update(twice, twice, {"0": {}}, RATE)
         with self.assertRaisesRegex(tenon.Error, "1 rates for 2 groups"):
             both.update(self.net, gradients, state, (RATE,))
         with self.assertRaisesRegex(tenon.Error, "the state of Groups is a dict of"):
@@ -164,6 +167,7 @@ class Train(unittest.TestCase):
         np.testing.assert_allclose([rate.at(i) for i in (0, 3, 4, 8, 12, 99)], [0.025, 0.1, 0.1, 0.055, 0.01, 0.01])
         rate = train.StepDecay(start=1.0, factor=0.5, every=3)
         np.testing.assert_allclose([rate.at(i) for i in (0, 2, 3, 8)], [1, 1, 0.5, 0.25])
+        self.assertEqual(train.StepDecay(start=1.0, factor=0.5, every=0).at(2), 0.25)
 
     def test_checkpoints(self):
         pair = collections.namedtuple("Pair", "a b")
@@ -185,6 +189,38 @@ class Train(unittest.TestCase):
                 train.load(path, {"other": np.zeros(1)})
             with self.assertRaisesRegex(tenon.ArgumentError, "two arrays have the path 'a.b'"):
                 train.save(path, {"a.b": np.zeros(1), "a": {"b": np.zeros(1)}})
+
+    def test_arrays_of_other_sizes_are_refused(self):
+        net, wide = {"w": {"a": np.ones(3, "f4")}}, {"w": {"a": np.ones((3, 3), "f4")}}
+        one, adam = {"w": {"a": np.ones(1, "f4")}}, train.Adam()
+        words = r"'w\.a' have the sizes \[3\] and \[3, 3\]"
+        for call in (lambda: train.Sgd().update(net, wide, {}, RATE), lambda: train.accumulate(net, wide),
+                     lambda: train.averaged(net, wide),
+                     lambda: adam.update(net, net, adam.start(wide), RATE)):
+            with self.assertRaisesRegex(tenon.Error, words):
+                call()
+        with self.assertRaisesRegex(tenon.Error, r"'w\.a' have the sizes \[3\] and \[1\]"):
+            adam.update(net, one, adam.start(net), RATE)
+        with self.assertRaisesRegex(tenon.Error, r"'w\.a' have the sizes \[1\] and \[3\]"):
+            adam.update(net, net, adam.start(one), RATE)
+        with self.assertRaisesRegex(tenon.Error, "Adam takes one rate, got 2"):
+            adam.update(net, net, adam.start(net), [RATE, RATE])
+
+    def test_options_that_are_lists_and_matrices_without_elements(self):
+        net = {"w": np.zeros((2, 0), "f4")}
+        muon = train.Muon(coefficients=[3.4445, -4.775, 2.0315])
+        after, _ = muon.update(net, net, muon.start(net), RATE)
+        self.assertEqual(after["w"].shape, (2, 0))
+
+    def test_no_momentum_is_kept_where_there_is_none(self):
+        self.assertEqual(train.Sgd().start(self.net), {})
+        self.assertEqual(list(train.Sgd(momentum=0.9).start(self.net)), ["momentum"])
+
+    def test_norms_that_f32_does_not_hold(self):
+        clipped, norm = train.clip_norm({"a": np.array([3e30, 4e30]), "b": np.zeros(1, "f4")}, 10)
+        np.testing.assert_allclose(clipped["a"].numpy(), [6, 8], rtol=1e-12)
+        self.assertEqual((norm.dtype, clipped["b"].dtype), ("f32", "f32"))
+        self.assertAlmostEqual(norm.item() / 5e30, 1, 6)
 
     def test_squares_that_f16_does_not_hold(self):
         g = {"a": np.array([300, 400], "f2"), "b": np.array([1200], "f2")}

@@ -1,5 +1,6 @@
 #include "graph/inline_repeats.hpp"
 
+#include "graph/backward_pass.hpp"
 #include "graph/loop_gradient.hpp"
 
 #include <tenon/ops/fill.hpp>
@@ -11,7 +12,6 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
 #include <fmt/format.h>
@@ -154,14 +154,10 @@ bool uses_constant(const GraphFunction& function, std::string_view prefix, std::
 std::vector<Node*> repeats_between(const GraphFunction& function,
                                    std::span<const Node* const> inputs,
                                    std::span<const Node* const> outputs) {
-  std::vector<Node*> nodes, repeats;
-  for (Node* node = function.first; node != nullptr; node = node->next) nodes.push_back(node);
-  std::unordered_set<const Node*> needed(outputs.begin(), outputs.end());
-  for (auto node = nodes.rbegin(); node != nodes.rend(); ++node) {
-    if (needed.contains(*node)) needed.insert((*node)->inputs.begin(), (*node)->inputs.end());
-  }
-  std::unordered_set<const Node*> depends(inputs.begin(), inputs.end());
-  for (Node* node : nodes) {
+  std::vector<Node*> repeats;
+  const NodeSet needed = needed_for(function, outputs);
+  NodeSet depends(inputs.begin(), inputs.end());
+  for (Node* node = function.first; node != nullptr; node = node->next) {
     bool is_between = std::ranges::any_of(
         node->inputs, [&](const Node* input) { return depends.contains(input); });
     if (node->kind == Node::Kind::repeat && !is_between) {

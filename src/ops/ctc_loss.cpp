@@ -77,9 +77,15 @@ Tensor ctc_loss(const Tensor& tagged_log_p, const Tensor& tagged_labels, const T
   check_ctc(tagged_log_p, tagged_labels, tagged_steps, tagged_counts, options.blank, line);
   const Tensor log_p = tagged_log_p.with_tags({});
   const Tensor labels = cast(tagged_labels.with_tags({}), i64, line);
-  const Tensor steps = unsqueeze(cast(tagged_steps.with_tags({}), i64, line), 1, {}, line);
-  const Tensor counts = unsqueeze(cast(tagged_counts.with_tags({}), i64, line), 1, {}, line);
   const std::int64_t time = log_p.dim(0), width = 2 * labels.dim(1) + 1;
+  // Taken from a list of what may be given, so that others are refused.
+  const auto at_most = [&](std::int64_t most, const Tensor& numbers) {
+    const Iota op{.size = most + 1, .dtype = i64};
+    const Tensor known = record_beside(numbers, op_def<Iota>(), &op, line);
+    const Tensor taken = gather(known, cast(numbers.with_tags({}), i64, line), 0, line);
+    return unsqueeze(taken, 1, {}, line);
+  };
+  const Tensor steps = at_most(time, tagged_steps), counts = at_most(labels.dim(1), tagged_counts);
 
   // A blank, then each label and a blank: the states that an alignment goes through.
   const Tensor blanks = full_like(labels, static_cast<double>(options.blank), line);

@@ -284,7 +284,7 @@ Tensor kl_divergence(const Tensor& log_p, const Tensor& target, const KlDivergen
     terms = tenon::where(is_zero, zero, terms, where);
   }
   if (options.reduction) return reduced(terms, *options.reduction, where);
-  return mean(sum(terms, -1, false, where), {}, false, where);
+  return terms.rank(where) == 0 ? terms : sum(mean(terms, 0, false, where), {}, false, where);
 }
 
 Tensor gaussian_nll_loss(const Tensor& x, const Tensor& target, const Tensor& variance, bool full,

@@ -140,6 +140,44 @@ TEST_CASE("losses: values and gradients are PyTorch's") {
   }
 }
 
+TEST_CASE("kl_divergence: the sum is divided by the size of the first axis") {
+  ValuedGraph graph;  // values of torch.nn.functional.kl_div, batchmean
+  const std::vector<double> log_p{0, 1, 2, 3, 4, 5}, p{0.2, 0.3, 0.5, 0.1, 0.6, 0.3};
+  const auto of = [&](const Shape& shape) {
+    const std::size_t count = static_cast<std::size_t>(shape.elements());
+    const auto input = [&](const std::vector<double>& values) {
+      return graph.input(HostBuffer::of(shape, std::span(values).first(count)));
+    };
+    return elements(graph.value(kl_divergence(input(log_p), input(p))))[0];
+  };
+  CHECK(of(Shape({2, 3, 1}, f64)) == Approx(-3.7137993694606766));
+  CHECK(of(Shape({3}, f64)) == Approx(-0.7765510046881913));
+  CHECK(of(Shape(std::span<const Axis>(), f64)) == Approx(-0.3218875824868201));
+}
+
+TEST_CASE("ctc_loss: numbers of steps and labels outside their axes are refused when it runs") {
+  Graph graph;
+  const Tensor log_p = graph.input("log_p", Shape({2, 1, 2}, f32));
+  const Tensor labels = graph.input("labels", Shape({1, 1}, i64));
+  const Tensor steps = graph.input("steps", Shape({1}, i64));
+  const Tensor loss = ctc_loss(log_p, labels, steps, graph.input("counts", Shape({1}, i64)));
+  Session session(graph.program({&loss, 1}),
+                  {.backends = {make_backend("cpu"), make_backend("reference")}});
+  const auto run = [&](std::int64_t times, std::int64_t count) {
+    const auto number = [](std::initializer_list<Axis> sizes, std::int64_t value) {
+      return HostBuffer::of<std::int64_t>(Shape(sizes, i64), {value});
+    };
+    run_session(session, {floats({2, 1, 2}, {-0.7F, -0.7F, -0.7F, -0.7F}), number({1, 1}, 1),
+                          number({1}, times), number({1}, count)});
+  };
+  run(2, 1);
+  run(0, 0);
+  for (const std::int64_t outside : {-1, 3}) {
+    expect_error(Errc::out_of_range, [&] { run(outside, 1); });
+    expect_error(Errc::out_of_range, [&] { run(2, outside); });
+  }
+}
+
 TEST_CASE("losses: what is refused") {
   ValuedGraph graph;
   const Tensor x = graph.input(floats({2, 3}, {0, 1, 2, 3, 4, 5})),

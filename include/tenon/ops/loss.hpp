@@ -101,8 +101,7 @@ Tensor focal_loss(const Tensor& logits, const Tensor& target, const FocalOptions
 
 struct KlDivergenceOptions {
   bool log_target = false;  ///< targets are logarithms, too
-  /// Of the elements; without one, sums of rows (the last axis) averaged over rows, which is PyTorch's
-  /// "batchmean" for matrices.
+  /// Of the elements; without one, PyTorch's "batchmean": the sum divided by the size of axis 0.
   std::optional<Reduction> reduction{};
 };
 
@@ -199,7 +198,8 @@ struct CtcOptions {
 /// Inputs    log_p: [T, N, C], f32 or f64: log_softmax over classes of T steps of N sequences
 ///           labels: [N, S], i32 or i64, in [0, C) and not the blank; those behind a sequence's own count
 ///           for nothing
-///           steps, counts: [N], i32 or i64: how many steps and labels each sequence has
+///           steps, counts: [N], i32 or i64: how many steps and labels each sequence has, within [0, T]
+///           and [0, S]; others are Errc::out_of_range when it runs
 /// Output    a scalar, or [N]. Where no alignment fits in the steps it is infinite (see zero_infinity)
 /// Gradient  by log_p: 0 for sequences whose loss is infinite
 /// Errors    C1 log_p neither f32 nor f64, or others neither i32 nor i64    Errc::unsupported_dtype

@@ -58,8 +58,9 @@ def cross_entropy(logits, labels, label_smoothing=0.0, ignore_index=-100, reduct
 @_composed
 def ctc_loss(log_p, labels, steps, counts, blank=0, reduction="mean", zero_infinity=False):
     """torch.nn.functional.ctc_loss of log probabilities [T, N, C] and labels [N, S]; `steps` and `counts` [N] say how many
-    steps and labels each sequence has (torch's input_lengths and target_lengths). The mean is of losses by the numbers
-    of labels. Losses of sequences too short for their labels are infinite, or 0 with `zero_infinity`."""
+    steps and labels each sequence has (torch's input_lengths and target_lengths), within [0, T] and [0, S]; others are
+    refused. The mean is of losses by the numbers of labels. Losses of sequences too short for their labels are infinite,
+    or 0 with `zero_infinity`."""
     whole = [_like(one) for one in (labels, steps, counts)]
     return _like(log_p), *whole, blank, _checked("ctc_loss", reduction), zero_infinity
 
@@ -103,8 +104,8 @@ def huber_loss(x, target, delta=1.0, reduction="mean"):
 @_composed
 def kl_divergence(log_p, target, reduction="batchmean", log_target=False):
     """target (log(target) - log_p), of log probabilities and probabilities, or with `log_target` logarithms of them:
-    torch's kl_div. reduction: "batchmean", sums of rows (the last axis) averaged over rows; "mean", over elements; "sum";
-    or "none"."""
+    torch's kl_div. reduction: "batchmean", the sum divided by the size of the first axis; "mean", over elements; "sum"; or
+    "none"."""
     log_p, target = _pair(log_p, target)
     _checked("kl_divergence", reduction, ("batchmean",))
     return log_p, target, None if reduction == "batchmean" else reduction, log_target

@@ -89,6 +89,7 @@ class Losses(unittest.TestCase):
         want = (rows * (np.log(rows) - x)).sum(-1).mean()
         np.testing.assert_allclose(ops.kl_divergence(x, rows).item(), want, rtol=1e-5)
         np.testing.assert_allclose(ops.kl_divergence(x, rows, reduction="batchmean").item(), want, rtol=1e-5)
+        np.testing.assert_allclose(ops.kl_divergence(x[..., None], rows[..., None]).item(), want, rtol=1e-5)
 
     def test_targets_of_integers_and_words(self):
         x = np.array([[0.5, -1.0], [2.0, 0.0]], "f4")

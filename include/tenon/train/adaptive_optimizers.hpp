@@ -19,14 +19,6 @@ namespace tenon::train {
 
 namespace detail {
 
-inline Tensor with_decay(const Tensor& g, const Tensor& p, double weight_decay) {
-  return weight_decay == 0 ? g : g + weight_decay * p;
-}
-
-inline Tensor decayed(const Tensor& p, double weight_decay, const Tensor& rate) {
-  return weight_decay == 0 ? p : scaled(p, 1 - weight_decay * rate);
-}
-
 inline Tensor root_mean_square(const Tensor& x) {
   return cast(sqrt(mean(square(widened(x)))), x.dtype());
 }

@@ -57,6 +57,14 @@ inline Tensor widened(const Tensor& x) {
   return x.dtype() == f16 || x.dtype() == bf16 ? cast(x, f32) : x;
 }
 
+inline Tensor with_decay(const Tensor& g, const Tensor& p, double weight_decay) {
+  return weight_decay == 0 ? g : g + weight_decay * p;
+}
+
+inline Tensor decayed(const Tensor& p, double weight_decay, const Tensor& rate) {
+  return weight_decay == 0 ? p : scaled(p, 1 - weight_decay * rate);
+}
+
 /// base^exponent of a number in [0, 1) and a scalar above 0.
 inline Tensor power(double base, const Tensor& exponent) {
   return base > 0 ? exp2(exponent * std::log2(base)) : exponent * 0;
@@ -102,19 +110,15 @@ struct Sgd {
   template <class Model>
   std::pair<Model, SgdState<Model>> update(const Model& parameters, const Model& gradients,
                                            const SgdState<Model>& state, const Tensor& rate) const {
-    const Model decayed =
-        zip_fields([&](const Tensor& p,
-                       const Tensor& g) { return weight_decay == 0 ? g : g + weight_decay * p; },
-                   parameters, gradients);
-    std::vector<Tensor> means;
-    const Model next = zip_fields(
-        [&](const Tensor& p, const Tensor& g, const Tensor& before) {
+    auto [next, means] = detail::update_each<2>(
+        [&](const Tensor& p, const Tensor& gradient,
+            const Tensor& before) -> std::array<Tensor, 2> {
+          const Tensor g = detail::with_decay(gradient, p, weight_decay);
           const Tensor m = momentum * before + g;
-          means.push_back(m);
-          return p - detail::scaled(nesterov ? g + momentum * m : m, rate);
+          return {p - detail::scaled(nesterov ? g + momentum * m : m, rate), m};
         },
-        parameters, decayed, state.momentum);
-    return {next, {with_tensors(parameters, means)}};
+        parameters, gradients, state.momentum);
+    return {next, {means}};
   }
 };
 
@@ -152,24 +156,18 @@ struct Adam {
     const auto correction = [&](double beta) { return -expm1(steps * std::log(beta)); };
     const Tensor of_mean = rate / correction(beta1);
     const Tensor of_square = rsqrt(correction(beta2));
-    const Model decayed = zip_fields(
-        [&](const Tensor& p, const Tensor& g) {
-          return weight_decay == 0 || decoupled ? g : g + weight_decay * p;
-        },
-        parameters, gradients);
-    std::vector<Tensor> means, squares;
-    const Model next = zip_fields(
-        [&](const Tensor& p, const Tensor& g, const Tensor& mean, const Tensor& square) {
+    auto [next, means, squares] = detail::update_each<3>(
+        [&](const Tensor& p, const Tensor& gradient, const Tensor& mean,
+            const Tensor& before) -> std::array<Tensor, 3> {
+          const Tensor g = decoupled ? gradient : detail::with_decay(gradient, p, weight_decay);
+          const Tensor kept = decoupled ? detail::decayed(p, weight_decay, rate) : p;
           const Tensor m = beta1 * mean + (1 - beta1) * g;
-          const Tensor v = beta2 * square + (1 - beta2) * (g * g);
-          means.push_back(m);
-          squares.push_back(v);
-          const Tensor kept =
-              weight_decay != 0 && decoupled ? detail::scaled(p, 1 - weight_decay * rate) : p;
-          return kept - detail::scaled(m, of_mean) / (detail::scaled(sqrt(v), of_square) + eps);
+          const Tensor v = beta2 * before + (1 - beta2) * (g * g);
+          return {kept - detail::scaled(m, of_mean) / (detail::scaled(sqrt(v), of_square) + eps), m,
+                  v};
         },
-        parameters, decayed, state.mean, state.square);
-    return {next, {with_tensors(parameters, means), with_tensors(parameters, squares), number}};
+        parameters, gradients, state.mean, state.square);
+    return {next, {means, squares, number}};
   }
 };
 
@@ -199,16 +197,14 @@ struct Lion {
   std::pair<Model, LionState<Model>> update(const Model& parameters, const Model& gradients,
                                             const LionState<Model>& state,
                                             const Tensor& rate) const {
-    const Model next = zip_fields(
-        [&](const Tensor& p, const Tensor& g, const Tensor& m) {
-          const Tensor kept = weight_decay == 0 ? p : detail::scaled(p, 1 - weight_decay * rate);
-          return kept - detail::scaled(sign(beta1 * m + (1 - beta1) * g), rate);
+    auto [next, means] = detail::update_each<2>(
+        [&](const Tensor& p, const Tensor& g, const Tensor& m) -> std::array<Tensor, 2> {
+          const Tensor step = sign(beta1 * m + (1 - beta1) * g);
+          return {detail::decayed(p, weight_decay, rate) - detail::scaled(step, rate),
+                  beta2 * m + (1 - beta2) * g};
         },
         parameters, gradients, state.mean);
-    const Model mean =
-        zip_fields([&](const Tensor& m, const Tensor& g) { return beta2 * m + (1 - beta2) * g; },
-                   state.mean, gradients);
-    return {next, {mean}};
+    return {next, {means}};
   }
 };
 

@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view prefix = "TENON_";
 
 const std::vector<std::string_view> known = {
+    "TENON_API_KEY",              // serve
     "TENON_CPU_ISA",              // the library
     "TENON_CPU_MIN_SHARED_WORK",  // the library
     "TENON_PYTHON",               // import and export

@@ -841,9 +841,8 @@ class SchemaWriter {
     if (properties && !properties->is_object())
       fail(Errc::bad_type, path, "\"properties\" is no object");
     const Counts members = counts(schema, "minProperties", "maxProperties", path);
-    const bool has_properties = properties && !properties->members.empty();
-    const bool is_closed =
-        additional ? additional->is_false() : has_properties || !required.empty();
+    const bool names_members = properties != nullptr || find(schema, "required") != nullptr;
+    const bool is_closed = additional ? additional->is_false() : names_members;
     std::vector<Property> list;
     std::vector<std::string> names;
     const auto add = [&](const std::string& name, const Json& value) {
@@ -856,12 +855,12 @@ class SchemaWriter {
                       is_required});
     };
     ws();
-    if (has_properties) {
+    if (properties) {
       for (const auto& [name, value] : properties->members) add(name, value);
     }
     const Json anything{.kind = Json::Kind::boolean, .flag = true};
     for (const std::string& name : required) {
-      if (has_properties && properties->contains(name)) continue;
+      if (properties && properties->contains(name)) continue;
       if (additional && is_closed) {
         fail(Errc::bad_argument, path, fmt::format("\"{}\" is required and not allowed", name));
       }

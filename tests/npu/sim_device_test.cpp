@@ -305,6 +305,23 @@ TEST_CASE("sim device: commands other than run") {
   CHECK(rig.wait().error == ErrorCode::bad_command);
 }
 
+TEST_CASE("sim device: the ring's size changes while a command runs") {
+  register_npu_sim();
+  Rig rig(Device::open("npu://sim?ddr=256MiB"), 1 << 20);
+  Descriptor copy;
+  copy.kind = static_cast<std::uint32_t>(Command::copy);
+  copy.arg0 = isa::etm_base;
+  copy.arg2 = 128 << 20;
+  copy.arg1 = copy.arg0 + copy.arg2;
+  rig.push(copy);
+  rig.ring();
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  rig.set(reg::cmdq_size, 0);
+  rig.wait();  // ended, or refused where it had not begun
+  rig.recover();
+  CHECK(rig.run(Program{.instructions = {Halt{}}}).finished());
+}
+
 TEST_CASE("sim device: bounds of segments, OCM and ACC; nothing of the instruction is written") {
   Rig rig;
   const auto refused = [&](const Instruction& instruction, ErrorCode code) {

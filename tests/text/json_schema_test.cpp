@@ -68,6 +68,8 @@ TEST_CASE("JSON schemas: members in their order, required or not, and others") {
          R"({"x":1})"},
         {R"({"ab":1})", R"({"x":1,"ab":null})", R"({"":1})", R"({"x":null})", R"({"x":1,"":1})"});
   check(R"({"type": "object", "additionalProperties": false})", {"{}"}, {R"({"a":1})"});
+  check(R"({"type": "object", "properties": {}})", {"{}"}, {R"({"a":1})"});
+  check(R"({"type": "object", "required": []})", {"{}"}, {R"({"a":1})"});
   check(R"({"additionalProperties": {"type": "null"}, "minProperties": 1, "maxProperties": 2})",
         {R"({"a":null})", R"({"a":null,"b":null})"}, {"{}", R"({"a":null,"b":null,"c":null})"});
   check(R"({"required": ["x"]})", {R"({"x":[1]})"}, {"{}", R"({"y":1})"});

@@ -228,4 +228,4 @@ class WrongMachine(Folder):
         done = self.tenon("info", LLAMA, variables={"TENON_CPU_ISO": "avx2"})
         self.assertIn(b"tenon: warning: nothing reads the environment variable 'TENON_CPU_ISO'; did you mean "
                       b"'TENON_CPU_ISA'?\n", done.stderr)
-        self.assertEqual(self.tenon("info", LLAMA).stderr, b"")
+        self.assertEqual(self.tenon("info", LLAMA, variables={"TENON_API_KEY": "k"}).stderr, b"")

@@ -164,10 +164,10 @@ void Machine::do_reset() {
 }
 
 void Machine::run_command(Lock& lock) {
-  const std::uint32_t index = state_.head;
-  const bool ring = std::has_single_bit(state_.cmdq_size) && state_.cmdq_size >= 2 &&
-                    state_.cmdq_size <= max_ring && state_.tail < state_.cmdq_size &&
-                    state_.cmdq_base % isa::Descriptor::size_bytes == 0;
+  // The host may write to cmdq_size while the command runs.
+  const std::uint32_t index = state_.head, entries = state_.cmdq_size;
+  const bool ring = std::has_single_bit(entries) && entries >= 2 && entries <= max_ring &&
+                    state_.tail < entries && state_.cmdq_base % isa::Descriptor::size_bytes == 0;
   const std::uint64_t address =
       state_.cmdq_base + std::uint64_t{index} * isa::Descriptor::size_bytes;
   state_.busy = true;
@@ -184,7 +184,7 @@ void Machine::run_command(Lock& lock) {
     if (!clear) throw command_error(ErrorCode::bad_command, index, address);
     execute(command, index);
     lock.lock();
-    state_.head = (state_.head + 1) % state_.cmdq_size;
+    state_.head = (index + 1) % entries;
     if (state_.head == state_.tail) raise(isa::bits::irq_empty.mask());
   } catch (const Stop& stop) {
     if (!lock.owns_lock()) lock.lock();

@@ -195,6 +195,7 @@ class GgufParser {
                                limits_.array_elements));
     }
     if (type == MetaType::string) return read_strings(count);
+    reader_.check_room(count, size_bytes(type));
     const std::byte* const elements = reader_.take(count * size_bytes(type));
     if (type == MetaType::boolean) {
       for (std::uint64_t i = 0; i < count; ++i) {

@@ -85,7 +85,7 @@ std::vector<std::int32_t> looked_up(std::span<const std::int32_t> text, std::int
   const std::size_t size = text.size();
   const auto most = static_cast<std::size_t>(max_match);
   std::size_t best = 0, begin = 0;  // tokens that match, and the end of the place
-  for (std::size_t end = size; end-- > 1 && best < most;) {
+  for (std::size_t end = size; end-- > 1 && best < std::min(end, most);) {
     std::size_t match = 0;
     while (match < std::min(end, most) && text[end - 1 - match] == text[size - 1 - match]) ++match;
     if (match <= best) continue;

@@ -32,6 +32,9 @@ Extent extent_of(std::span<const Value> items, Extent held) {
     if (const Dict* const dict = item.dict(); dict != nullptr && dict->is_namespace) {
       refuse("a namespace within another value");
     }
+    // What they hold in turn is not counted, and could hold them again.
+    if (item.function() != nullptr) refuse("a function within another value");
+    if (item.loop() != nullptr) refuse("a loop within another value");
     const Extent extent = item.extent();
     held.depth = std::max(held.depth, extent.depth + 1);
     held.weight += extent.weight;

@@ -229,6 +229,11 @@ TEST_CASE("chat: templates of strangers are limited") {
       "{% set ns = namespace(l=[]) %}{% for i in range(200) %}{% set ns.l = [ns.l] %}{% endfor %}",
       Errc::depth_limit);
   refused("{% set ns = namespace(a=1) %}{% set ns.self = ns %}");
+  // Each holds the one before: no limit on depth would count them.
+  refused(
+      "{% set ns = namespace(f=0) %}{% for i in range(9) %}{% set ns.f = {'a': ns.f}.get %}{% "
+      "endfor %}");
+  refused("{% for i in [1] %}{{ loop.changed(loop) }}{% endfor %}");
   refused("{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", Errc::depth_limit);
   refused("{{ " + std::string(1000, '(') + "1" + std::string(1000, ')') + " }}", Errc::depth_limit);
   std::string chain = "1", filters = "1", blocks;

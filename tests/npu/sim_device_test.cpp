@@ -3,6 +3,7 @@
 #include "support/expect_error.hpp"
 
 #include <tenon/backends/npu_sim.hpp>
+#include <tenon/npu/isa/memory_map.hpp>
 #include <tenon/npu/isa/structures.hpp>
 
 #include <algorithm>

@@ -217,7 +217,10 @@ def array_of(values, type_):
         raise Error("BadInput", f"needs an Array of {type_.dtype}")
     plain = np.asarray(values)
     if isinstance(values, (int, float, list, tuple, bool)):
-        plain = cast(plain, type_.dtype)
+        held = cast(plain, type_.dtype)
+        if held.dtype.kind in "iu" and not np.array_equal(held, plain):
+            raise Error("BadInput", f"numbers that {type_.dtype} does not hold")
+        plain = held
     if _NARROW.get(plain.dtype.name) == type_.dtype:
         plain = plain.astype(np.float32)
     if plain.dtype != NUMPY[type_.dtype]:

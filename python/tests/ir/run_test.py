@@ -153,6 +153,13 @@ class Runs(unittest.TestCase):
         self.assertIn("needs f32[S, 4], got an array of float64", str(error))
         self.error("ShapeMismatch", lambda: program.run({"x0": f32(np.ones((1, 5))), "y": y}))
 
+    def test_lists_of_numbers_that_a_type_does_not_hold(self):
+        program = parse(HEADER + "def forward(x: i8[2]):\n    return x\n")
+        np.testing.assert_array_equal(program.run([[-128, 127.0]])[0].data, [-128, 127])
+        for numbers in ([300, 0], [1.5, 0], [float("nan"), 0], [2**40, 0]):
+            error = self.error("BadInput", lambda: program.run([numbers]))
+            self.assertIn("numbers that i8 does not hold", str(error))
+
     def test_unsupported_names_op_and_line(self):
         text = HEADER + "def forward(x: f32[256]):\n    y = quantize(x, dtype=\"q4_k\")\n    return y\n"
         with self.assertRaises(Unsupported) as raised:

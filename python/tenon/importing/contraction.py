@@ -22,8 +22,7 @@ def einsum(n, text, values):
             size[letter] = one if size.get(letter, 1) == 1 else size[letter]
     if any(c not in size for c in right) or len(set(right)) != len(right):
         raise n.malformed(f"{n.part} 'equation': {text!r}")
-    values = [_diagonals(n, term, value) for term, value in zip(terms, values)]
-    terms = ["".join(dict.fromkeys(term)) for term in terms]
+    terms, values = map(list, zip(*(_diagonals(n, term, value) for term, value in zip(terms, values))))
     while len(values) > 1:
         rest = set(right) | set("".join(terms[2:]))
         term, value = _contracted(n, terms[0], values[0], terms[1], values[1], rest)
@@ -46,7 +45,7 @@ def _with_letters_for_dots(n, terms, values):
 
 
 def _diagonals(n, term, value):
-    """A letter that occurs twice in a term takes the diagonal."""
+    """A letter that occurs twice in a term takes the diagonal, which lies at its last place: the term and value left."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:
             first = term.index(letter)
@@ -58,7 +57,7 @@ def _diagonals(n, term, value):
                                   tuple(1 if i == first else one for i, one in enumerate(n.static(value))))
             value = n.b.squeeze(n.b.take_along(value, index, axis=first), axis=first)
             term = term[:first] + term[first + 1:]
-    return value
+    return term, value
 
 
 def _summed(n, term, value, keep):

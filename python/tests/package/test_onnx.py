@@ -630,6 +630,16 @@ class Export(unittest.TestCase):
         [got] = by_runtime(tenon.onnx.to_model(tenon.export(lambda x: x, x="f32[2, 3]")), {"x": x})
         np.testing.assert_array_equal(got, x)
 
+    def test_diagonals_of_letters_apart(self):
+        for equation, size in (("cac->ca", (3, 2, 3)), ("aba->ab", (3, 2, 3)), ("abba->ab", (2, 3, 3, 2))):
+            x = np.arange(np.prod(size), dtype="f4").reshape(size)
+            node = onnx.helper.make_node("Einsum", ["x"], ["y"], equation=equation)
+            value = onnx.helper.make_tensor_value_info
+            graph = onnx.helper.make_graph([node], "g", [value("x", 1, size)], [value("y", 1, None)])
+            model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+            [got] = tenon.Session(tenon.onnx.load(model)).forward(x)
+            np.testing.assert_array_equal(got.numpy(), by_runtime(model, {"x": x})[0])
+
     def test_what_has_no_form(self):
         for function, words in ((lambda a: ops.lgamma(a), "lgamma .* no form"),
                                 (lambda a: ops.cast(ops.quantize(a, dtype="q8_0"), dtype="f32"), "")):

@@ -27,8 +27,15 @@ def flat_index(n, x, index, batch=0):
     depth = n.known_size(index, index.rank - 1)
     sizes = x.shape[batch:batch + depth]
     total = n.b.full(index.shape[:-1], 0, index.dtype) if not depth else None
+    refused = None  # where a further index is none of its axis, which the sum might hide
     for i, one in enumerate(sizes):
         column = n.b.squeeze(sliced(n, index, index.rank - 1, i, i + 1, 1), axis=index.rank - 1)
         size = one if isinstance(one, int) else n.b.cast(n.b.scalar_size(one), index.dtype)
-        total = positions(n, column, one) if not i else total * size + positions(n, column, one)
+        place = positions(n, column, one)
+        if i and not (column.is_known and isinstance(one, int)):
+            outside = n.b.logical_or(n.b.lt(place, 0), n.b.ge(place, size))
+            refused = outside if refused is None else n.b.logical_or(refused, outside)
+        total = place if not i else total * size + place
+    if refused is not None:
+        total = n.b.where(refused, n.b.full((), -1, index.dtype), total)
     return shaped(total, index.shape[:-1]), sz.product(sizes)

@@ -78,6 +78,9 @@ def _activated(n, x, parameters=()):
     raise n.error(f"{name!r}", "activation")
 
 
+_EPS = 1e-12  # the default of these norms
+
+
 @_op("SkipLayerNormalization", "SkipSimplifiedLayerNormalization")
 def skip_norm(n, x, skip, scale, *rest):
     """A norm of a sum, which is the fourth output."""
@@ -86,7 +89,8 @@ def skip_norm(n, x, skip, scale, *rest):
     bias = (list(rest) + [None, None])[0 if is_simple else 1]
     total = x + skip if bias is None else x + skip + bias
     total = shaped(total, x.shape)
-    made = norms.rms_norm(n, total, scale) if is_simple else norms.layer_norm(n, total, scale, offset)
+    made = (norms.rms_norm(n, total, scale, default_eps=_EPS) if is_simple else
+            norms.layer_norm(n, total, scale, offset, default_eps=_EPS))
     made = made if isinstance(made, tuple) else (made,)
     if n.wants(2) and len(made) < 3:
         raise n.error("the second and third output are used")
@@ -101,7 +105,7 @@ def embed_norm(n, ids, segments, words, places, kinds, scale, bias, mask=None, p
     if segments is not None:
         total = total + n.b.gather(kinds, segments, axis=0)
     total = shaped(total, (*ids.shape, words.shape[1]))
-    made = norms.layer_norm(n, total, scale, bias)
+    made = norms.layer_norm(n, total, scale, bias, default_eps=_EPS)
     counts = n.b.full((ids.shape[0],), 0, "i32")
     if mask is not None:
         counts = n.b.cast(n.b.sum(mask, axis=[1], keep_dims=False), "i32")

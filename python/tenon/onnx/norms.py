@@ -58,9 +58,9 @@ def group_norm(n, x, scale, bias):
 
 
 @op("LayerNormalization")
-def layer_norm(n, x, scale, bias=None):
+def layer_norm(n, x, scale, bias=None, *, default_eps=1e-5):
     axis = n.axis(n.attribute("axis", -1), x.rank)
-    eps = n.attribute("epsilon", 1e-5)
+    eps = n.attribute("epsilon", default_eps)
     stash = n.type("stash_type", "f32")
     weights = [one for one in (scale, bias) if one is not None]
     if not n.wants(1) and not n.wants(2) and (stash == "f32" or x.dtype == "f64"):
@@ -89,9 +89,9 @@ def _norm_of_rows(n, x, axis, weights, norm):
 
 
 @op("RMSNormalization", "SimplifiedLayerNormalization")
-def rms_norm(n, x, scale):
+def rms_norm(n, x, scale, *, default_eps=1e-5):
     axis = n.axis(n.attribute("axis", -1), x.rank)
-    eps = n.attribute("epsilon", 1e-5)
+    eps = n.attribute("epsilon", default_eps)
     stash = n.type("stash_type", "f32")
     if stash == "f32" or x.dtype == "f64":
         made = _norm_of_rows(n, x, axis, [scale], lambda rows, w: n.b.rms_norm(rows, w, eps=eps))
@@ -139,6 +139,6 @@ def lp_norm(n, x):
 def mean_variance_norm(n, x):
     axes = [n.axis(axis, x.rank, "axes") for axis in n.attribute("axes", [0, 2, 3])]
     wide = widened(n, x)
-    mean = n.b.mean(wide, axis=axes, keep_dims=True)
-    spread = n.b.sqrt(n.b.mean(n.b.square(wide), axis=axes, keep_dims=True) - n.b.square(mean))
-    return shaped(n.b.cast((wide - mean) / (spread + 1e-9), x.dtype), x.shape)
+    apart = wide - n.b.mean(wide, axis=axes, keep_dims=True)
+    spread = n.b.sqrt(n.b.mean(n.b.square(apart), axis=axes, keep_dims=True))
+    return shaped(n.b.cast(apart / (spread + 1e-9), x.dtype), x.shape)

@@ -28,6 +28,18 @@ import node_suite  # noqa: E402
 import random_nodes  # noqa: E402
 
 
+def one_node(op, inputs, domain="", **attributes):
+    """A model of one op, and its inputs by name."""
+    helper = onnx.helper
+    given = {f"x{i}": one for i, one in enumerate(inputs)}
+    values = [helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(one.dtype), one.shape)
+              for name, one in given.items()]
+    node = helper.make_node(op, list(given), ["y"], domain=domain, **attributes)
+    graph = helper.make_graph([node], "g", values, [helper.make_tensor_value_info("y", 1, None)])
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=8), given
+
+
 def by_runtime(model, inputs):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
@@ -630,15 +642,33 @@ class Export(unittest.TestCase):
         [got] = by_runtime(tenon.onnx.to_model(tenon.export(lambda x: x, x="f32[2, 3]")), {"x": x})
         np.testing.assert_array_equal(got, x)
 
+    def test_defaults_and_precision_of_norms(self):
+        small, ones = np.array([[[1e-3, 2e-3]]], "f4"), np.ones(2, "f4")
+        far = (1e4 + np.arange(4, dtype="f4")).reshape(1, 1, 2, 2)
+        for op, domain, inputs in (("SkipLayerNormalization", "com.microsoft", [small, small, ones]),
+                                   ("SkipSimplifiedLayerNormalization", "com.microsoft", [small, small, ones]),
+                                   ("MeanVarianceNormalization", "", [far])):
+            model, given = one_node(op, inputs, domain)
+            [got] = tenon.Session(tenon.onnx.load(model)).forward(*inputs)
+            np.testing.assert_allclose(got.numpy(), by_runtime(model, given)[0], rtol=1e-3, atol=1e-4, err_msg=op)
+
+    def test_indices_of_further_axes_are_checked(self):
+        x, update = np.arange(6, dtype="f4").reshape(2, 3), np.ones(1, "f4")
+        for index in ([[0, 3]], [[1, -4]], [[2, 0]]):
+            for op, rest in (("GatherND", []), ("ScatterND", [update])):
+                model, _ = one_node(op, [x, np.array(index), *rest])
+                with self.assertRaises(tenon.Error):
+                    tenon.Session(tenon.onnx.load(model)).forward(x, np.array(index), *rest)
+        model, given = one_node("GatherND", [x, np.array([[1, -3], [-2, 2]])])
+        [got] = tenon.Session(tenon.onnx.load(model)).forward(*given.values())
+        np.testing.assert_array_equal(got.numpy(), [3, 2])
+
     def test_diagonals_of_letters_apart(self):
         for equation, size in (("cac->ca", (3, 2, 3)), ("aba->ab", (3, 2, 3)), ("abba->ab", (2, 3, 3, 2))):
             x = np.arange(np.prod(size), dtype="f4").reshape(size)
-            node = onnx.helper.make_node("Einsum", ["x"], ["y"], equation=equation)
-            value = onnx.helper.make_tensor_value_info
-            graph = onnx.helper.make_graph([node], "g", [value("x", 1, size)], [value("y", 1, None)])
-            model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
+            model, given = one_node("Einsum", [x], equation=equation)
             [got] = tenon.Session(tenon.onnx.load(model)).forward(x)
-            np.testing.assert_array_equal(got.numpy(), by_runtime(model, {"x": x})[0])
+            np.testing.assert_array_equal(got.numpy(), by_runtime(model, given)[0])
 
     def test_what_has_no_form(self):
         for function, words in ((lambda a: ops.lgamma(a), "lgamma .* no form"),

@@ -284,7 +284,7 @@ class Programs(unittest.TestCase):
         for on in (True, False):
             got, total = tenon.Session(tenon.export(state, **types)).forward(on, table, row, at)
             np.testing.assert_array_equal(got.numpy(), want if on else table)
-            np.testing.assert_allclose(total.item(), row.sum() + on, rtol=1e-6)
+            np.testing.assert_allclose(total.item(), row.sum() + on, rtol=1e-6, atol=1e-6)
         with self.assertRaisesRegex(tenon.Error, "updates a value from outside of a branch; carry it"):
             tenon.Session(tenon.export(lambda on, table, row, at: tenon.cond(
                 on, lambda: ops.update_slice(table, at, row), lambda: table), **types))

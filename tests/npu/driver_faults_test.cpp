@@ -5,6 +5,8 @@
 
 #include <tenon/backends/npu_sim.hpp>
 #include <tenon/backends/reference.hpp>
+#include <tenon/npu/isa/program.hpp>
+#include <tenon/npu/isa/registers.hpp>
 #include <tenon/ops.hpp>
 
 #include <chrono>
@@ -229,6 +231,32 @@ TEST_CASE("npu fault: what a reset between runs has cleared is uploaded without 
   bench.check_correct();
   CHECK(bench.npu->counters().faults == 0);
   CHECK(bench.npu->counters().reloads == 4);
+}
+
+TEST_CASE("npu fault: a ring that somebody left, larger than the driver's, is taken over") {
+  Bench bench({.retries = 0});
+  bench.session.reset();
+  bench.npu.reset();
+  RegRegion& npu = bench.device->reg_region("npu");
+  const auto set = [&](std::uint32_t reg, std::uint64_t value) { npu.write(reg, value, true); };
+  constexpr std::uint32_t entries = 4096, at = 4000;
+  {
+    const MemChunk theirs =
+        bench.device->mem_region("xchg").malloc(entries * isa::Descriptor::size_bytes, true, 4096);
+    const std::vector<std::byte> nothing(theirs.size_bytes());
+    theirs.write(nothing.data(), 0, nothing.size());
+    bench.device->reset(1);
+    set(isa::reg::cmdq_base_lo, static_cast<std::uint32_t>(theirs.begin().addr()));
+    set(isa::reg::cmdq_base_hi, theirs.begin().addr() >> 32);
+    set(isa::reg::cmdq_size, entries);
+    set(isa::reg::control, isa::bits::enable.mask());
+    set(isa::reg::cmdq_tail, at);
+    while (npu.read(isa::reg::cmdq_head, true) != at) std::this_thread::yield();
+    set(isa::reg::control, 0);
+  }
+  bench.connect();
+  bench.check_correct();
+  CHECK(bench.npu->counters().faults == 0);
 }
 
 TEST_CASE("npu fault: a lost token is found before the deadline, with the state of the queues") {

@@ -268,7 +268,8 @@ TEST_CASE("remote: what a server says of its memory is not taken on trust") {
   for (const char* const description :
        {"mem etm 99999999999999999999999 0 0\n", "mem etm -5 0 0\n", "mem etm 4096 x y\nreg npu\n",
         "mem etm 4096\n", "mem etm 18446744073709551615 0 0\n", "mem etm 4096 1 9\n",
-        "mem cache 4096 0 0\n", "reg npu\n"}) {
+        "mem etm 281474976710656 0 0\n", "mem xchg 4294967296 0 0\n", "mem cache 4096 0 0\n",
+        "reg npu\n"}) {
     INFO(description);
     const std::string path = folder.path() + "/" + std::to_string(number++);
     const OddServer server(path, [](const transport::Socket&) {}, description);
@@ -394,6 +395,22 @@ TEST_CASE("remote: a path that is something else stays what it is") {
   const NpuServer server(device, folder.socket());
   expect_error(Errc::io_error, [&] { NpuServer(device, folder.socket()); });
   expect_error(Errc::bad_argument, [&] { NpuServer(cpu_device(), folder.path() + "/t"); });
+}
+
+TEST_CASE("remote: the socket of a server that accepts nobody now stays") {
+  const SocketFolder folder;
+  const auto listener = transport::Socket::listen(folder.socket());
+  std::vector<transport::Socket> waiting;
+  while (true) {
+    try {
+      waiting.push_back(transport::Socket::connect(folder.socket(), std::chrono::milliseconds(50)));
+    } catch (const Error&) {  // as many as may wait do
+      break;
+    }
+  }
+  expect_error(Errc::io_error, [&] { transport::Socket::listen(folder.socket()); });
+  CHECK(std::filesystem::exists(folder.socket()));
+  CHECK(listener.accept().is_open());
 }
 
 TEST_CASE("remote: a client keeps off memory that the server's process uses itself") {

@@ -82,15 +82,45 @@ TEST_CASE("sim device: URLs that say something wrong name the key") {
   };
   refuse(Errc::bad_key, "?omc=2MiB", "'omc'");
   refuse(Errc::duplicate_name, "?ocm=2MiB&ocm=2MiB", "'ocm'");
-  for (const char* const bad :
-       {"ocm=2097152",     "ocm=2MB",       "ocm=2KiB",     "ocm=64MiB",     "ocm=",
-        "acc=100B",        "ddr=1.5GiB",    "dma=1KiB",     "freq=800",      "freq=800mhz",
-        "freq=0.5MHz",     "freq=9GHz",     "bw=12.8",      "bw=1B/s",       "lat=-1",
-        "lat=96cycles",    "wbuf=3",        "coherent=yes", "sched=fast",    "seed=4294967296",
-        "pace=2",          "strict=2",      "mac=32",       "mac=0x4",       "mac=32x32x2",
-        "mac=1025x1",      "flow=rs",       "queue=0",      "profile=m9",    "trace=",
-        "fault=explode@1", "fault=hang",    "fault=hang@0", "fault=hang@1,", "fault=hang@1,70000",
-        "fault=crc@1,3",   "fault=hang@1+", "fault=hang@1x"}) {
+  for (const char* const bad : {"ocm=2097152",
+                                "ocm=2MB",
+                                "ocm=2KiB",
+                                "ocm=64MiB",
+                                "ocm=",
+                                "acc=100B",
+                                "ddr=1.5GiB",
+                                "ddr=61GiB",
+                                "dma=1KiB",
+                                "freq=800",
+                                "freq=800mhz",
+                                "freq=0.5MHz",
+                                "freq=9GHz",
+                                "bw=12.8",
+                                "bw=1B/s",
+                                "lat=-1",
+                                "lat=96cycles",
+                                "wbuf=3",
+                                "coherent=yes",
+                                "sched=fast",
+                                "seed=4294967296",
+                                "pace=2",
+                                "strict=2",
+                                "mac=32",
+                                "mac=0x4",
+                                "mac=32x32x2",
+                                "mac=1025x1",
+                                "flow=rs",
+                                "queue=0",
+                                "profile=m9",
+                                "trace=",
+                                "fault=explode@1",
+                                "fault=hang",
+                                "fault=hang@0",
+                                "fault=hang@1,",
+                                "fault=hang@1,70000",
+                                "fault=crc@1,3",
+                                "fault=hang@1+",
+                                "fault=hang@1x"}) {
     const std::string text = bad;
     refuse(Errc::out_of_range, "?" + text, text.substr(0, text.find('=')) + " = ");
   }
@@ -541,6 +571,20 @@ TEST_CASE("sim device: without coherence, what was not synced is poison") {
   expect_error(Errc::out_of_range, [&] {
     rig.control.sync(chunk.begin(), 1 << 30, DeviceControl::Direction::to_device);
   });
+}
+
+TEST_CASE("sim device: after a rest a paced device is no faster than its clock") {
+  Rig rig("freq=1MHz&pace=real");
+  const Program program = loads(100);
+  REQUIRE(rig.run(program).finished());
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  const std::uint64_t before = rig.counter(perf::cycles);
+  const auto begin = std::chrono::steady_clock::now();
+  REQUIRE(rig.run(program).finished());
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  const std::uint64_t cycles = rig.counter(perf::cycles) - before;
+  CHECK(cycles > 1000);
+  CHECK(taken >= std::chrono::microseconds(cycles) * 9 / 10);
 }
 
 TEST_CASE("sim device: many devices at once, opened and closed") {

@@ -232,8 +232,13 @@ void DeviceNetwork::attempt(Runtime::Lock& lock, const std::vector<isa::Descript
       continue;
     }
     const auto begin = Trace::Clock::now();
-    const Outcome outcome =
-        runtime.run(lock, commands, alone, deadline, frame.interrupt, *counters_);
+    Outcome outcome;
+    try {
+      outcome = runtime.run(lock, commands, alone, deadline, frame.interrupt, *counters_);
+    } catch (...) {  // the caller's memory may be freed, and the device may still work on it
+      runtime.stop(patience, *counters_);
+      throw;
+    }
     alone = is_repeated = true;  // another attempt gets on whatever others do, and may upload
     const bool again = tries < options_.retries;
     switch (outcome.kind) {
@@ -242,8 +247,10 @@ void DeviceNetwork::attempt(Runtime::Lock& lock, const std::vector<isa::Descript
         report = {};
         report.shared = outcome.shared;
         if (!outcome.shared) collect(report, stages);
-        frame.device_time = std::chrono::nanoseconds(static_cast<std::int64_t>(
-            static_cast<double>(report.cycles) * 1e6 / std::max(runtime.caps().freq_khz, 1U)));
+        // A counter of all ones is years, not a number that no integer holds.
+        frame.device_time = std::chrono::nanoseconds(static_cast<std::int64_t>(std::min(
+            static_cast<double>(report.cycles) * 1e6 / std::max(runtime.caps().freq_khz, 1U),
+            1e18)));
         if (frame.trace != nullptr) add_events(*frame.trace, begin, Trace::Clock::now(), report);
         return;
       case Outcome::Kind::removed:

@@ -100,12 +100,17 @@ Runtime::Runtime(DevicePtr device)
       caps_(isa::read_caps(registers_)),
       ring_(new_ring(device_->mem_region("xchg"))),
       ring_entries_(static_cast<std::uint32_t>(ring_.size_bytes() / isa::Descriptor::size_bytes)) {
+  if (const std::vector<std::string> odd = isa::odd_caps(caps_); !odd.empty()) {
+    throw Error(Errc::device_error, device_->url(), fmt::format("{}", fmt::join(odd, "; ")));
+  }
   await_reset(foreign_reset);
   // What somebody left behind that failed or still works would be the first run's.
   const std::uint32_t status = read(isa::reg::status);
   const bool is_at_rest =
       (status & (isa::bits::fault.mask() | isa::bits::stuck.mask() | isa::bits::busy.mask())) == 0;
-  if (is_at_rest && read(isa::reg::cmdq_head) == read(isa::reg::cmdq_tail)) {
+  const std::uint32_t tail = read(isa::reg::cmdq_tail);
+  // A ring of more entries than ours may have ended behind the end of ours.
+  if (is_at_rest && read(isa::reg::cmdq_head) == tail && tail < ring_entries_) {
     set_up();
   } else {
     Counters nobodys;

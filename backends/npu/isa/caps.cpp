@@ -46,4 +46,29 @@ Caps read_caps(const RegRegion& npu) {
   return caps;
 }
 
+std::vector<std::string> odd_caps(const Caps& caps) {
+  std::vector<std::string> odd;
+  if (caps.ocm_bytes % line_bytes != 0 || caps.ocm_bytes > (32U << 20)) {
+    odd.push_back(
+        fmt::format("caps1 says {} bytes of OCM, expected whole lines of 32 bytes up to 32 MiB",
+                    caps.ocm_bytes));
+  }
+  if (caps.acc_bytes == 0 || caps.acc_bytes % acc_row_bytes != 0 || caps.acc_bytes > (2U << 20)) {
+    odd.push_back(
+        fmt::format("caps2 says {} bytes of ACC, expected whole rows of 128 bytes up to 2 MiB",
+                    caps.acc_bytes));
+  }
+  if (!is_value<Flow>(static_cast<std::uint32_t>(caps.flow))) {
+    odd.push_back(
+        fmt::format("caps3 says flow {}, expected 0, 1 or 2", static_cast<int>(caps.flow)));
+  }
+  if (caps.wbuf < 1 || caps.wbuf > 2) {
+    odd.push_back(fmt::format("caps3 says {} weight buffers, expected 1 or 2", caps.wbuf));
+  }
+  if (caps.queue_depth == 0) {
+    odd.emplace_back("caps3 says that an engine's queue holds no instruction");
+  }
+  return odd;
+}
+
 }  // namespace tenon::npu::isa

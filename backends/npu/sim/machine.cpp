@@ -56,6 +56,8 @@ Machine::~Machine() {
 std::uint32_t Machine::wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout) {
   Lock lock(mutex_);
   const auto pending = [&] { return state_.irq_status & state_.irq_mask & mask; };
+  // Added to the time now, the longest of all waits would have ended long ago.
+  timeout = std::min<std::chrono::nanoseconds>(timeout, std::chrono::years(1));
   changed_.wait_for(lock, timeout, [&] { return removed_ || pending() != 0; });
   return removed_ ? isa::gone : pending();
 }
@@ -291,6 +293,8 @@ void Machine::run_program(const isa::Descriptor& command, std::uint32_t index) {
     random = random_schedule_;
     seed = seed_;
     program_begin_ = now_;
+    // Time that passed without work is not made up for.
+    pace_begin_ = std::max(pace_begin_, std::chrono::steady_clock::now() - paced_time(now_));
   }
   const Window& window = segments[static_cast<std::size_t>(isa::Segment::instr)];
   const std::uint64_t size = command.arg1;
@@ -305,14 +309,13 @@ void Machine::run_program(const isa::Descriptor& command, std::uint32_t index) {
   };
   constexpr std::uint64_t header_bytes = isa::ProgramHeader::size_bytes;
   refuse(size < header_bytes, ErrorCode::bad_program);
-  std::vector<std::byte> program(size);
-  memory_.read(at, program.data(), size);
+  std::vector<std::byte> program(header_bytes);
+  memory_.read(at, program.data(), header_bytes);
   bool clear = false;
   const auto header = isa::unpack<isa::ProgramHeader>(program.data(), &clear);
-  const auto bytes = std::span<const std::byte>(program);
   refuse(header.magic != isa::program_magic, ErrorCode::bad_program);
   refuse(faults_.strikes(FaultKind::crc) ||
-             header.header_crc != isa::crc32c(bytes.first(header_bytes - 4)),
+             header.header_crc != isa::crc32c(std::span(program).first(header_bytes - 4)),
          ErrorCode::crc);
   refuse(!clear || header.version >> 16 != isa::version_major ||
              (header.version & 0xFFFF) > isa::version_minor || header.count == 0 ||
@@ -320,6 +323,9 @@ void Machine::run_program(const isa::Descriptor& command, std::uint32_t index) {
              size != header_bytes + std::uint64_t{header.count} * isa::instruction_bytes ||
              header.ocm_bytes > caps_.ocm_bytes || header.acc_bytes > caps_.acc_bytes,
          ErrorCode::bad_program);
+  program.resize(size);  // not before its header says that this is its size
+  memory_.read(at + header_bytes, program.data() + header_bytes, size - header_bytes);
+  const auto bytes = std::span<const std::byte>(program);
   refuse(header.body_crc != isa::crc32c(bytes.subspan(header_bytes)), ErrorCode::crc);
   const isa::Decoded last = isa::try_decode(isa::word_at(bytes, header.count - 1));
   refuse(!last.legal || !std::holds_alternative<isa::Halt>(last.instruction),
@@ -364,6 +370,12 @@ void Machine::flip(FaultKind, isa::Segment segment) {
   memory_.write(at, &value, 1);
 }
 
+/// How long so many cycles take by the device's clock.
+std::chrono::nanoseconds Machine::paced_time(std::uint64_t cycles) const {
+  return std::chrono::nanoseconds(
+      static_cast<std::int64_t>(static_cast<double>(cycles) * 1e6 / caps_.freq_khz));
+}
+
 // ---- What a run tells
 
 void Machine::before(isa::Engine, std::uint32_t, std::uint16_t) {
@@ -377,7 +389,7 @@ void Machine::before(isa::Engine, std::uint32_t, std::uint16_t) {
     if (!halt || state_.steps > 0) {
       if (halt) --state_.steps;
       state_.halted = false;
-      attention_ = halt || !jobs_.empty();
+      attention_ = halt || !jobs_.empty() || state_.dma_pending;
       return;
     }
     state_.halted = true;
@@ -421,8 +433,7 @@ void Machine::ended(const Span& span, const isa::Instruction& instruction) {
     layer[perf::layer_macs] += macs;
   }
   if (options_.paced) {
-    const auto due = pace_begin_ + std::chrono::nanoseconds(static_cast<std::int64_t>(
-                                       static_cast<double>(now_) * 1e6 / caps_.freq_khz));
+    const auto due = pace_begin_ + paced_time(now_);
     while (!abort_ && std::chrono::steady_clock::now() < due) {
       work_.wait_until(lock, due, [&] { return abort_ || !jobs_.empty() || state_.dma_pending; });
       if (!abort_) run_jobs(lock);  // the host's accesses do not wait for an instruction's end

@@ -103,6 +103,7 @@ class Machine final : private Observer {
   void remove();
   void raise(std::uint32_t bit);
   void flip(FaultKind kind, isa::Segment segment);
+  std::chrono::nanoseconds paced_time(std::uint64_t cycles) const;
 
   // Observer.
   void before(isa::Engine engine, std::uint32_t pc, std::uint16_t layer) override;
@@ -162,7 +163,7 @@ class Machine final : private Observer {
   std::uint32_t seed_;
   FaultPlan plan_;  // what the fault registers of simctl describe
   std::uint32_t plan_layer_ = 0xFFFFFFFF;
-  std::chrono::steady_clock::time_point pace_begin_;
+  std::chrono::steady_clock::time_point pace_begin_;  // when cycle 0 was, less the time at rest
 
   // Debug registers, written by the device's thread at every step.
   std::array<std::atomic<std::uint32_t>, isa::engine_count> pcs_;

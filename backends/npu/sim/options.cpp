@@ -3,6 +3,7 @@
 #include "quantity.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/npu/isa/memory_map.hpp>
 
 #include <string_view>
 
@@ -93,6 +94,7 @@ void set_faults(Options& options, const Value& value) {
 constexpr std::uint64_t kib = 1 << 10;
 constexpr std::uint64_t mib = 1 << 20;
 constexpr std::uint64_t gib = 1 << 30;
+constexpr std::uint64_t most_ddr = isa::ocm_base - isa::etm_base;  // OCM begins behind it
 constexpr std::uint64_t mega = 1'000'000;
 constexpr std::uint64_t longest_reset_ns = 60'000 * mega;
 constexpr std::uint64_t longest_patience_ns = 600'000 * mega;
@@ -106,7 +108,7 @@ constexpr Key keys[] = {
     {"mac", set_array},
     {"ocm", [](Options& o, const Value& v) { o.ocm_bytes = v.bytes(4 * kib, 32 * mib, 64); }},
     {"acc", [](Options& o, const Value& v) { o.acc_bytes = v.bytes(4 * kib, 2 * mib, 128); }},
-    {"ddr", [](Options& o, const Value& v) { o.ddr_bytes = v.bytes(mib, 64 * gib, mib); }},
+    {"ddr", [](Options& o, const Value& v) { o.ddr_bytes = v.bytes(mib, most_ddr, mib); }},
     {"dma", [](Options& o, const Value& v) { o.xchg_bytes = v.bytes(64 * kib, gib, 4 * kib); }},
     {"freq",
      [](Options& o, const Value& v) {

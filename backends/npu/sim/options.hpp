@@ -18,7 +18,7 @@ struct Options {
   std::uint32_t array_cols = 32;
   std::uint64_t ocm_bytes = 2 << 20;                 ///< ocm=2MiB, 4 KiB to 32 MiB
   std::uint64_t acc_bytes = 256 << 10;               ///< acc=256KiB, 4 KiB to 2 MiB
-  std::uint64_t ddr_bytes = std::uint64_t{1} << 30;  ///< ddr=1GiB, 1 MiB to 64 GiB, whole MiB
+  std::uint64_t ddr_bytes = std::uint64_t{1} << 30;  ///< ddr=1GiB, 1 MiB to 60 GiB, whole MiB
   std::uint64_t xchg_bytes = 16 << 20;               ///< dma=16MiB, 64 KiB to 1 GiB
   std::uint64_t freq_hz = 800'000'000;               ///< freq=800MHz, whole MHz
   std::uint64_t ddr_bps = 12'800'000'000;            ///< bw=12.8GB/s, whole MB/s

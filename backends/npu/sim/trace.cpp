@@ -1,6 +1,7 @@
 #include "trace.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/log.hpp>
 #include <tenon/npu/isa/program.hpp>
 #include <tenon/npu/isa/registers.hpp>
 
@@ -59,6 +60,15 @@ Trace::Trace(const Options& options) : cycles_per_us_(static_cast<double>(option
 
 Trace::~Trace() {
   if (chrome_.stream.is_open()) chrome_.stream << "\n]\n";
+  for (File* const file : {&registers_, &vcd_, &chrome_, &listing_}) {
+    if (!file->stream.is_open()) continue;
+    file->stream.close();
+    if (file->stream) continue;
+    try {
+      log(LogLevel::warning, fmt::format("npu: the trace '{}' is not complete", file->name));
+    } catch (...) {  // no memory to say so
+    }
+  }
 }
 
 void Trace::line(char kind, std::uint32_t offset, std::uint32_t value, std::uint64_t now) {

@@ -176,24 +176,7 @@ bool check_description(const DevicePtr& device, Findings& findings) {
   findings.expect("the size of region 'etm', by ddr_mib,",
                   device->mem_region("etm").usage().capacity_bytes,
                   std::uint64_t{caps.ddr_mib} << 20);
-  if (caps.ocm_bytes % isa::line_bytes != 0 || caps.ocm_bytes > (32U << 20)) {
-    findings.add("caps1 says {} bytes of OCM, expected whole lines of 32 bytes up to 32 MiB",
-                 caps.ocm_bytes);
-  }
-  if (caps.acc_bytes == 0 || caps.acc_bytes % isa::acc_row_bytes != 0 ||
-      caps.acc_bytes > (2U << 20)) {
-    findings.add("caps2 says {} bytes of ACC, expected whole rows of 128 bytes up to 2 MiB",
-                 caps.acc_bytes);
-  }
-  if (!isa::is_value<isa::Flow>(static_cast<std::uint32_t>(caps.flow))) {
-    findings.add("caps3 says flow {}, expected 0, 1 or 2", static_cast<int>(caps.flow));
-  }
-  if (caps.wbuf < 1 || caps.wbuf > 2) {
-    findings.add("caps3 says {} weight buffers, expected 1 or 2", caps.wbuf);
-  }
-  if (caps.queue_depth == 0) {
-    findings.add("caps3 says that an engine's queue holds no instruction");
-  }
+  for (const std::string& odd : isa::odd_caps(caps)) findings.add("{}", odd);
   return true;
 }
 

@@ -204,7 +204,8 @@ class RemoteDevice final : public Device, public isa::DeviceControl {
   }
 
   std::uint32_t wait_irq(std::uint32_t mask, std::chrono::nanoseconds timeout) override {
-    const auto end = std::chrono::steady_clock::now() + timeout;
+    const auto end = std::chrono::steady_clock::now() +
+                     std::min<std::chrono::nanoseconds>(timeout, std::chrono::years(1));
     for (;;) {
       const auto left = std::max<std::chrono::nanoseconds>(end - std::chrono::steady_clock::now(),
                                                            std::chrono::nanoseconds(0));
@@ -244,7 +245,10 @@ class RemoteDevice final : public Device, public isa::DeviceControl {
 
   void declare_memory(const std::string& name, std::uint32_t index, std::uint64_t size,
                       std::uint64_t used_begin, std::uint64_t used_size) {
-    constexpr std::uint64_t most = std::uint64_t{1} << 48;
+    // Where the next memory begins; of etm also what a register of MiB holds.
+    const std::uint64_t most = name == "xchg"  ? isa::etm_base - isa::xchg_base
+                               : name == "etm" ? isa::ocm_base - isa::etm_base
+                                               : std::uint64_t{1} << 32;
     if (size == 0 || size > most) throw_odd(fmt::format("a region '{}' of {} bytes", name, size));
     RemoteRegion& region = declare_region(name, index, size);
     if (used_size == 0) return;

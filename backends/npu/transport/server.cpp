@@ -30,6 +30,9 @@ using npu::isa::DeviceControl;
 constexpr std::uint64_t highest_level = 99;
 /// How long to wait for the request of a client that will be refused; other clients wait meanwhile.
 constexpr std::chrono::milliseconds patience{100};
+/// How long a connection may say nothing before it has greeted: its thread is kept meanwhile.
+constexpr std::chrono::seconds greeting_patience{10};
+constexpr std::chrono::seconds for_ever{0};
 /// Until another connection is tried where the process had no descriptors or memory for one.
 constexpr std::chrono::milliseconds accept_again{50};
 constexpr std::string_view no_room = "the server has no memory or threads for another connection";
@@ -136,6 +139,7 @@ struct NpuServer::Impl {
     }  // the connection is complete
     bool& greeted = connection.greeted;
     try {
+      connection.socket.set_patience(greeting_patience);
       for (;;) {
         Request request;
         connection.socket.receive(&request, sizeof request);
@@ -149,6 +153,7 @@ struct NpuServer::Impl {
         }
         connection.socket.receive(payload.data(), payload.size());
         answer(connection.socket, request, payload, greeted);
+        if (greeted) connection.socket.set_patience(for_ever);
       }
     } catch (const Disconnected&) {
     }

@@ -19,6 +19,7 @@ namespace tenon::npu::transport {
 namespace {
 
 constexpr int waiting_connections = 16;
+constexpr std::chrono::milliseconds probe_patience{100};
 
 [[noreturn]] void fail(const std::string& path, const std::string& what) {
   throw Error(Errc::io_error, path, what + ": " + std::strerror(errno));
@@ -58,9 +59,14 @@ Socket Socket::listen(const std::string& path) {
   if (::bind(socket.descriptor_, generic(address), sizeof address) != 0) {
     // A socket that a dead server left behind is removed; any other file stays.
     struct stat found{};
-    const bool left_behind =
-        errno == EADDRINUSE && ::lstat(path.c_str(), &found) == 0 && S_ISSOCK(found.st_mode) &&
-        ::connect(make(path).descriptor_, generic(address), sizeof address) != 0;
+    const int why = errno;
+    const Socket probe = make(path);
+    probe.set_patience(probe_patience);  // a server that is there may accept nothing now
+    errno = why;
+    const bool left_behind = errno == EADDRINUSE && ::lstat(path.c_str(), &found) == 0 &&
+                             S_ISSOCK(found.st_mode) &&
+                             ::connect(probe.descriptor_, generic(address), sizeof address) != 0 &&
+                             errno == ECONNREFUSED;
     if (!left_behind || ::unlink(path.c_str()) != 0 ||
         ::bind(socket.descriptor_, generic(address), sizeof address) != 0) {
       fail(path, "cannot listen here");

@@ -4,6 +4,8 @@
 #include <tenon/npu/isa/enums.hpp>
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace tenon::npu::isa {
 
@@ -30,5 +32,8 @@ struct Caps {
 /// Errc::device_lost when the id register reads all ones, Errc::unsupported_version when the id or
 /// the major version is another one.
 Caps read_caps(const RegRegion& npu);
+
+/// What of them no device of this instruction set has, a sentence each: no driver can work with it.
+std::vector<std::string> odd_caps(const Caps& caps);
 
 }  // namespace tenon::npu::isa

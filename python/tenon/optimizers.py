@@ -5,6 +5,7 @@ import math
 
 from . import _tenon, ops
 from ._arrays.operands import EPSILONS
+from .build import scan
 from .importing.errors import wrong_call
 from .programs import programs_of
 from .structures import filled, form_of, leaves_like, paths_of
@@ -326,6 +327,131 @@ class RAdam(Optimizer):
 
         after, mean, square = next_ones(step, parameters, gradients, state["mean"], state["square"])
         return after, {"mean": mean, "square": square, "number": number}
+
+
+@dataclasses.dataclass(frozen=True)
+class Asgd(Optimizer):
+    """g += weight_decay p; p = (1 - decay e) p - e g, e = rate / (1 + decay rate (t - 1))^power; "average" of the state is
+    that of p since step `begin`, and p before (Polyak and Juditsky, 1992; Bottou, 2012)."""
+    decay: float = 1e-4
+    power: float = 0.75
+    begin: float = 1e6
+    weight_decay: float = 0.0
+    _parts = {"average", "number"}
+
+    def start(self, parameters):
+        """The state before the first step."""
+        return {"average": _zeros(parameters), "number": ops.zeros(())}
+
+    def _next(self, parameters, gradients, state, rate):
+        number, t = _counted(state)
+        wide = rate.cast("f64")
+        rate = wide / (1.0 + self.decay * wide * (t - 1.0)) ** self.power
+        count = t - 1.0 - self.begin
+
+        def step(p, g, average):
+            p = scaled(p, 1.0 - self.decay * rate) - scaled(self._with_decay(p, g), rate)
+            moved = average + scaled(p - average, 1.0 / ops.maximum(count, 1.0))
+            return p, ops.where(count > 1.0, moved, p)
+
+        after, average = next_ones(step, parameters, gradients, state["average"])
+        return after, {"average": average, "number": number}
+
+
+@dataclasses.dataclass(frozen=True)
+class Rprop(Optimizer):
+    """p -= s sign(g), where s is the first rate, then s times `grow` where g has the sign of the one before, and times
+    `shrink`, without a move, where it has the other sign; within [smallest, largest] (Riedmiller and Braun, 1993). For
+    gradients of all data; later rates do not count."""
+    shrink: float = 0.5
+    grow: float = 1.2
+    smallest: float = 1e-6
+    largest: float = 50.0
+    _parts = {"before", "step"}
+
+    def start(self, parameters):
+        """The state before the first step."""
+        return {"before": _zeros(parameters), "step": _zeros(parameters)}
+
+    def _next(self, parameters, gradients, state, rate):
+        def step(p, g, before, length):
+            length = ops.where(length > 0.0, length, rate.cast(p.dtype))
+            kept, turned = g * before > 0.0, g * before < 0.0
+            factor = ops.where(kept, self.grow, ops.where(turned, self.shrink, 1.0)).cast(p.dtype)
+            length = (length * factor).clip(self.smallest, self.largest)
+            g = ops.where(turned, ops.zeros_like(g), g)
+            return p - length * ops.sign(g), g, length
+
+        after, before, length = next_ones(step, parameters, gradients, state["before"], state["step"])
+        return after, {"before": before, "step": length}
+
+
+def _vector(structure):
+    """All arrays in a row, in f64 where one is, else in f32."""
+    leaves = []
+    form_of(structure, leaves, _WORDS)
+    leaves = [one.reshape(-1) for one in leaves]
+    dtype = "f64" if any(one.dtype == "f64" for one in leaves) else "f32"
+    return ops.concat([one.cast(dtype) for one in leaves])
+
+
+@dataclasses.dataclass(frozen=True)
+class Lbfgs(Optimizer):
+    """p += rate d, at first min(1, 1 / sum |g|) rate d, where d = -H g: H is the inverse of the Hessian as the last
+    `history` moves and the changes of g by them show it (Liu and Nocedal, 1989). A step of PyTorch's LBFGS(max_iter=1),
+    without its line search. There is no move where |g| is at most `least_gradient` everywhere, or g d above -`least`. For
+    gradients of all data. The state has 2 history + 2 numbers for each parameter."""
+    history: int = 10
+    least: float = 1e-9
+    least_gradient: float = 1e-7
+    _parts = {"moves", "changes", "move", "gradient", "scale", "number"}
+
+    def start(self, parameters):
+        """The state before the first step."""
+        if self.history < 1:
+            raise wrong_call("Lbfgs", f"history = {self.history}, expected at least 1")
+        zeros = ops.zeros_like(_vector(map_arrays(_array, parameters)))
+        rows = ops.zeros((self.history, zeros.shape[0]), zeros.dtype)
+        return {"moves": rows, "changes": rows, "move": zeros, "gradient": zeros, "scale": ops.ones((), zeros.dtype),
+                "number": ops.zeros(())}
+
+    def _next(self, parameters, gradients, state, rate):
+        parameters, gradients = next_ones(lambda p, g: (p, g), parameters, gradients)
+        g, move, number = _vector(gradients), state["move"], state["number"] + 1.0
+        change = g - state["gradient"]
+        curvature = (change * move).sum()
+        is_seen = curvature > 1e-10
+
+        def kept(rows, row):
+            return ops.where(is_seen, ops.concat([rows[1:], row.reshape(1, -1)]), rows)
+
+        moves, changes = kept(state["moves"], move), kept(state["changes"], change)
+        scale = ops.where(is_seen, curvature / (change * change).sum(), state["scale"])
+        products = (moves * changes).sum(-1)
+        inverses = ops.where(products > 0.0, 1.0 / products, ops.zeros_like(products))
+
+        def back(d, s, y, inverse):
+            share = (s * d).sum() * inverse
+            return d - share * y, share
+
+        def on(d, s, y, inverse, share):
+            return d + s * (share - (y * d).sum() * inverse), None
+
+        d, shares = scan(back, -g, tuple(ops.flip(one, 0) for one in (moves, changes, inverses)))
+        d, _ = scan(on, d * scale, (moves, changes, inverses, ops.flip(shares, 0)))
+        first = ops.minimum(1.0 / ops.abs(g).sum(), 1.0).cast(d.dtype)
+        length = scaled(ops.where(number > 1.0, ops.ones_like(first), first), rate)
+        is_moving = ops.logical_and((g * d).sum() <= -self.least, ops.abs(g).max() > self.least_gradient)
+        move = ops.where(is_moving, length * d, ops.zeros_like(d))
+        begin = 0
+
+        def moved(p):
+            nonlocal begin
+            begin, at = begin + math.prod(p.shape), begin
+            return p + move[at:begin].reshape(p.shape).cast(p.dtype)
+
+        return map_arrays(moved, parameters), {"moves": moves, "changes": changes, "move": move, "gradient": g,
+                                               "scale": scale, "number": number}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -19,8 +19,8 @@ import os
 from . import _tenon, ops
 from .importing.errors import wrong_call
 from .optimizers import (  # noqa: F401
-    _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Groups, Muon, NAdam, Optimizer, RAdam, RmsProp, _zeros, arrays_by_name,
-    map_alike, map_arrays, next_ones, scalar, scaled, widened,
+    _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Asgd, Groups, Lbfgs, Muon, NAdam, Optimizer, RAdam, RmsProp, Rprop,
+    _zeros, arrays_by_name, map_alike, map_arrays, next_ones, scalar, scaled, widened,
 )
 from .programs import programs_of
 from .schedules import (  # noqa: F401

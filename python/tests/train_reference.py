@@ -101,6 +101,9 @@ OPTIMIZERS = {
     "radamw": lambda p: torch.optim.RAdam(p, lr=RATE, weight_decay=0.1, decoupled_weight_decay=True),
     "adafactor": lambda p: torch.optim.Adafactor(p, lr=RATE * 2, weight_decay=0.1, eps=(2.0**-23, 1e-3)),
     "muon": MuonAndSgd,
+    "asgd": lambda p: torch.optim.ASGD(p, lr=RATE, lambd=0.1, t0=8, weight_decay=0.01),
+    "rprop": lambda p: torch.optim.Rprop(p, lr=RATE, step_sizes=(1e-3, 0.1)),
+    "lbfgs": lambda p: torch.optim.LBFGS(p, lr=10 * RATE, max_iter=1, history_size=4),
 }
 
 
@@ -126,12 +129,16 @@ def main(path):
             losses.append(loss.item())
             if optimizer == "clipped":
                 torch.nn.utils.clip_grad_norm_(p.values(), 0.1)
-            if torch_optimizer:
+            if optimizer == "lbfgs":
+                torch_optimizer.step(lambda loss=loss: loss)
+            elif torch_optimizer:
                 torch_optimizer.step()
             else:
                 lion(p, state)
         arrays[f"{optimizer}.losses"] = np.array(losses)
         arrays |= {f"{optimizer}.{name}": value.detach().numpy() for name, value in p.items()}
+        if optimizer == "asgd":
+            arrays |= {f"asgd.average.{name}": torch_optimizer.state[value]["ax"].numpy() for name, value in p.items()}
     save_file({name: np.ascontiguousarray(value) for name, value in arrays.items()}, path)
 
 

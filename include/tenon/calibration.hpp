@@ -43,7 +43,7 @@ struct CalibrationTable {
   /// a line `name min max threshold` per value, and below it `- min max threshold` per channel.
   std::string to_text() const;
   /// Reads that text. Errc::bad_magic, Errc::syntax, Errc::duplicate_name or Errc::out_of_range
-  /// (numbers that are not finite, a negative threshold, min > max), each naming "file:line".
+  /// (a threshold that is negative or not finite, min > max), each naming "file:line".
   static CalibrationTable from_text(std::string_view text, std::string_view file = "calibration");
 };
 
@@ -64,8 +64,8 @@ class Calibration {
   Calibration& operator=(Calibration&& other) noexcept;
 
   /// Adds an array of `value` to the statistics. Arrays that are not f32 are ignored: they are not
-  /// quantised. Errc::bad_input, naming the value, for a NaN or an infinity; Errc::shape_mismatch
-  /// when the number of channels changes; Errc::bad_argument for a null pointer with elements.
+  /// quantised. Errc::shape_mismatch when the number of channels changes; Errc::bad_argument for a
+  /// null pointer with elements. Steps whose results had NaN or infinities do not run in int8.
   void observe(std::string_view value, const HostView& data);
   CalibrationTable table() const;
 

@@ -2,6 +2,7 @@
 
 #include <tenon/host_view.hpp>
 
+#include <cmath>
 #include <cstdint>
 #include <string_view>
 #include <vector>
@@ -24,11 +25,15 @@ struct ObserverOptions {
   int bins = 4096;            ///< of the histogram of magnitudes; a power of two, 256 to 65536
 };
 
-/// The observed range of one value, and the magnitude that quantisation maps to 127.
+/// The observed range of one value, and the magnitude that quantisation maps to 127: that of finite
+/// numbers. `min` is -infinity where one was observed, `max` infinity, and both are where a NaN was.
 struct Range {
   double min = 0;
   double max = 0;
   double threshold = 0;
+
+  /// Whether int8 holds such values: every other one saturates.
+  bool is_finite() const noexcept { return std::isfinite(min) && std::isfinite(max); }
 
   friend bool operator==(const Range& a, const Range& b) noexcept = default;
 };
@@ -52,13 +57,13 @@ class Observer {
   /// Errc::bad_argument for options outside the stated limits.
   explicit Observer(const ObserverOptions& options = {});
 
-  /// Every element of an f32 array of any strides. Errc::bad_input for a NaN or an infinity,
-  /// Errc::unsupported_dtype for another dtype, Errc::bad_argument for a null pointer with elements.
+  /// Every element of an f32 array of any strides. Errc::unsupported_dtype for another dtype,
+  /// Errc::bad_argument for a null pointer with elements.
   void observe(const HostView& data);
   void observe(float value);
 
-  std::int64_t count() const noexcept { return count_; }
-  Range range() const;  ///< all zero before the first element
+  std::int64_t count() const noexcept { return count_; }  ///< of finite numbers
+  Range range() const;                                    ///< all zero before the first element
 
  private:
   void widen(int exponent);
@@ -71,6 +76,8 @@ class Observer {
   std::int64_t non_zero_ = 0;
   double min_ = 0;
   double max_ = 0;
+  bool is_below_ = false;  // there was -infinity or NaN
+  bool is_above_ = false;
   int exponent_ = 0;  // the histogram spans [0, 2^exponent_), from the first magnitude above 0 on
   bool spans_ = false;
   std::vector<std::int64_t> bins_;  // empty for min_max

@@ -3,6 +3,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -30,7 +31,9 @@ class Reader {
       const std::vector<std::string_view> words = split(line);
       if (words.size() != 4) fail(Errc::syntax, "expected a name and three numbers");
       const Range range{number(words[1]), number(words[2]), number(words[3])};
-      if (range.min > range.max || range.threshold < 0) {
+      constexpr double infinity = std::numeric_limits<double>::infinity();
+      if (!(range.min <= range.max) || range.min == infinity || range.max == -infinity ||
+          !std::isfinite(range.threshold) || range.threshold < 0) {
         fail(Errc::out_of_range, fmt::format("'{}' is no range", line));
       }
       if (words[0] == "-") {
@@ -53,6 +56,7 @@ class Reader {
     const std::size_t end = text_.find('\n');
     line = text_.substr(0, end);
     text_ = end == std::string_view::npos ? std::string_view() : text_.substr(end + 1);
+    if (line.ends_with('\r')) line.remove_suffix(1);
     return true;
   }
 
@@ -71,9 +75,8 @@ class Reader {
   double number(std::string_view word) const {
     double result = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), result);
-    if (error == std::errc::result_out_of_range ||
-        (error == std::errc() && !std::isfinite(result))) {
-      fail(Errc::out_of_range, fmt::format("'{}' is not a finite number", word));
+    if (error == std::errc::result_out_of_range) {
+      fail(Errc::out_of_range, fmt::format("no number is as large as '{}'", word));
     }
     if (error != std::errc() || end != word.data() + word.size()) {
       fail(Errc::syntax, fmt::format("'{}' is not a number", word));

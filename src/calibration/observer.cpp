@@ -90,8 +90,9 @@ void Observer::widen(int exponent) {
 
 void Observer::observe(float value) {
   if (!std::isfinite(value)) {
-    throw Error(Errc::bad_input, "quant::Observer",
-                fmt::format("value {} cannot be calibrated on", value));
+    is_below_ = is_below_ || !(value > 0);
+    is_above_ = is_above_ || !(value < 0);
+    return;
   }
   const double x = value;
   min_ = count_ == 0 ? x : std::min(min_, x);
@@ -154,9 +155,9 @@ double Observer::entropy_threshold() const {
 }
 
 Range Observer::range() const {
-  if (count_ == 0) return {};
   const double largest = std::max(std::abs(min_), std::abs(max_));
-  Range result{min_, max_, largest};
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  Range result{is_below_ ? -infinity : min_, is_above_ ? infinity : max_, largest};
   if (largest == 0) return result;
   if (options_.kind == ObserverKind::percentile) result.threshold = percentile_threshold();
   if (options_.kind == ObserverKind::entropy) result.threshold = entropy_threshold();

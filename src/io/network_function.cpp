@@ -153,7 +153,11 @@ FunctionReader::Node FunctionReader::node(const JsonValue& json) {
       instruction.function = json["function"].text();
       instruction.count = json["count"].integer();
       if (json.has("first")) instruction.first = json["first"].integer();
-      if (json.has("condition")) instruction.condition = json["condition"].integer();
+      if (json.has("condition")) {
+        const JsonValue condition = json["condition"];
+        instruction.condition = condition.integer();
+        if (instruction.condition < 0) condition.fail(Errc::out_of_range, "is below 0");
+      }
       break;
     case Kind::call:
       json.check_keys({"name", "op", "inputs", "function", "type"});

@@ -144,9 +144,41 @@ TEST_CASE("npu quantiser: input steps are folded into weights") {
   expect_error(Errc::bad_input, [&] { quantize_weights(view, steps, true, "w"); });
 }
 
+TEST_CASE("npu observer: infinities and NaN are in the range, not in the threshold") {
+  constexpr float infinity = std::numeric_limits<float>::infinity();
+  for (const ObserverKind kind :
+       {ObserverKind::min_max, ObserverKind::percentile, ObserverKind::entropy}) {
+    Observer observer({.kind = kind});
+    observer.observe(-infinity);
+    CHECK_FALSE(observer.range().is_finite());
+    observer.observe(2);
+    CHECK(observer.range() == Range{-infinity, 2, 2});
+    CalibrationTable table;
+    table.values["x"].tensor = observer.range();
+    table.values["y"].tensor = {-infinity, infinity, 0};
+    const CalibrationTable again = CalibrationTable::from_text(table.to_text());
+    CHECK(again.find("x")->tensor == observer.range());
+    CHECK(again.find("y")->tensor == table.find("y")->tensor);
+    observer.observe(std::nanf(""));
+    CHECK(observer.range() == Range{-infinity, infinity, 2});
+  }
+  for (const char* const wrong : {"inf inf 1", "-inf -inf 1", "nan 1 1", "0 1 inf", "0 1 nan"}) {
+    INFO(wrong);
+    expect_error(Errc::out_of_range, [&] {
+      CalibrationTable::from_text("tenon-calibration 1\r\nx " + std::string(wrong) + "\r\n");
+    });
+  }
+}
+
+TEST_CASE("npu quantize: the least step has a reciprocal in f32") {
+  CHECK(int8_step(127) == 1);
+  for (const double threshold : {1e-36, 1e-38, 1e-45}) {
+    CHECK(std::isfinite(static_cast<float>(1 / int8_step(threshold))));
+  }
+}
+
 TEST_CASE("npu observer: what it refuses, and nothing seen") {
   CHECK(Observer().range() == Range{});
-  expect_error(Errc::bad_input, [] { Observer().observe(std::nanf("")); });
   expect_error(Errc::bad_argument, [] { Observer({.bins = 300}); });
   expect_error(Errc::bad_argument, [] { Observer({.percentile = 0}); });
   Observer zeros({.kind = ObserverKind::entropy});

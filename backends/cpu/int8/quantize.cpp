@@ -27,6 +27,7 @@ namespace {
 
 /// Codes for a range; 0 is one of them exactly. Nothing for a range without extent.
 std::optional<Codes> codes_of(const quant::Range& range) {
+  if (!range.is_finite()) return std::nullopt;
   const double limit = range.threshold > 0 ? range.threshold : 0;
   const double low = std::clamp(range.min, -limit, 0.0), high = std::clamp(range.max, 0.0, limit);
   const auto scale = static_cast<float>((high - low) / 255);

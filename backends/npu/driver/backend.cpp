@@ -572,6 +572,9 @@ class NpuBackend final : public Npu, public StepCompiler, public MemoryWatch {
     if (calibration == nullptr) return std::string(no_calibration);
     const ValueRange* range = calibration->find(step.value);
     if (range == nullptr) return fmt::format("'{}' is not calibrated", step.value);
+    if (!range->tensor.is_finite()) {
+      return fmt::format("'{}' had infinities or NaN when it was calibrated", step.value);
+    }
     if (caps && !range->channels.empty()) {
       if (auto failure = factors_exceed(step, caps->ocm_bytes)) return failure;
     }

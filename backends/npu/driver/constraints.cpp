@@ -393,6 +393,7 @@ std::optional<std::string> exceeds_device(const Step& step, std::int64_t ocm_byt
   const Shape& in = step.inputs[0].shape;
   const Shape& out = step.output.shape;
   std::int64_t rows = 1, weights = 0, lanes = block_channels;
+  const auto* const average = step.op.as<AvgPool2d>();
   if (const auto* conv = step.op.as<Conv2d>()) {
     const Shape& w = step.inputs[1].shape;
     rows = value_or(conv->dilation, 0, 1) * (w[2] - 1) + 1;
@@ -410,9 +411,11 @@ std::optional<std::string> exceeds_device(const Step& step, std::int64_t ocm_byt
     }
   } else if (const auto* max = step.op.as<MaxPool2d>()) {
     rows = max->kernel[0];
-  } else if (const auto* average = step.op.as<AvgPool2d>();
-             average != nullptr && !covers_image(*average, step)) {
+  } else if (average != nullptr && !covers_image(*average, step)) {
     rows = average->kernel[0];
+  } else if ((average != nullptr || step.op.as<Mean>() != nullptr) && in[2] <= max_pool_window &&
+             in[3] <= max_pool_window) {
+    rows = in[2];  // larger ones are products with a row of equal numbers
   } else if (step.op.def()->traits.pointwise) {
     // A row of the result and of each operand, and the tables of a gate.
     constexpr std::int64_t tables = 512;

@@ -30,6 +30,10 @@ double GraphBuilder::step_of(const std::string& name) const {
     throw Error(Errc::bad_input, name.empty() ? "npu" : name,
                 "the calibration has no range for this value");
   }
+  if (!range->tensor.is_finite()) {
+    throw Error(Errc::bad_input, name,
+                "it had infinities or NaN when it was calibrated, and a layer reads it in int8");
+  }
   return int8_step(range->tensor.threshold);
 }
 

@@ -22,7 +22,10 @@ constexpr MultiplierLimits multiplier_limits(Profile profile) noexcept {
 
 }  // namespace
 
-double int8_step(double threshold) noexcept { return threshold > 0 ? threshold / 127 : 1.0; }
+double int8_step(double threshold) noexcept {
+  constexpr double smallest = 0x1p-127;  // whose reciprocal f32 still holds
+  return threshold > 0 ? std::max(threshold / 127, smallest) : 1.0;
+}
 
 std::int8_t quantize(float x, float inverse_step) noexcept {
   const float scaled = x * inverse_step;

@@ -239,12 +239,12 @@ void Eigh::reference(std::span<const HostView> in, const HostView& out) const {
 
 namespace {
 
-/// Of a gradient of vectors, which is 0 where only the values matter: 0 there, where equal values
-/// would make it NaN.
-template <class Of>
-Tensor unless_zero(const Tensor& gradient, Of&& of) {
-  const Tensor zero = scalar_like(gradient, 0);
-  return where(eq(gradient, zero), zero, of(gradient));
+/// d / e of a gradient d of vectors, which is 0 where only the values matter: 0 for 0 / 0, of equal
+/// values. Elsewhere the quotient as it is, with its derivatives by d where d is 0, too.
+Tensor quotient_or_zero(const Tensor& d, const Tensor& e) {
+  const Tensor zero = scalar_like(d, 0);
+  const Tensor is_nothing = logical_and(eq(d, zero), eq(e, scalar_like(e, 0)));
+  return where(is_nothing, zero, d / where(is_nothing, scalar_like(e, 1), e));
 }
 
 }  // namespace
@@ -254,9 +254,8 @@ std::vector<Tensor> Eigh::gradient(const Backward& at) const {
   const Tensor w = slice(at.output, -2, 0, 1), v = slice(at.output, -2, 1);
   const Tensor dw = slice(at.upstream, -2, 0, 1), dv = slice(at.upstream, -2, 1);
   const Tensor one = identity(at.output);
-  const Tensor f = (1.0 - one) / (w - turned(w) + one);
-  const Tensor inner =
-      one * dw + unless_zero(matmul(turned(v), dv), [&](const Tensor& d) { return f * d; });
+  const Tensor d = (1.0 - one) * matmul(turned(v), dv);
+  const Tensor inner = one * dw + quotient_or_zero(d, w - turned(w) + one);
   const Tensor g = matmul(matmul(v, inner), turned(v));
   return {(g + turned(g)) * 0.5};
 }
@@ -289,13 +288,12 @@ std::vector<Tensor> Svd::gradient(const Backward& at) const {
   const Tensor e = square(row) - square(s) + one;
   const auto skew = [&](const Tensor& x, const Tensor& dx) {
     const Tensor product = matmul(x, turned(dx));
-    return unless_zero(product - turned(product), [&](const Tensor& d) { return d / e; });
+    return quotient_or_zero(product - turned(product), e);
   };
   const Tensor inner = skew(u, du) * row + s * skew(v, dv) + one * ds;
   Tensor g = matmul(turned(u), matmul(inner, v));
   const auto outside = [&](const Tensor& x, const Tensor& dx) {
-    return unless_zero(dx - matmul(matmul(dx, turned(x)), x),
-                       [&](const Tensor& d) { return d / s; });
+    return quotient_or_zero(dx - matmul(matmul(dx, turned(x)), x), s);
   };
   if (m > k) g = g + matmul(turned(outside(u, du)), v);
   if (n > k) g = g + matmul(turned(u), outside(v, dv));

@@ -6,6 +6,7 @@ from collections import OrderedDict
 
 from . import _tenon, errors, ops
 from .build import Graph, _recorded as _of_graph
+from .outer_tensors import holds_tensors
 from .structures import argument_names, array_of, filled, form_of, keep
 
 _kept = 16  # programs of one function: types of arguments
@@ -54,7 +55,7 @@ def value_and_grad(function, argnums=0, has_aux=False, allow_unused=False):
         arrays = []
         form = tuple(_form(argument, arrays) for argument in arguments)
         named = tuple((word, _form(argument, arrays)) for word, argument in named.items())
-        if any(isinstance(array, _tenon.Tensor) for array in arrays):
+        if any(isinstance(array, _tenon.Tensor) for array in arrays) or holds_tensors(function):
             # One may have been computed from another, which its gradient does not follow: hence views of them.
             leaves = [ops.permute(one, tuple(range(len(one.shape)))) for one in _of_graph(arrays)]
             value, gradients, after, others = _differentiated(function, form, named, leaves, numbers, has_aux,

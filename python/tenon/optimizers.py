@@ -98,8 +98,21 @@ def _power(base, exponent):
 class Optimizer:
     """Has start(parameters), which makes a state, a dict of structures."""
 
+    def __post_init__(self):
+        """Options that no step has are refused, as PyTorch's are."""
+        for name, most in (("beta1", 1), ("beta2", 1), ("rho", 1), ("alpha", math.inf), ("momentum", math.inf),
+                           ("eps", math.inf), ("weight_decay", math.inf)):
+            value = getattr(self, name, 0.0)
+            if not 0 <= value < most:
+                raise wrong_call(type(self).__name__, f"{name}={value}, expected " + (
+                    "at least 0" if most == math.inf else f"a number from 0 to below {most}"))
+
     def update(self, parameters, gradients, state, rate):
         """(parameters, state) after a step at this rate."""
+        def wide(one):  # Python's numbers would be f32
+            return _tenon.Buffer(one, "f64") if isinstance(one, (int, float)) else one
+
+        rate = type(rate)(map(wide, rate)) if isinstance(rate, (list, tuple)) else wide(rate)
         return _update(self, parameters, gradients, state, rate)
 
     def _with_decay(self, p, g):
@@ -114,7 +127,10 @@ class Optimizer:
 
 
 def scalar(number):
-    return number.cast("f32") if isinstance(number, _tenon.Tensor) else ops.full((), number, "f32")
+    """A rate in f64, which parameters of f64 need."""
+    if getattr(number, "shape", ()):
+        raise wrong_call("update", f"the rate has the sizes {list(number.shape)}, expected a number")
+    return number.cast("f64") if isinstance(number, _tenon.Tensor) else ops.full((), number, "f64")
 
 
 def _updated(optimizer, parameters, gradients, state, rate):
@@ -133,7 +149,7 @@ def _updated(optimizer, parameters, gradients, state, rate):
 _update = programs_of(_updated, words=(str, bool, Optimizer))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RmsProp(Optimizer):
     """g += weight_decay p; v = alpha v + (1 - alpha) g^2; d = g / (sqrt(v) + eps); p -= rate d, or with momentum
     b = momentum b + d; p -= rate b. With `centered` v - m^2 is in the place of v, m the mean of g as v is of g^2 (Tieleman
@@ -171,7 +187,7 @@ class RmsProp(Optimizer):
         return after, dict(zip(parts, held))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Adagrad(Optimizer):
     """g += weight_decay p; s += g^2; p -= rate / (1 + (t - 1) rate_decay) g / (sqrt(s) + eps), s = `initial` before
     (Duchi et al., 2011)."""
@@ -186,8 +202,8 @@ class Adagrad(Optimizer):
         return {"sum": map_arrays(lambda p: ops.full_like(p, self.initial), parameters), "number": ops.zeros(())}
 
     def _next(self, parameters, gradients, state, rate):
-        number, _ = _counted(state)
-        rate = rate / (1.0 + (number - 1.0) * self.rate_decay) if self.rate_decay else rate
+        number, t = _counted(state)
+        rate = rate / (1.0 + (t - 1.0) * self.rate_decay) if self.rate_decay else rate
 
         def step(p, g, total):
             g = self._with_decay(p, g)
@@ -198,7 +214,7 @@ class Adagrad(Optimizer):
         return after, {"sum": total, "number": number}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Adadelta(Optimizer):
     """g += weight_decay p; v = rho v + (1 - rho) g^2; d = sqrt(u + eps) / sqrt(v + eps) g; u = rho u + (1 - rho) d^2;
     p -= rate d (Zeiler, arXiv:1212.5701). PyTorch's rate is 1."""
@@ -222,7 +238,7 @@ class Adadelta(Optimizer):
         return after, {"square": square, "moved": moved}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Adamax(Optimizer):
     """g += weight_decay p; m = b1 m + (1 - b1) g; u = max(b2 u, |g| + eps); p -= rate / (1 - b1^t) m / u
     (Kingma and Ba, arXiv:1412.6980)."""
@@ -238,7 +254,7 @@ class Adamax(Optimizer):
 
     def _next(self, parameters, gradients, state, rate):
         number, t = _counted(state)
-        rate = rate.cast("f64") / (1.0 - _power(self.beta1, t))
+        rate = rate / (1.0 - _power(self.beta1, t))
 
         def step(p, g, m, u):
             g = self._with_decay(p, g)
@@ -250,7 +266,7 @@ class Adamax(Optimizer):
         return after, {"mean": mean, "largest": largest, "number": number}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class NAdam(Optimizer):
     """Adam with Nesterov's momentum (Dozat, 2016): mu_t = b1 (1 - 0.96^(t momentum_decay) / 2);
     p -= rate ((1 - mu_t) g / (1 - mu_1 .. mu_t) + mu_t+1 m / (1 - mu_1 .. mu_t+1)) / (sqrt(v / (1 - b2^t)) + eps).
@@ -274,10 +290,10 @@ class NAdam(Optimizer):
         def momentum(t):
             return self.beta1 * (1.0 - 0.5 * _power(0.96, t * self.momentum_decay))
 
-        wide, mu, after_mu = rate.cast("f64"), momentum(t), momentum(t + 1.0)
+        mu, after_mu = momentum(t), momentum(t + 1.0)
         product = state["product"].cast("f64") * mu
-        of_gradient = wide * (1.0 - mu) / (1.0 - product)
-        of_mean = wide * after_mu / (1.0 - product * after_mu)
+        of_gradient = rate * (1.0 - mu) / (1.0 - product)
+        of_mean = rate * after_mu / (1.0 - product * after_mu)
         of_square = ops.rsqrt(1.0 - _power(self.beta2, t))
 
         def step(p, g, m, v):
@@ -291,7 +307,7 @@ class NAdam(Optimizer):
         return after, {"mean": mean, "square": square, "number": number, "product": product.cast("f32")}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class RAdam(Optimizer):
     """Adam whose first steps, while the variance of v is not known well, move by the mean alone (Liu et al.,
     arXiv:1908.03265). Weight decay as in Adam."""
@@ -308,7 +324,7 @@ class RAdam(Optimizer):
 
     def _next(self, parameters, gradients, state, rate):
         number, t = _counted(state)
-        of_mean = rate.cast("f64") / (1.0 - _power(self.beta1, t))
+        of_mean = rate / (1.0 - _power(self.beta1, t))
         power = _power(self.beta2, t)
         most = 2 / (1 - self.beta2) - 1
         length = most - 2.0 * t * power / (1.0 - power)
@@ -329,7 +345,7 @@ class RAdam(Optimizer):
         return after, {"mean": mean, "square": square, "number": number}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Asgd(Optimizer):
     """g += weight_decay p; p = (1 - decay e) p - e g, e = rate / (1 + decay rate (t - 1))^power; "average" of the state is
     that of p since step `begin`, and p before (Polyak and Juditsky, 1992; Bottou, 2012)."""
@@ -345,8 +361,7 @@ class Asgd(Optimizer):
 
     def _next(self, parameters, gradients, state, rate):
         number, t = _counted(state)
-        wide = rate.cast("f64")
-        rate = wide / (1.0 + self.decay * wide * (t - 1.0)) ** self.power
+        rate = rate / (1.0 + self.decay * rate * (t - 1.0)) ** self.power
         count = t - 1.0 - self.begin
 
         def step(p, g, average):
@@ -358,7 +373,7 @@ class Asgd(Optimizer):
         return after, {"average": average, "number": number}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Rprop(Optimizer):
     """p -= s sign(g), where s is the first rate, then s times `grow` where g has the sign of the one before, and times
     `shrink`, without a move, where it has the other sign; within [smallest, largest] (Riedmiller and Braun, 1993). For
@@ -395,7 +410,7 @@ def _vector(structure):
     return ops.concat([one.cast(dtype) for one in leaves])
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Lbfgs(Optimizer):
     """p += rate d, at first min(1, 1 / sum |g|) rate d, where d = -H g: H is the inverse of the Hessian as the last
     `history` moves and the changes of g by them show it (Liu and Nocedal, 1989). A step of PyTorch's LBFGS(max_iter=1),
@@ -454,7 +469,7 @@ class Lbfgs(Optimizer):
                                                "scale": scale, "number": number}
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Adafactor(Optimizer):
     """Adam without momentum, of a matrix (the last two axes) with sums of rows and of columns of g^2 only, whose rate is
     relative to the parameter's size (Shazeer and Stern, arXiv:1804.04235), as PyTorch has it:
@@ -485,7 +500,7 @@ class Adafactor(Optimizer):
     def _next(self, parameters, gradients, state, rate):
         number, t = _counted(state)
         weight = ops.exp2(ops.log2(t) * self.decay)
-        limited = ops.minimum(rate.cast("f64"), ops.rsqrt(t))
+        limited = ops.minimum(rate, ops.rsqrt(t))
 
         def rms(x):
             return ops.sqrt(ops.mean(ops.square(widened(x)))).cast(x.dtype)
@@ -517,7 +532,7 @@ def _array(x):
     return x if isinstance(x, (_tenon.Buffer, _tenon.Tensor)) else _tenon.Buffer(x)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Muon(Optimizer):
     """For matrices: m = momentum m + (1 - momentum) g; u = (1 - momentum) g + momentum m, or without nesterov m;
     p = p (1 - rate weight_decay) - rate sqrt(max(1, rows / columns)) o(u), where o makes singular values about 1 by
@@ -534,6 +549,7 @@ class Muon(Optimizer):
     _parts = {"momentum"}
 
     def __post_init__(self):
+        super().__post_init__()
         object.__setattr__(self, "coefficients", tuple(self.coefficients))  # a list is no part of a program
 
     def start(self, parameters):

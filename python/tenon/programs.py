@@ -5,6 +5,7 @@ from collections import OrderedDict
 
 from . import _tenon
 from .build import Graph, _recorded
+from .outer_tensors import holds_tensors
 from .structures import argument_names, array_of, filled, form_of, keep
 
 _KEPT = 16  # programs of one function: types of arguments
@@ -55,7 +56,7 @@ def programs_of(function, donated=(), words=(str, bool)):
             given_up += [number in donated] * (len(leaves) - len(given_up))
         named = tuple((word, form_of(one, leaves, words)) for word, one in by_name.items())
         given_up += [False] * (len(leaves) - len(given_up))
-        if any(isinstance(one, _tenon.Tensor) for one in leaves):
+        if any(isinstance(one, _tenon.Tensor) for one in leaves) or holds_tensors(function):
             return function(*arguments, **by_name)
         arrays = [array_of(one, "compiled") for one in leaves]
         key = (tuple(forms), named, tuple(repr(one.type) for one in arrays))

@@ -20,7 +20,7 @@ from . import _tenon, ops
 from .importing.errors import wrong_call
 from .optimizers import (  # noqa: F401
     _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Asgd, Groups, Lbfgs, Muon, NAdam, Optimizer, RAdam, RmsProp, Rprop,
-    _zeros, arrays_by_name, map_alike, map_arrays, next_ones, scalar, scaled, widened,
+    _counted, _zeros, arrays_by_name, map_alike, map_arrays, next_ones, scalar, scaled, widened,
 )
 from .programs import programs_of
 from .schedules import (  # noqa: F401
@@ -30,12 +30,17 @@ from .schedules import (  # noqa: F401
 from .structures import filled, form_of
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Sgd(Optimizer):
     """g += weight_decay p; m = momentum m + g; p -= rate m, or with nesterov p -= rate (g + momentum m)."""
     momentum: float = 0.0
     weight_decay: float = 0.0
     nesterov: bool = False
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.nesterov and not self.momentum:
+            raise wrong_call("Sgd", "nesterov=True needs a momentum")
 
     @property
     def _parts(self):
@@ -57,7 +62,7 @@ class Sgd(Optimizer):
         return after, dict(zip(state, held))
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Adam(Optimizer):
     """m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Adam
     adds weight_decay p to g (arXiv:1412.6980); with `decoupled`, as adamw() makes it, p is multiplied by
@@ -74,11 +79,11 @@ class Adam(Optimizer):
         return {"mean": _zeros(parameters), "square": _zeros(parameters), "number": ops.zeros(())}
 
     def _next(self, parameters, gradients, state, rate):
-        number = state["number"] + 1.0
+        number, t = _counted(state)
 
         def correction(beta):
             """1 - beta^t; the power itself would lose the digits that beta, near 1, differs by."""
-            return -ops.expm1(number * (math.log(beta) if beta > 0 else -math.inf))
+            return -ops.expm1(t * (math.log(beta) if beta > 0 else -math.inf))
 
         of_mean = rate / correction(self.beta1)
         of_square = ops.rsqrt(correction(self.beta2))
@@ -99,7 +104,7 @@ def adamw(weight_decay=0.01, **options):
     return Adam(weight_decay=weight_decay, decoupled=True, **options)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Lion(Optimizer):
     """p = p (1 - rate weight_decay) - rate sign(b1 m + (1 - b1) g); m = b2 m + (1 - b2) g (arXiv:2302.06675)."""
     beta1: float = 0.9

@@ -5,14 +5,13 @@ axis, the first one, in each value that depends on an example. An op's rule says
 one runs in a loop over the examples.
 """
 
-import dataclasses
 import functools
-import types
 
 from . import _tenon, ops
 from .build import Graph, _loop, _recorded, scan
 from .errors import Error
 from .importing.errors import wrong_call
+from .outer_tensors import holds_tensors, with_outer_tensors
 from .programs import programs_of
 from .structures import argument_names, filled, form_of
 
@@ -62,7 +61,7 @@ def vmap(function, in_axes=0, out_axes=0):
         size = _size_of(leaves, places)
         leaves = [one if axis is None else _moved(one, axis, 0) for one, axis in zip(leaves, places)]
         outer = []
-        with_outer = _with_outer(function, outer, {})
+        with_outer = with_outer_tensors(function, outer, {})
         of_outer = ("sequence", tuple, tuple(("leaf", len(leaves) + i) for i in range(len(outer))))
         leaves, places = [*leaves, *outer], [*places, *([None] * len(outer))]
         program, after = _example(function, forms, words, leaves, places, with_outer, of_outer)
@@ -95,11 +94,6 @@ def run_or_recorded(applied, function):
         return (applied if holds_tensors(function) else program)(*arguments, **named)
 
     return run
-
-
-def holds_tensors(function):
-    """Whether variables of a function from around it are tensors of a graph."""
-    return _with_outer(function, [], {}) is not None
 
 
 def _one_for_each(axes, arguments):
@@ -154,50 +148,6 @@ def _moved(x, source, target):
     order = [i for i in range(x.ndim) if i != source]
     order.insert(target, source)
     return x if source == target else _ops["permute"](x, order=order)
-
-
-def _with_outer(value, outer, seen):
-    """A function of tensors that makes the same value with them in the place of the tensors of a graph that it holds,
-    which are appended to `outer`; None where it holds none. In functions those of their variables from around them."""
-    if id(value) in seen:
-        return seen[id(value)]
-    if isinstance(value, types.FunctionType):
-        seen[id(value)] = None  # while one refers to itself
-        cells = value.__closure__ or ()
-        makers = [_with_outer(_content(cell), outer, seen) for cell in cells]
-
-        def make_function(tensors):
-            held = tuple(types.CellType(make(tensors)) if make else cell for make, cell in zip(makers, cells))
-            made = types.FunctionType(value.__code__, value.__globals__, value.__name__, value.__defaults__, held)
-            made.__kwdefaults__ = value.__kwdefaults__
-            return made
-
-        seen[id(value)] = make_function if any(makers) else None
-        return seen[id(value)]
-    if isinstance(value, functools.partial):
-        parts = [value.func, *value.args, *value.keywords.values()]
-        makers = [_with_outer(one, outer, seen) for one in parts]
-
-        def make_partial(tensors):
-            first, *others = [make(tensors) if make else one for make, one in zip(makers, parts)]
-            count = len(value.args)
-            return functools.partial(first, *others[:count], **dict(zip(value.keywords, others[count:])))
-
-        return make_partial if any(makers) else None
-    if not isinstance(value, (_tenon.Tensor, dict, list, tuple)) and not dataclasses.is_dataclass(value):
-        return None
-    leaves = []
-    form, first = form_of(value, leaves, _WORDS), len(outer)
-    found = {i: first + at for at, i in enumerate(i for i, one in enumerate(leaves) if isinstance(one, _tenon.Tensor))}
-    outer += [leaves[i] for i in found]
-    return (lambda tensors: filled(form, lambda i: tensors[found[i]] if i in found else leaves[i])) if found else None
-
-
-def _content(cell):
-    try:
-        return cell.cell_contents
-    except ValueError:  # a variable that has no value yet
-        return None
 
 
 def _example(function, forms, words, leaves, places, with_outer, of_outer):

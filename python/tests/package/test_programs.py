@@ -261,6 +261,60 @@ class Programs(unittest.TestCase):
         with self.assertRaises(tenon.Error):
             tenon.export(lambda x: tenon.while_loop(lambda x: x, lambda x: x, x), x="f32[]")
 
+    def test_values_with_infinities_are_not_computed_in_int8(self):
+        rng = np.random.default_rng(5)
+        w, x = (rng.standard_normal((8, 8)).astype("f4") for _ in range(2))
+        mask = np.triu(np.full((8, 8), -np.inf, "f4"), 1)
+        for name, f in {
+            "mask": lambda x: ops.linear(ops.softmax(x @ ops.swapaxes(x, -1, -2) + mask, axis=1), w),
+            "fill": lambda x: ops.linear(ops.softmax(ops.masked_fill(x, mask < 0, -np.inf), axis=1), w),
+        }.items():
+            program = tenon.export(f, x="f32[8, 8]")
+            want = tenon.Session(program, backends=["reference"]).forward(x)[0].numpy()
+            npu = tenon.Backend("npu://sim", calibration=tenon.calibrate(program, {}, [[x]]))
+            session = tenon.Session(program, backends=[npu, "cpu"])
+            got = session.forward(x)[0].numpy()
+            self.assertLess(np.abs(got - want).max(), 0.03 * np.abs(want).max(), name)
+            backends = [part["backend"] for part in session.report("f32[8, 8]")["parts"]]
+            self.assertTrue("npu" in backends and "cpu" in backends, (name, backends))
+        program = tenon.export(lambda x: ops.linear(ops.maximum(ops.log(ops.relu(x)), -5.0), w), x="f32[8, 8]")
+        npu = tenon.Backend("npu://sim", calibration=tenon.calibrate(program, {}, [[x]]))
+        with self.assertRaisesRegex(tenon.Error, "log0: it had infinities or NaN when it was calibrated"):
+            tenon.Session(program, backends=[npu, "cpu"]).forward(x)
+
+    def test_functions_of_arrays_hold_tensors_from_around_them(self):
+        x, w = self.array(5, 4), self.array(4, 3)
+
+        def penalty(make):
+            return tenon.grad(lambda w: make(lambda x: ops.tanh(x @ w).sum()))(w).numpy()
+
+        want = penalty(lambda f: (tenon.vjp(f, x)[1](1.0)[0] ** 2.0).sum())
+        for make in (lambda f: (tenon.grad(f)(x) ** 2.0).sum(), lambda f: (tenon.value_and_grad(f)(x)[1] ** 2.0).sum(),
+                     lambda f: (tenon.grad(tenon.compiled(f))(x) ** 2.0).sum()):
+            np.testing.assert_allclose(penalty(make), want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(penalty(lambda f: tenon.compiled(f)(x)), penalty(lambda f: f(x)), rtol=1e-5, atol=1e-6)
+
+    def test_vectors_of_matrices_whose_gradients_are_zero(self):
+        rng = np.random.default_rng(3)
+        for name, f, sizes in (("eigh", lambda a: ops.eigh(a + ops.transpose(a))[1], (4, 4)),
+                               ("svd", lambda a: ops.svd(a)[0], (5, 3)), ("svd v", lambda a: ops.svd(a)[2], (3, 5))):
+            a, v, h = rng.normal(size=sizes), rng.normal(size=sizes), 1e-6
+
+            def slope(f):
+                return (f(a + h * v) - f(a - h * v)) / (2 * h)
+
+            def at(a):
+                return np.asarray(f(a))
+
+            np.testing.assert_allclose(tenon.jvp(f, (a,), (v,))[1].numpy(), slope(at), atol=1e-6, err_msg=name)
+            best = at(a)
+
+            def loss(a):
+                return ((f(a) - best) ** 2.0).sum()
+
+            want = slope(lambda a: tenon.grad(loss)(a).numpy())
+            np.testing.assert_allclose(tenon.hvp(loss, (a,), (v,))[0].numpy(), want, atol=1e-5, err_msg=name)
+
     def test_branches_update_what_they_carry(self):
         def put(on, table, row, at):
             return tenon.cond(on, lambda now: ops.update_slice(now, at, row), lambda now: now, carry=table)

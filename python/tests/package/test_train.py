@@ -256,6 +256,27 @@ class Train(unittest.TestCase):
         after, _ = adam.update(net, gradients, adam.start(net), 1.0)
         self.assertAlmostEqual(after["w"].item(), -1, delta=1e-6)
 
+    def test_options_and_rates_that_no_step_has(self):
+        for name, make in {"beta1=1.0": lambda: train.Adam(beta1=1.0), "eps=-1": lambda: train.RmsProp(eps=-1),
+                           "momentum=-1": lambda: train.Sgd(momentum=-1), "rho=2": lambda: train.Adadelta(rho=2),
+                           "nesterov=True needs": lambda: train.Sgd(nesterov=True),
+                           "weight_decay=-0.1": lambda: train.adamw(-0.1)}.items():
+            with self.assertRaisesRegex(tenon.Error, name):
+                make()
+        with self.assertRaises(TypeError):
+            train.Sgd(0.01)  # a rate, as PyTorch's first argument
+        x = {"w": np.ones(3)}
+        with self.assertRaisesRegex(tenon.Error, r"the rate has the sizes \[3\]"):
+            train.Sgd().update(x, x, {}, np.array([0.1, 0.2, 0.3]))
+
+    def test_rates_of_f64(self):
+        x, none = {"w": np.ones(3)}, {"w": np.zeros(3)}
+        moved, _ = train.Sgd().update(x, x, {}, 0.1)
+        np.testing.assert_array_equal(moved["w"].numpy(), np.full(3, 1 - 0.1))
+        adamw = train.adamw(0.1)
+        moved, _ = adamw.update(x, none, adamw.start(x), 0.1)
+        np.testing.assert_allclose(moved["w"].numpy(), 1 - 0.1 * 0.1, rtol=1e-15)
+
     def test_structures_that_differ(self):
         state = train.Sgd().start(self.net)
         with self.assertRaisesRegex(TypeError, "update: gradients or state is"):

@@ -227,6 +227,14 @@ Value to_value(const ChatMessage& message) {
   return Value::dict(std::move(members));
 }
 
+/// A text as a list of one part, for templates that take contents so: SmolVLM's, LLaVA's.
+void give_parts(Value& message) {
+  const Value* const content = message.dict()->find(std::string_view("content"));
+  if (content == nullptr || content->text() == nullptr) return;
+  Value part = Value::dict({{Value::of("type"), Value::of("text")}, {Value::of("text"), *content}});
+  message.dict()->set(Value::of("content"), Value::list({std::move(part)}));
+}
+
 /// How a template takes messages with calls of tools.
 struct CallStyle {
   bool arguments_are_text = false;
@@ -303,6 +311,23 @@ struct ChatFormat::Impl {
     if (found != std::end(families) && source.find("<|im_sep|>") == std::string_view::npos) {
       family = found->family;
     }
+    // What reads parts reads their member "text".
+    if (source.find("text") != std::string::npos && !shows_content()) {
+      takes_parts = true;
+      takes_parts = shows_content();
+    }
+  }
+
+  /// Whether a user's text is in what is rendered.
+  bool shows_content() const {
+    constexpr std::string_view probe = "tenonprobe";
+    try {
+      const std::string shown = render({to_value({"user", std::string(probe)})}, false, {}).text;
+      return shown.find(probe) != std::string::npos;
+    } catch (const Error& error) {
+      if (error.code() == Errc::out_of_memory) throw;
+      return false;
+    }
   }
 
   Prompt format(std::span<const ChatMessage> messages, bool add_generation_prompt,
@@ -363,6 +388,7 @@ struct ChatFormat::Impl {
 
   Prompt render(std::vector<Value> list, bool add_generation_prompt,
                 const std::vector<jinja::Entry>& values) const {
+    if (takes_parts) std::ranges::for_each(list, give_parts);
     const std::tm today = date ? *date : now();
     std::vector<std::pair<std::string, Value>> all{
         {"messages", Value::list(std::move(list))},
@@ -437,6 +463,7 @@ struct ChatFormat::Impl {
   std::vector<jinja::Entry> more;
   std::optional<std::tm> date;
   std::optional<ChatFamily> family;
+  bool takes_parts = false;  ///< contents as lists of parts; found by rendering
 };
 
 std::string_view spelling(ChatFamily family) noexcept {

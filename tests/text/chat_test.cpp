@@ -185,6 +185,30 @@ TEST_CASE("chat: content is followed through what templates do with it") {
   CHECK(content("'plain'").empty());
 }
 
+TEST_CASE("chat: a template that reads contents as parts gets texts as parts") {
+  // SmolVLM's: a text's characters have no type.
+  const ChatFormat format = ChatFormat::from_template(
+      "<|im_start|>{% for message in messages %}{{message['role'] | capitalize}}"
+      "{% if message['content'][0]['type'] == 'image' %}{{':'}}{% else %}{{': '}}{% endif %}"
+      "{% for line in message['content'] %}{% if line['type'] == 'text' %}{{line['text']}}"
+      "{% elif line['type'] == 'image' %}{{ '<image>' }}{% endif %}{% endfor %}"
+      "<end_of_utterance>\n{% endfor %}"
+      "{% if add_generation_prompt %}{{ 'Assistant:' }}{% endif %}");
+  const std::string parts =
+      R"({"content":[{"type":"image"},{"type":"text","text":"What is this?"}]})";
+  const Prompt prompt = format.format(std::vector<ChatMessage>{
+      {"system", "Be brief."}, {"user", "Hi!"}, {"assistant", ""}, {"user", "", parts}});
+  CHECK(prompt.text ==
+        "<|im_start|>System: Be brief.<end_of_utterance>\nUser: Hi!<end_of_utterance>\n"
+        "Assistant: <end_of_utterance>\nUser:<image>What is this?<end_of_utterance>\nAssistant:");
+  CHECK(content_of(prompt) == std::vector<std::string>{"System", "Be brief.", "User", "Hi!",
+                                                       "Assistant", "User", "What is this?"});
+  CHECK(format.stop_tokens() == std::vector<std::string>{"<end_of_utterance>"});
+  // One that takes both gets texts.
+  CHECK(render("{% for m in messages %}{% if m.content is string %}{{ m.content | trim }}{% else %}"
+               "{{ m.content[0].text }} in parts{% endif %}{% endfor %}") == "Hi!");
+}
+
 TEST_CASE("chat: errors of templates name their line") {
   CHECK(contains(refused(""), "empty"));
   CHECK(contains(refused("\n{{ 1 +"), "line 2"));

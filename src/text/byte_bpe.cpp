@@ -19,7 +19,8 @@ class ByteBpe final : public SubwordModel {
       character.clear();
       append_utf8(character, byte_alphabet.characters[byte]);
       const std::int32_t id = index_.find(character);
-      byte_ids_[byte] = id >= 0 && recipe.is_ordinary(id) ? id : -1;
+      // A control token, too: a byte has no other spelling, and text must not lose bytes.
+      byte_ids_[byte] = id >= 0 && recipe.may_spell(id) ? id : -1;
     }
     unknown_ = recipe.vocabulary.unk && !recipe.drops_unknown
                    ? static_cast<std::int32_t>(*recipe.vocabulary.unk)

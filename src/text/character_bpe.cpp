@@ -162,7 +162,7 @@ class CharacterBpe final : public SubwordModel, public WordModel {
       character = buffer;
     }
     const std::int32_t id = index_.find(character);
-    return id >= 0 && recipe_.is_ordinary(id) ? id : -1;
+    return id >= 0 && (drops_ ? recipe_.may_spell(id) : recipe_.is_ordinary(id)) ? id : -1;
   }
 
   Candidate by_score(std::string_view word, const Symbol& left, const Symbol& right) const {

@@ -338,6 +338,11 @@ class Reader : private JsonParts {
 
   void read_metaspace(const json& part) {
     if (text(part, "replacement") != space_mark) throw OtherForm();
+    // These strip white space, which must not be marks yet.
+    const auto strips = [](const AddedToken& token) {
+      return token.normalized && (token.strip_left || token.strip_right);
+    };
+    if (std::ranges::any_of(recipe_.vocabulary.added, strips)) throw OtherForm();
     escapes_spaces_ = true;
     recipe_.splits_at_space = flag(part, "split", true);
     const json& scheme = optional(part, "prepend_scheme");

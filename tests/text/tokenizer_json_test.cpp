@@ -125,6 +125,29 @@ TEST_CASE("tokenizer.json: byte-level BPE, merges in both spellings") {
   CHECK(read(spaced).encode("ab") == Ids{4});
 }
 
+// Ids are those of Hugging Face's with encode_special_tokens.
+TEST_CASE("tokenizer.json: bytes whose tokens are control tokens, too, stay in text") {
+  json document = bpe();
+  document["added_tokens"].push_back({{"id", 1}, {"content", "b"}, {"special", true}});
+  CHECK(read(document).encode("bab<|end|>") == Ids{1, 0, 1, 5});
+  CHECK(read(document).encode("bab", {.parse_special = false}) == Ids{1, 3});
+  document["normalizer"] = {{"type", "NFKC"}};  // goes step by step
+  CHECK(read(document).encode("bab", {.parse_special = false}) == Ids{1, 3});
+}
+
+// Ids are Hugging Face's.
+TEST_CASE("tokenizer.json: tokens strip white space before Metaspace replaces it") {
+  json document = bpe();
+  document["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"▁", 2}, {"▁a", 3}};
+  document["model"]["merges"] = {"▁ a"};
+  document["pre_tokenizer"] = {
+      {"type", "Metaspace"}, {"replacement", "▁"}, {"prepend_scheme", "never"}};
+  document["added_tokens"][0] = {{"id", 4},          {"content", "<mask>"},
+                                 {"special", false}, {"normalized", true},
+                                 {"lstrip", true},   {"rstrip", true}};
+  CHECK(read(document).encode("b  <mask> a a") == Ids{1, 4, 0, 3});
+}
+
 TEST_CASE("tokenizer.json: BPE without merges, with each kind of step before it") {
   auto document = bpe();
   document["model"]["merges"] = json::array();

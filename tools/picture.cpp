@@ -29,6 +29,7 @@ namespace {
 
 constexpr std::int64_t max_side = 1 << 15;
 constexpr std::int64_t max_file_pixels = 1 << 28;  // a small file may claim as many as it likes
+constexpr int max_scans = 100;  // of a progressive JPEG, each over all pixels; usual are about 10
 
 /// The bytes of a file and what is said of them.
 class Picture {
@@ -117,6 +118,8 @@ class Picture {
     HostBuffer made = blank(png.image.height, png.image.width);
     // Alpha is left out behind the library: it would mix what is transparent with a background.
     png.image.format = PNG_FORMAT_RGBA;
+    png.image.flags |=
+        PNG_IMAGE_FLAG_16BIT_sRGB;  // libpng takes 16 bits without a gamma for linear
     std::vector<std::uint8_t> pixels(PNG_IMAGE_SIZE(png.image));
     check(png_image_finish_read(&png.image, nullptr, pixels.data(), 0, nullptr));
     const auto to = made.mutable_values<std::uint8_t>();
@@ -135,10 +138,12 @@ class Picture {
     jpeg_error_mgr manager{};
     std::jmp_buf caller{};
     std::array<char, JMSG_LENGTH_MAX> message{};
+    bool has_many_scans = false;
   };
 
   struct Jpeg {
     jpeg_decompress_struct state{};
+    jpeg_progress_mgr progress{};
     JpegErrors errors;
     ~Jpeg() { jpeg_destroy_decompress(&state); }
   };
@@ -150,6 +155,7 @@ class Picture {
       jpeg_create_decompress(&jpeg.state);
       jpeg_mem_src(&jpeg.state, reinterpret_cast<const unsigned char*>(bytes.data()),
                    static_cast<unsigned long>(bytes.size()));
+      jpeg.state.progress = &jpeg.progress;
       jpeg_read_header(&jpeg.state, TRUE);
       return true;
     }
@@ -174,8 +180,17 @@ class Picture {
       std::longjmp(errors.caller, 1);
     };
     jpeg.errors.manager.output_message = [](j_common_ptr) {};  // of warnings
+    jpeg.progress.progress_monitor = [](j_common_ptr state) {
+      if (reinterpret_cast<j_decompress_ptr>(state)->input_scan_number <= max_scans) return;
+      auto& errors = *static_cast<JpegErrors*>(state->client_data);
+      errors.has_many_scans = true;
+      std::longjmp(errors.caller, 1);
+    };
     const auto step = [&](std::uint8_t* to) {
       if (jpeg_step(jpeg, bytes_, to)) return;
+      if (jpeg.errors.has_many_scans) {
+        refuse(Errc::limit_exceeded, fmt::format("a JPEG of more than {} scans", max_scans));
+      }
       refuse(Errc::corrupt, fmt::format("libjpeg: {}", jpeg.errors.message.data()));
     };
     step(nullptr);

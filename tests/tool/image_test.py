@@ -13,15 +13,15 @@ PICTURE = VISION / "picture.ppm"
 HEADER = b"P6\n23 37\n255\n"
 
 
-def png(width, height, channels, pixels):
-    """A PNG of 8 bits, RGB or RGBA."""
+def png(width, height, channels, pixels, bits=8):
+    """A PNG, RGB or RGBA."""
 
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
-    size = width * channels
+    size = width * channels * bits // 8
     lines = b"".join(b"\0" + pixels[i * size : (i + 1) * size] for i in range(height))
-    head = struct.pack(">IIBBBBB", width, height, 8, {3: 2, 4: 6}[channels], 0, 0, 0)
+    head = struct.pack(">IIBBBBB", width, height, bits, {3: 2, 4: 6}[channels], 0, 0, 0)
     return (b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(lines)) +
             chunk(b"IEND", b""))
 
@@ -96,6 +96,8 @@ class Images(Folder):
         self.assertEqual(self.answer(path)["logprobs"], want)
         clear = b"".join(self.pixels[i : i + 3] + b"\x20" for i in range(0, len(self.pixels), 3))
         self.assertEqual(self.answer(self.write("clear.png", png(23, 37, 4, clear)))["logprobs"], want)
+        deep = bytes(byte for value in self.pixels for byte in (value, value))  # value * 257 of 65535
+        self.assertEqual(self.answer(self.write("deep.png", png(23, 37, 3, deep, bits=16)))["logprobs"], want)
         whole = path.read_bytes()
         self.refused_picture(MALFORMED, "Corrupt", self.write("cut.png", whole[:-200]), "libpng")
         bomb = png(20000, 20000, 3, b"")
@@ -112,6 +114,12 @@ class Images(Folder):
         whole = path.read_bytes()
         self.refused_picture(MALFORMED, "Corrupt", self.write("cut.jpg", whole[:900]), "JPEG that is cut or damaged")
         self.refused_picture(MALFORMED, "Corrupt", self.write("none.jpg", whole[:20]), "libjpeg")
+        # Progressive, with scans of coefficient 0 only, one after the other.
+        at = whole.rindex(b"\xff\xda")
+        end = at + 2 + int.from_bytes(whole[at + 2 : at + 4], "big")
+        scan = whole[at : end - 2] + b"\0" + whole[end - 1 : -2]
+        many = whole[:at].replace(b"\xff\xc0", b"\xff\xc2") + 101 * scan + whole[-2:]
+        self.refused_picture(MALFORMED, "LimitExceeded", self.write("many.jpg", many), "more than 100 scans")
 
     def test_images_of_any_size(self):
         qwen = DATA / "tiny_qwen2vl.gguf"

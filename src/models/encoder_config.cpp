@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -60,12 +61,15 @@ class JsonObject {
     return found->get<std::string>();
   }
 
+  bool has(const char* key) const { return find(key) != nullptr; }
+
   const std::string& path() const noexcept { return path_; }
 
  private:
+  /// Null where there is none, or where it is null.
   const nlohmann::json* find(const char* key) const {
     const auto found = document_.root().find(key);
-    return found == document_.root().end() ? nullptr : &*found;
+    return found == document_.root().end() || found->is_null() ? nullptr : &*found;
   }
 
   [[noreturn]] void refuse(const char* key, const nlohmann::json& value, const char* wanted) const {
@@ -89,17 +93,57 @@ Name activation_of(const JsonObject& json) {
                           name));
 }
 
+/// The folder of the pooling that modules.json names; where there is no such file, the usual one.
+std::filesystem::path pooling_folder(const io::File& file) {
+  const auto folder = file.path().parent_path(), path = folder / "modules.json";
+  std::error_code failure;
+  if (!std::filesystem::is_regular_file(path, failure)) return folder / "1_Pooling";
+  const JsonDocument document = read_json(path);
+  if (!document.root().is_array()) throw Error(Errc::bad_type, path.string(), "is no list");
+  std::filesystem::path found;
+  for (const nlohmann::json& module : document.root()) {
+    const auto text = [&](const char* key) {
+      const bool has_text = module.is_object() && module.contains(key) && module[key].is_string();
+      if (has_text) return module[key].get<std::string>();
+      throw Error(Errc::bad_type, path.string(), fmt::format("a module without a text '{}'", key));
+    };
+    const std::string whole = text("type"), type = whole.substr(whole.rfind('.') + 1);
+    if (type == "Pooling") {
+      found = text("path");
+      if (found != found.filename()) {
+        throw Error(Errc::bad_reference, path.string(),
+                    fmt::format("'{}' is no folder beside it", found.string()));
+      }
+    } else if (type != "Transformer" && type != "Normalize") {
+      throw Error(Errc::unsupported, path.string(),
+                  fmt::format("a module '{}'; known are Normalize, Pooling, Transformer", whole));
+    }
+  }
+  if (found.empty()) throw Error(Errc::unsupported, path.string(), "no module is a Pooling");
+  return folder / found;
+}
+
 /// What a folder of sentence-transformers says of its pooling; mean where it says nothing, as there.
 Pooling pooling_of(const io::File& file) {
-  const auto path = file.path().parent_path() / "1_Pooling" / "config.json";
+  const auto path = pooling_folder(file) / "config.json";
   std::error_code failure;
   if (!std::filesystem::is_regular_file(path, failure)) return Pooling::mean;
   const JsonObject json(path);
-  if (json.boolean_or("pooling_mode_mean_tokens", false)) return Pooling::mean;
-  if (json.boolean_or("pooling_mode_cls_token", false)) return Pooling::cls;
-  if (json.boolean_or("pooling_mode_lasttoken", false)) return Pooling::last;
-  throw Error(Errc::unsupported, json.path(),
-              "no pooling that is known: mean, the first token or the last");
+  std::string mode = json.text_or("pooling_mode", "");  // of newer files
+  if (mode.empty()) {
+    for (const char* one : {"cls_token", "lasttoken", "max_tokens", "mean_sqrt_len_tokens",
+                            "mean_tokens", "weightedmean_tokens"}) {
+      const bool is_default = std::string_view(one) == "mean_tokens";
+      if (!json.boolean_or(fmt::format("pooling_mode_{}", one).c_str(), is_default)) continue;
+      mode += (mode.empty() ? "" : " and ") + std::string(one);
+    }
+  }
+  if (mode == "mean" || mode == "mean_tokens") return Pooling::mean;
+  if (mode == "cls" || mode == "cls_token") return Pooling::cls;
+  if (mode == "lasttoken") return Pooling::last;
+  throw Error(
+      Errc::unsupported, json.path(),
+      fmt::format("pooling '{}'; known are one of mean, the first token and the last", mode));
 }
 
 EncoderConfig from_folder(const io::File& file) {
@@ -138,8 +182,10 @@ EncoderConfig from_folder(const io::File& file) {
   }
   config.max_tokens = config.max_positions;
   if (const auto sentence = file.sibling("sentence_bert_config.json")) {
-    config.max_tokens =
-        std::min(config.max_positions, JsonObject(*sentence).integer("max_seq_length"));
+    const JsonObject limits(*sentence);
+    if (limits.has("max_seq_length")) {
+      config.max_tokens = std::min(config.max_positions, limits.integer("max_seq_length"));
+    }
   }
   config.pooling = pooling_of(file);
   return config;

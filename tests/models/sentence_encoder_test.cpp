@@ -24,6 +24,7 @@ using models::EmbeddingOptions;
 using models::Normalization;
 using models::Pooling;
 using models::SentenceEncoder;
+using testing::contains;
 using testing::expect_error;
 using Json = nlohmann::json;
 using Floats = std::vector<float>;
@@ -149,6 +150,55 @@ TEST_CASE("sentence encoder: a folder of RoBERTa, with the pooling that it state
     const Floats want = wanted["embeddings"][i].get<Floats>();
     CHECK(distance(values_of(encoder.embed(texts[i])), want) < 2e-5);
   }
+}
+
+TEST_CASE("sentence encoder: what the files of sentence-transformers say") {
+  namespace fs = std::filesystem;
+  const fs::path folder = fs::temp_directory_path() / "tenon_sentence_modules";
+  fs::remove_all(folder);
+  fs::copy(path_of("roberta").replace_extension(), folder, fs::copy_options::recursive);
+  fs::rename(folder / "1_Pooling", folder / "pooling");
+  const auto write = [&](const char* name, const std::string& text) {
+    std::ofstream(folder / name) << text;
+  };
+  const auto config = [&] { return models::EncoderConfig::from(io::open(folder)); };
+  const auto pooling = [&](const std::string& text) {
+    write("pooling/config.json", text);
+    return config().pooling;
+  };
+  const auto refused = [&](Errc code, const std::string& text) {
+    return expect_error(code, [&] { pooling(text); });
+  };
+  CHECK(config().pooling == Pooling::mean);  // no modules, no folder of the usual name
+  const std::string transformer =
+                        R"({"path": "", "type": "sentence_transformers.models.Transformer"},)",
+                    normalize =
+                        R"({"path": "2", "type": "sentence_transformers.models.Normalize"},)",
+                    dense = R"({"path": "3", "type": "sentence_transformers.models.Dense"},)",
+                    last =
+                        R"({"path": "pooling", "type": "sentence_transformers.models.Pooling"}])";
+  write("modules.json", "[" + transformer + normalize + last);
+  // A default of sentence-transformers, whose newer files name the mode.
+  CHECK(pooling("{}") == Pooling::mean);
+  CHECK(pooling(R"({"pooling_mode": "lasttoken", "include_prompt": true})") == Pooling::last);
+  CHECK(pooling(R"({"pooling_mode_cls_token": true, "pooling_mode_mean_tokens": false})") ==
+        Pooling::cls);
+  CHECK(contains(refused(Errc::unsupported, R"({"pooling_mode_cls_token": true})"),
+                 "'cls_token and mean_tokens'"));
+  CHECK(contains(refused(Errc::unsupported, R"({"pooling_mode": "max"})"), "'max'"));
+  write("pooling/config.json", "{}");
+  write("modules.json", "[" + transformer + dense + last);
+  CHECK(contains(expect_error(Errc::unsupported, config), "sentence_transformers.models.Dense"));
+  write("modules.json", R"([{"path": "../pooling", "type": "a.Pooling"}])");
+  expect_error(Errc::bad_reference, config);
+  write("modules.json", "[1]");
+  expect_error(Errc::bad_type, config);
+  write("modules.json", "[" + transformer + last);
+  write("sentence_bert_config.json", R"({"max_seq_length": null})");
+  CHECK(config().max_tokens == 18);
+  write("sentence_bert_config.json", R"({"max_seq_length": 7})");
+  CHECK(config().max_tokens == 7);
+  fs::remove_all(folder);
 }
 
 TEST_CASE("sentence encoder: texts beside longer ones in language models") {

@@ -364,9 +364,9 @@ class SchemaWriter {
     if (name == "required" && held.is_array() && value.is_array()) {
       held.items.insert(held.items.end(), value.items.begin(), value.items.end());
     } else if (name.starts_with("min") && held.is_number() && value.is_number()) {
-      if (value.number > held.number) held = value;
+      if (compare_numbers(value, held) > 0) held = value;
     } else if (name.starts_with("max") && held.is_number() && value.is_number()) {
-      if (value.number < held.number) held = value;
+      if (compare_numbers(value, held) < 0) held = value;
     } else {
       fail(Errc::unsupported, path, fmt::format("two different \"{}\" that both apply", name));
     }
@@ -463,9 +463,8 @@ class SchemaWriter {
     const std::vector<std::string> types = types_of(schema, path);
     const StringRules strings = has_strings ? string_rules(schema, path) : StringRules();
     const auto add = [&](const Json& value) {
-      const bool is_of_type =
-          types.empty() || contains(types, std::string(type_of(value))) ||
-          (value.kind == Json::Kind::integer && contains(types, std::string("number")));
+      const bool is_of_type = types.empty() || contains(types, std::string(type_of(value))) ||
+                              (value.is_number() && contains(types, std::string("number")));
       if (is_of_type && is_allowed(value, schema, strings, path)) choices.push_back(literal(value));
     };
     if (only == nullptr) {
@@ -482,7 +481,7 @@ class SchemaWriter {
 
   static bool is_allowed(const Json& value, const Json& schema, const StringRules& strings,
                          const std::string& path) {
-    if (value.is_number()) return is_within(value.number, schema, path);
+    if (value.is_number()) return is_within(value, schema, path);
     if (value.is_string()) return strings.allow(value);
     const auto refuse = [&](std::initializer_list<const char*> keywords) {
       for (const char* const keyword : keywords) {
@@ -499,16 +498,16 @@ class SchemaWriter {
     return true;
   }
 
-  static bool is_within(double number, const Json& schema, const std::string& path) {
+  static bool is_within(const Json& number, const Json& schema, const std::string& path) {
     const auto holds = [&](const char* keyword, const auto& relation) {
       const Json* const bound = find(schema, keyword);
       if (bound == nullptr) return true;
       if (!bound->is_number())
         fail(Errc::bad_type, path, fmt::format("\"{}\" is not a number", keyword));
-      return relation(number, bound->number);
+      return relation(compare_numbers(number, *bound));
     };
-    return holds("minimum", std::greater_equal<>()) && holds("maximum", std::less_equal<>()) &&
-           holds("exclusiveMinimum", std::greater<>()) && holds("exclusiveMaximum", std::less<>());
+    return holds("minimum", std::is_gteq) && holds("maximum", std::is_lteq) &&
+           holds("exclusiveMinimum", std::is_gt) && holds("exclusiveMaximum", std::is_lt);
   }
 
   /// The automata of equal patterns and formats are one.
@@ -544,7 +543,7 @@ class SchemaWriter {
     if (value.is_string()) return "string";
     if (value.is_boolean()) return "boolean";
     if (value.kind == Json::Kind::null) return "null";
-    return value.kind == Json::Kind::integer ? "integer" : "number";
+    return value.number == std::floor(value.number) ? "integer" : "number";
   }
 
   /// As "type" has them; none without it.
@@ -676,9 +675,13 @@ class SchemaWriter {
     std::int64_t value = 0;
     bool is_included = true;
   };
-  std::optional<std::pair<double, bool>> bound(const Json& schema, const char* inclusive,
-                                               const char* exclusive,
-                                               const std::string& path) const {
+  static constexpr std::int64_t largest = std::numeric_limits<std::int64_t>::max() - 1;
+
+  /// Of bounds that no number of 64 bits is outside of, the last of these.
+  std::optional<Bound> bound(const Json& schema, bool is_low, bool is_integer,
+                             const std::string& path) const {
+    const char* const inclusive = is_low ? "minimum" : "maximum";
+    const char* const exclusive = is_low ? "exclusiveMinimum" : "exclusiveMaximum";
     const Json* const weak = find(schema, inclusive);
     const Json* const strong = find(schema, exclusive);
     for (const Json* const one : {weak, strong}) {
@@ -691,39 +694,36 @@ class SchemaWriter {
       fail(Errc::unsupported, path,
            fmt::format("\"{}\" together with \"{}\"", inclusive, exclusive));
     }
-    if (weak) return std::pair{weak->number, true};
-    if (strong) return std::pair{strong->number, false};
-    return std::nullopt;
+    const Json* const given = weak ? weak : strong;
+    if (given == nullptr) return std::nullopt;
+    if (const auto exact = given->integer(); exact && *exact >= -largest && *exact <= largest) {
+      return Bound{*exact, weak != nullptr};
+    }
+    const double next = is_low ? std::ceil(given->number) : std::floor(given->number);
+    if (next == given->number) {  // of 64 bits or more
+      if (is_low == (next < 0)) return Bound{is_low ? -largest : largest};
+      fail(Errc::unsupported, path,
+           fmt::format("\"{}\" is {}", weak ? inclusive : exclusive, given->text));
+    }
+    if (!is_integer) {
+      fail(Errc::unsupported, path,
+           fmt::format("a bound of a number that is no integer, {}", given->number));
+    }
+    return Bound{static_cast<std::int64_t>(next)};
   }
 
   std::string number(const Json& schema, bool is_integer, const std::string& path) {
-    const auto low = bound(schema, "minimum", "exclusiveMinimum", path);
-    const auto high = bound(schema, "maximum", "exclusiveMaximum", path);
+    const auto low = bound(schema, true, is_integer, path);
+    const auto high = bound(schema, false, is_integer, path);
     if (!low && !high) return common(is_integer ? "integer" : "number");
-    constexpr double largest = 9e15;  // of 16 digits, exact as f64
-    const auto is_out = [](const auto& one) { return one && !(std::abs(one->first) <= largest); };
-    if (is_out(low) || is_out(high)) {
-      fail(Errc::unsupported, path, "a bound of a number of more than 9e15");
+    if (!is_integer) {
+      common("fraction");
+      return reals(low, high, path);
     }
-    if (is_integer) {
-      auto least = static_cast<std::int64_t>(low ? std::ceil(low->first) : -largest);
-      auto most = static_cast<std::int64_t>(high ? std::floor(high->first) : largest);
-      if (low && !low->second && static_cast<double>(least) == low->first) ++least;
-      if (high && !high->second && static_cast<double>(most) == high->first) --most;
-      if (most < least) fail(Errc::bad_argument, path, "no integer lies within its bounds");
-      return "(" + integers_between(least, most) + ")";
-    }
-    const auto whole =
-        [&](const std::optional<std::pair<double, bool>>& one) -> std::optional<Bound> {
-      if (!one) return std::nullopt;
-      if (one->first != std::floor(one->first)) {
-        fail(Errc::unsupported, path,
-             fmt::format("a bound of a number that is no integer, {}", one->first));
-      }
-      return Bound{static_cast<std::int64_t>(one->first), one->second};
-    };
-    common("fraction");
-    return reals(whole(low), whole(high), path);
+    const std::int64_t least = low ? low->value + (low->is_included ? 0 : 1) : -largest;
+    const std::int64_t most = high ? high->value - (high->is_included ? 0 : 1) : largest;
+    if (most < least) fail(Errc::bad_argument, path, "no integer lies within its bounds");
+    return "(" + integers_between(least, most) + ")";
   }
 
   /// Numbers within bounds, written without an exponent.
@@ -741,7 +741,6 @@ class SchemaWriter {
   /// Those of the numbers between the bounds that are not negative, behind their sign.
   static void add_magnitudes(const std::string& sign, std::optional<Bound> low,
                              std::optional<Bound> high, std::vector<std::string>& choices) {
-    constexpr std::int64_t largest = 9'000'000'000'000'000;
     const std::string zeros = R"x(("." [0]{1,16})?)x", more = R"x("." [0-9]{0,15} [1-9])x";
     if (high && high->value < 0) return;
     if (high && low &&

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <iterator>
 #include <numeric>
 #include <span>
@@ -127,6 +128,25 @@ const SchemaMember* NameOrder::find(const std::vector<SchemaMember>& members,
   return nullptr;
 }
 
+std::optional<std::int64_t> SchemaValue::integer() const {
+  std::int64_t value = 0;
+  const char* const end = text.data() + text.size();
+  if (kind == Kind::integer) {
+    if (std::from_chars(text.data(), end, value).ec == std::errc()) return value;
+    return std::nullopt;
+  }
+  constexpr double limit = 9223372036854775808.0;
+  if (kind != Kind::real || number != std::floor(number)) return std::nullopt;
+  if (number < -limit || number >= limit) return std::nullopt;
+  return static_cast<std::int64_t>(number);
+}
+
+std::partial_ordering compare_numbers(const SchemaValue& one, const SchemaValue& other) {
+  const auto a = one.integer(), b = other.integer();
+  if (a && b) return *a <=> *b;
+  return one.number <=> other.number;
+}
+
 const SchemaValue* SchemaValue::find(std::string_view name) const noexcept {
   const Member* const found = order.find(members, name);
   return found == nullptr ? nullptr : &found->second;
@@ -195,7 +215,7 @@ std::string SchemaValue::dump() const {
 }
 
 bool operator==(const SchemaValue& one, const SchemaValue& other) {
-  if (one.is_number() && other.is_number()) return one.number == other.number;
+  if (one.is_number() && other.is_number()) return compare_numbers(one, other) == 0;
   if (one.kind != other.kind || one.flag != other.flag || one.text != other.text) return false;
   if (one.items != other.items || one.members.size() != other.members.size()) return false;
   return std::ranges::all_of(one.members, [&](const SchemaValue::Member& member) {

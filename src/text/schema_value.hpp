@@ -1,7 +1,9 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -50,6 +52,8 @@ struct SchemaValue {
   bool is_object() const noexcept { return kind == Kind::object; }
   bool is_number() const noexcept { return kind == Kind::integer || kind == Kind::real; }
 
+  /// Of a number, where it is an integer of 64 bits.
+  std::optional<std::int64_t> integer() const;
   /// A member, or null.
   const SchemaValue* find(std::string_view name) const noexcept;
   bool contains(std::string_view name) const noexcept { return find(name) != nullptr; }
@@ -63,6 +67,9 @@ struct SchemaValue {
 
   friend bool operator==(const SchemaValue& one, const SchemaValue& other);
 };
+
+/// Of numbers; integers are compared exactly.
+std::partial_ordering compare_numbers(const SchemaValue& one, const SchemaValue& other);
 
 /// Errors: those of parse_strict_json().
 SchemaValue parse_schema(std::string_view text, std::string_view where = "JSON schema");

@@ -1,8 +1,9 @@
 #include "quantize_rules.hpp"
 
+#include "base/block_number.hpp"
+
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <iterator>
 #include <numeric>
 #include <string>
@@ -153,16 +154,6 @@ Role role_of(std::string_view name) {
 
 bool is_value(Role role) {
   return role == Role::attention_v || role == Role::attention_qkv || role == Role::attention_kv_b;
-}
-
-/// The number after "blk."; -1 without.
-std::int64_t layer_of(std::string_view name) {
-  constexpr std::string_view prefix = "blk.";
-  std::int64_t layer = -1;
-  if (name.starts_with(prefix)) {
-    std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
-  }
-  return layer;
 }
 
 /// What the rules ask of a model.
@@ -456,7 +447,7 @@ std::vector<Choice> choose_types(std::span<const TensorEntry> tensors, const Met
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::ranges::sort(order, {}, [&](std::size_t i) {
-    return std::pair(layer_of(tensors[i].name), std::string_view(tensors[i].name));
+    return std::pair(block_number(tensors[i].name), std::string_view(tensors[i].name));
   });
   std::vector<Choice> choices(tensors.size());
   std::int64_t values = 0;
@@ -476,7 +467,7 @@ std::vector<Choice> choose_types(std::span<const TensorEntry> tensors, const Met
       auto& before =
           feed_forward[static_cast<std::size_t>(at.role) - static_cast<std::size_t>(Role::up)];
       // Experts of a layer that are tensors of their own come in any order.
-      at.layer = model.experts > 1 && !is_low(mix.mix) ? layer_of(tensor.name) : before;
+      at.layer = model.experts > 1 && !is_low(mix.mix) ? block_number(tensor.name) : before;
       ++before;
     }
     choices[i] = fitting(options.pure ? mix.main : wanted_type(mix, model, at), at.columns);

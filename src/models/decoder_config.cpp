@@ -1,9 +1,9 @@
+#include "base/block_number.hpp"
 #include "models/decoder_families.hpp"
 
 #include <tenon/error.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <string_view>
@@ -37,15 +37,9 @@ const Architecture& architecture_of(const io::File& file) {
 
 /// Errors: corrupt for tensors of layers that the file does not say it has; a model without them would answer, and wrongly.
 void refuse_other_layers(const io::File& file, std::int64_t layers) {
-  constexpr std::string_view prefix = "blk.";
   std::vector<std::string_view> others;
   for (const io::TensorEntry& entry : file.tensors()) {
-    const std::string_view name = entry.name;
-    if (!name.starts_with(prefix)) continue;
-    std::int64_t layer = 0;
-    const auto [end, error] =
-        std::from_chars(name.data() + prefix.size(), name.data() + name.size(), layer);
-    if (error == std::errc() && layer >= layers) others.push_back(name);
+    if (block_number(entry.name) >= layers) others.push_back(entry.name);
   }
   if (others.empty()) return;
   const std::size_t shown = std::min<std::size_t>(others.size(), 3);

@@ -1,3 +1,4 @@
+#include "base/block_number.hpp"
 #include "conversation_impl.hpp"
 #include "language_model_impl.hpp"
 
@@ -9,7 +10,6 @@
 #include <tenon/prepare_progress.hpp>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <future>
 #include <memory>
@@ -69,10 +69,7 @@ void warn_of_unread(const io::File& file, const DecoderConfig& config, const Wei
     for (const std::string_view unused : {"v0", "v1", "v2"}) {
       if (name == fmt::format("blk.0.time_mix_{}.weight", unused)) return true;
     }
-    std::int64_t layer = 0;
-    if (!name.starts_with("blk.")) return false;
-    const auto [end, error] = std::from_chars(name.data() + 4, name.data() + name.size(), layer);
-    return error == std::errc() && layer >= config.layers;
+    return block_number(name) >= config.layers;
   };
   std::vector<std::string_view> unread;
   for (const io::TensorEntry& entry : file.tensors()) {

@@ -92,6 +92,7 @@ class CallGrammar {
 
  private:
   static constexpr std::string_view python_separator = ", ";
+  static constexpr std::size_t max_schema_bytes = std::size_t{16} << 20;
 
   void add(std::string_view name, std::string_view body) {
     rules_ += fmt::format("{} ::= {}\n", name, body);
@@ -125,13 +126,22 @@ class CallGrammar {
 
   /// The values that a schema allows, as a rule of this name.
   void add_schema(const std::string& name, const SchemaValue& schema) {
-    const bool is_open = schema.kind == SchemaValue::Kind::null;
-    const std::string rules = grammar_of_json_schema(is_open ? "{}" : schema.dump());
+    const std::string text = schema.kind == SchemaValue::Kind::null ? "{}" : schema.dump();
+    schema_bytes_ += text.size();
+    if (schema_bytes_ > max_schema_bytes) {
+      throw Error(
+          Errc::limit_exceeded, "AnswerFormat",
+          fmt::format("schemas of tools of more than {} bytes, of which each argument's has "
+                      "the tool's definitions",
+                      max_schema_bytes));
+    }
+    const std::string rules = grammar_of_json_schema(text);
     rules_ += with_prefix(call_.form == CallForm::python ? with_words_of_python(rules) : rules,
                           name + "-");
   }
   /// The same for a property of a tool's parameters.
   void add_property(const std::string& name, const SchemaValue& property, const ToolSchema& tool) {
+    if (property.dump().find("\"$ref\"") == std::string::npos) return add_schema(name, property);
     SchemaValue own = property;
     for (const char* const shared : {"$defs", "definitions"}) {
       if (const SchemaValue* const found = tool.parameters.find(shared))
@@ -301,7 +311,7 @@ class CallGrammar {
   const CallSyntax& call_;
   const CallGrammarOptions& options_;
   std::string rules_;
-  std::size_t calls_ = 0;
+  std::size_t calls_ = 0, schema_bytes_ = 0;
 };
 
 }  // namespace

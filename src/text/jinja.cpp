@@ -181,6 +181,13 @@ class Renderer {
     if (steps_ <= max_steps && bytes_ <= max_bytes) return;
     throw Error(Errc::limit_exceeded, "chat template", "more work than a conversation can need");
   }
+  /// For what is walked through: a step for some bytes of a text or items of a list.
+  const Value& read(const Value& value) {
+    constexpr std::int64_t bytes_of_step = 16, items_of_step = 2;
+    if (value.text() != nullptr) spend(std::ssize(value.text()->bytes) / bytes_of_step, 0);
+    if (value.list() != nullptr) spend(std::ssize(value.list()->items) / items_of_step, 0);
+    return value;
+  }
   /// For every item a step, and for what is new its bytes.
   Value paid(Value value) {
     if (const Text* const text = value.text()) spend(0, static_cast<std::int64_t>(size_of(*text)));
@@ -429,7 +436,7 @@ class Renderer {
     if (filter == nullptr) refuse(fmt::format("no filter '{}'", expression.text));
     const Arguments arguments = arguments_of(expression, scope);
     line_ = expression.line;
-    return paid(filter(value, arguments));
+    return paid(filter(read(value), arguments));
   }
 
   Value evaluate(const Expression& expression, Scope& scope) {
@@ -446,16 +453,16 @@ class Renderer {
       case Kind::attribute: {
         const Value of = operand(0);
         line_ = expression.line;
-        return attribute_of(of, expression.text);
+        return attribute_of(read(of), expression.text);
       }
       case Kind::item: {
         const Value of = operand(0), key = operand(1);
         line_ = expression.line;
-        return item_of(of, key);
+        return item_of(of.text() != nullptr ? read(of) : of, key);
       }
       case Kind::slice:
-        return paid(slice_of(operand(0), bound(expression, 1, scope), bound(expression, 2, scope),
-                             bound(expression, 3, scope)));
+        return paid(slice_of(read(operand(0)), bound(expression, 1, scope),
+                             bound(expression, 2, scope), bound(expression, 3, scope)));
       case Kind::call:
         return called(expression, scope);
       case Kind::filter:
@@ -484,7 +491,7 @@ class Renderer {
       case Kind::compare: {
         const Value left = operand(0), right = operand(1);
         line_ = expression.line;
-        return compared(expression.text, left, right);
+        return compared(expression.text, left, read(right));
       }
       case Kind::conditional:
         if (operand(1).is_true()) return operand(0);

@@ -250,6 +250,16 @@ Value attribute_of_loop(const Value& value, std::string_view name) {
   return Value::undefined(fmt::format("'loop.{}'", name));
 }
 
+Value character_at(const Text& text, std::int64_t index) {
+  std::int64_t left = index < 0 ? index + count_characters(text.bytes) : index;
+  for (std::size_t at = 0; left >= 0 && at < text.bytes.size(); --left) {
+    const std::size_t length = code_point_at(text.bytes, at).length;
+    if (left == 0) return part_of(text, at, at + length);
+    at += length;
+  }
+  return Value::undefined(fmt::format("item {} of a text", index));
+}
+
 }  // namespace
 
 Value no_attribute(const Value& value, std::string_view name) {
@@ -314,19 +324,16 @@ Value attribute_of(const Value& value, std::string_view name) {
 
 Value item_of(const Value& value, const Value& key) {
   if (value.is_undefined()) refuse_undefined(value);
-  if (key.is_integer() && (value.text() != nullptr || value.list() != nullptr)) {
-    const std::vector<std::size_t> places = value.text() == nullptr
-                                                ? std::vector<std::size_t>()
-                                                : character_places(value.text()->bytes);
-    const auto size = static_cast<std::int64_t>(value.text() == nullptr ? value.list()->items.size()
-                                                                        : places.size() - 1);
+  if (key.is_integer() && value.list() != nullptr) {
+    const auto& items = value.list()->items;
+    const auto size = std::ssize(items);
     const std::int64_t index = key.integer() < 0 ? key.integer() + size : key.integer();
     if (index < 0 || index >= size)
       return Value::undefined(fmt::format("item {} of {}", key.integer(), size));
-    const auto at = static_cast<std::size_t>(index);
-    if (value.list() != nullptr) return value.list()->items[at];
-    return part_of(*value.text(), places[at], places[at + 1]);
+    return items[static_cast<std::size_t>(index)];
   }
+  if (key.is_integer() && value.text() != nullptr)
+    return character_at(*value.text(), key.integer());
   if (value.dict() != nullptr && !value.dict()->is_namespace) {
     if (const Value* const found = value.dict()->find(key)) return *found;
   }
@@ -361,8 +368,9 @@ bool is_in(const Value& item, const Value& container) {
   }
   if (container.dict() != nullptr && !container.dict()->is_namespace)
     return container.dict()->find(item) != nullptr;
-  return std::ranges::any_of(items_of(container),
-                             [&](const Value& one) { return are_equal(one, item); });
+  const auto is_item = [&](const Value& one) { return are_equal(one, item); };
+  if (container.list() != nullptr) return std::ranges::any_of(container.list()->items, is_item);
+  return std::ranges::any_of(items_of(container), is_item);
 }
 
 std::int64_t length_of(const Value& value) {

@@ -401,32 +401,54 @@ void ListBuilder::add(Value item) {
   items_.push_back(std::move(item));
 }
 
-const Value* Dict::find(const Value& key) const {
-  const auto found = std::ranges::find_if(
-      entries, [&](const Entry& entry) { return are_equal(entry.first, key); });
-  return found == entries.end() ? nullptr : &found->second;
-}
-
-const Value* Dict::find(std::string_view key) const {
+std::size_t Dict::place_of(std::string_view key) const {
+  if (indexed_ > 0) {
+    const auto found = texts_.find(key);
+    return found == texts_.end() ? entries.size() : found->second;
+  }
   const auto found = std::ranges::find_if(entries, [&](const Entry& entry) {
     return entry.first.text() != nullptr && entry.first.text()->bytes == key;
   });
-  return found == entries.end() ? nullptr : &found->second;
+  return static_cast<std::size_t>(found - entries.begin());
+}
+
+std::size_t Dict::place_of(const Value& key) const {
+  if (key.text() != nullptr) return place_of(key.text()->bytes);
+  if (texts_.size() == entries.size()) return entries.size();
+  const auto found = std::ranges::find_if(
+      entries, [&](const Entry& entry) { return are_equal(entry.first, key); });
+  return static_cast<std::size_t>(found - entries.begin());
+}
+
+const Value* Dict::find(const Value& key) const {
+  const std::size_t place = place_of(key);
+  return place == entries.size() ? nullptr : &entries[place].second;
+}
+
+const Value* Dict::find(std::string_view key) const {
+  const std::size_t place = place_of(key);
+  return place == entries.size() ? nullptr : &entries[place].second;
 }
 
 void Dict::set(const Value& key, const Value& value) {
-  const auto found = std::ranges::find_if(
-      entries, [&](const Entry& entry) { return are_equal(entry.first, key); });
-  if (found == entries.end()) {
+  constexpr std::size_t few = 16;
+  const std::size_t place = place_of(key);
+  if (place == entries.size()) {
     const Value both[] = {key, value};
     extent = extent_of(both, extent);
     entries.emplace_back(key, value);
+    if (entries.size() <= few) return;
+    for (; indexed_ < entries.size(); ++indexed_) {
+      const Text* const text = entries[indexed_].first.text();
+      if (text != nullptr) texts_.emplace(text->bytes, indexed_);
+    }
     return;
   }
+  Value& held = entries[place].second;
   Extent others = extent;  // its depth stays, an upper bound
-  others.weight -= found->second.extent().weight;
+  others.weight -= held.extent().weight;
   extent = extent_of({&value, 1}, others);
-  found->second = value;
+  held = value;
 }
 
 bool are_equal(const Value& one, const Value& other) {

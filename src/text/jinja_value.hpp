@@ -6,6 +6,7 @@
 #include <compare>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -145,6 +146,15 @@ struct Dict {
   const Value* find(std::string_view key) const;
   /// Errors: those of Value::dict.
   void set(const Value& key, const Value& value);
+
+ private:
+  /// The number of entries where there is none.
+  std::size_t place_of(const Value& key) const;
+  std::size_t place_of(std::string_view key) const;
+
+  std::map<std::string_view, std::size_t>
+      texts_;                // places of keys that are texts, of more than a few
+  std::size_t indexed_ = 0;  // entries that have been looked at for them
 };
 
 struct Arguments {

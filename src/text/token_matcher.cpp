@@ -4,8 +4,12 @@
 #include "character_set.hpp"
 #include "unicode.hpp"
 
+#include <tenon/error.hpp>
+
 #include <algorithm>
 #include <utility>
+
+#include <fmt/format.h>
 
 namespace tenon::text {
 namespace {
@@ -50,6 +54,12 @@ std::size_t strip_right(std::string_view text, std::size_t end) {
 
 TokenMatcher::TokenMatcher(std::vector<MatchedToken> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const MatchedToken& token) { return token.text.empty(); });
+  for (const MatchedToken& token : tokens_) {
+    if (token.text.size() <= longest_token) continue;
+    throw Error(Errc::limit_exceeded, "tokenizer",
+                fmt::format("token {} has {} bytes; those that are matched whole have at most {}",
+                            token.options.id, token.text.size(), longest_token));
+  }
   std::ranges::sort(tokens_, {}, &MatchedToken::text);
   for (const MatchedToken& token : tokens_) ++first_with_byte_[byte_at(token.text, 0) + 1];
   for (std::size_t b = 1; b < first_with_byte_.size(); ++b) {
@@ -66,6 +76,7 @@ const MatchedToken* TokenMatcher::longest_at(std::string_view text, std::size_t 
     // All of [low, high) begin with the `depth` bytes read; the shortest of them comes first.
     if (low->text.size() == depth) longest = &*low++;
     if (position + depth == text.size()) break;
+    if (high - low == 1) return text.substr(position).starts_with(low->text) ? &*low : longest;
     const unsigned next = byte_at(text, position + depth);
     const auto key = [depth](const MatchedToken& token) { return byte_at(token.text, depth); };
     const auto narrowed = std::ranges::equal_range(low, high, next, {}, key);

@@ -38,6 +38,9 @@ struct ControlPolicy {
 /// ordinary text, O(n * longest token) at worst.
 class TokenMatcher {
  public:
+  static constexpr std::size_t longest_token = 2048;  ///< bytes
+
+  /// Errors: limit_exceeded (a token of more than longest_token bytes).
   explicit TokenMatcher(std::vector<MatchedToken> tokens);
 
   bool empty() const noexcept { return tokens_.empty(); }

@@ -437,6 +437,21 @@ TEST_CASE("chat answers: arguments of Python's calls, in the order of the schema
   }
 }
 
+// Each argument that refers to something is compiled with all definitions.
+TEST_CASE("chat answers: many arguments beside many definitions") {
+  const auto style = std::ranges::find(styles, std::string_view("Python"), &Style::name);
+  const auto grammar_of = [&](std::string_view argument) {
+    std::string json = R"({"tools": [{"name": "f", "parameters": {"$defs": {"t": {"enum": [)";
+    for (int i = 0; i < 10'000; ++i) json += std::to_string(i) + ",";
+    json += R"(0]}}, "properties": {)";
+    for (int i = 0; i < 1000; ++i) json += fmt::format("\"k{}\": {},", i, argument);
+    json += R"("last": {}}}}]})";
+    return AnswerFormat(format_of(with_answer(style->answer)), json).call_grammar();
+  };
+  expect_error(Errc::limit_exceeded, [&] { grammar_of(R"({"$ref": "#/$defs/t"})"); });
+  CHECK(GrammarMatcher(grammar_of(R"({"type": "integer"})")).push("<|py|>[f(k7=1)]<|/py|>"));
+}
+
 TEST_CASE("chat answers: reasoning, as the prompt begins it or the model does") {
   const std::string answer =
       "{% if reasoning %}<think>\n{{ reasoning }}\n</think>\n\n{% endif %}" + styles[0].answer;

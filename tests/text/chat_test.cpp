@@ -6,10 +6,12 @@
 #include <tenon/text/chat.hpp>
 
 #include <clocale>
+#include <ctime>
 #include <fstream>
 #include <thread>
 
 #include <catch2/catch.hpp>
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 using namespace tenon;
@@ -308,6 +310,27 @@ TEST_CASE("chat: no text or list of a stranger's template grows beyond its limit
     CHECK(contains(refused(jinja, Errc::limit_exceeded), "line 1: "));
     CHECK(watch.peak_bytes() < std::ptrdiff_t{400} << 20);
   }
+}
+
+TEST_CASE("chat: what walks through long texts and lists is work, too") {
+  for (const char* const jinja : {"s[-1]", "'y' in s", "100001 in l"}) {
+    refused(
+        "{% set s = 'x' * 1000000 %}{% set l = range(100000) | list %}{% for i in range(5000) %}"
+        "{% if " +
+            std::string(jinja) + " %}{% endif %}{% endfor %}",
+        Errc::limit_exceeded);
+  }
+  CHECK(render("{% set s = 'äbc' %}{{ s[0] }}{{ s[2] }}{{ s[-2] }}{{ s[3] }}{{ s[-4] }}") == "äcb");
+}
+
+TEST_CASE("chat: objects of many members are read and looked up quickly") {
+  std::string many = "{\"x\":{";
+  for (int i = 0; i < 200'000; ++i) many += fmt::format("\"key {}\":{},", i, i);
+  many += "\"last\":-1}}";
+  const std::clock_t start = std::clock();
+  CHECK(render("{{ x['key 199999'] }} {{ x.last }} {{ x[1] }} {{ x == x.copy() }}", question,
+               many) == "199999 -1  True");
+  CHECK(static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC < 20);
 }
 
 TEST_CASE("chat: a namespace weighs what it holds, and not what it has held") {

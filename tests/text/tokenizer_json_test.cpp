@@ -278,6 +278,13 @@ TEST_CASE("tokenizer.json: tokens that are too long where each place looks for a
   };
   CHECK(read(unigram(2048)).encode(std::string(2050, 'a')).size() == 3);
   expect_bad(unigram(2049), Errc::limit_exceeded);
+  const auto added = [](std::size_t length) {
+    json changed = bpe();
+    changed["added_tokens"].push_back({{"id", 6}, {"content", std::string(length, 'a') + "b"}});
+    return changed;
+  };
+  CHECK(read(added(2047)).encode(std::string(2048, 'a') + "b").size() == 2);
+  expect_bad(added(2048), Errc::limit_exceeded);
   json document = wordpiece();
   document["model"]["max_input_chars_per_word"] = 1'000'000'000;
   const auto with_token = [&](std::size_t length) {

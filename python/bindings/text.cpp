@@ -133,11 +133,12 @@ void bind_text(nb::module_& module) {
       "from_file",
       [](const std::filesystem::path& path) {
         const nb::gil_scoped_release no_gil;
+        if (path.extension() == ".json") return Tokenizer::from_json(path);
         return models::load_tokenizer(io::open(path));
       },
       nb::arg("path"),
-      "The tokenizer of a model: a GGUF file, or the tokenizer.json beside a safetensors file or "
-      "in a folder");
+      "The tokenizer of a model: a GGUF file, the tokenizer.json beside a safetensors file or in a "
+      "folder, or a tokenizer.json");
   tokenizer.def_static(
       "from_json_text", [](std::string_view json) { return Tokenizer::from_json_text(json); },
       nb::arg("json"));

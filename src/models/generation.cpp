@@ -69,10 +69,11 @@ Generation::Generation(const LanguageModel& model, Conversation& conversation,
   }
   if (options.max_tokens < 0) {
     throw Error(Errc::bad_argument, "generate",
-                fmt::format("max_tokens is {}", options.max_tokens));
+                fmt::format("max_tokens is {}, allowed: 0 and more", options.max_tokens));
   }
   if (options.logprobs && *options.logprobs < 0) {
-    throw Error(Errc::bad_argument, "generate", fmt::format("logprobs is {}", *options.logprobs));
+    throw Error(Errc::bad_argument, "generate",
+                fmt::format("logprobs is {}, allowed: 0 and more", *options.logprobs));
   }
   if (options.logprobs && options.sample_on_device) {
     throw Error(Errc::unsupported, "generate",

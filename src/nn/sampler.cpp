@@ -31,8 +31,8 @@ constexpr double coldest = 1e-30;  // a temperature below it is this one
   throw Error(Errc::bad_argument, fmt::format("SamplerOptions.{}", member), std::move(message));
 }
 
-void require(bool holds, std::string_view member, double value) {
-  if (!holds) refuse(member, fmt::format("is {}", value));
+void require(bool holds, std::string_view member, double value, std::string_view allowed) {
+  if (!holds) refuse(member, fmt::format("is {}, allowed: {}", value, allowed));
 }
 
 void check_bias(std::int32_t id, std::int64_t vocabulary) {
@@ -198,34 +198,43 @@ std::vector<std::int32_t> sorted_window(const SamplerOptions& options,
 }  // namespace
 
 void SamplerOptions::check(std::int64_t vocabulary) const {
-  require(temperature >= 0 && std::isfinite(temperature), "temperature", temperature);
-  require(top_k >= 0, "top_k", static_cast<double>(top_k));
-  require(top_p > 0 && top_p <= 1, "top_p", top_p);
-  require(min_p >= 0 && min_p <= 1, "min_p", min_p);
+  require(temperature >= 0 && std::isfinite(temperature), "temperature", temperature, "0 and more");
+  require(top_k >= 0, "top_k", static_cast<double>(top_k), "0 and more");
+  require(top_p > 0 && top_p <= 1, "top_p", top_p, "more than 0, up to 1");
+  require(min_p >= 0 && min_p <= 1, "min_p", min_p, "0 to 1");
   require(repetition_penalty > 0 && std::isfinite(repetition_penalty), "repetition_penalty",
-          repetition_penalty);
-  require(repetition_window >= 0, "repetition_window", static_cast<double>(repetition_window));
-  require(std::isfinite(frequency_penalty), "frequency_penalty", frequency_penalty);
-  require(std::isfinite(presence_penalty), "presence_penalty", presence_penalty);
-  require(dry_multiplier >= 0 && std::isfinite(dry_multiplier), "dry_multiplier", dry_multiplier);
-  require(dry_base >= 1 && std::isfinite(dry_base), "dry_base", dry_base);
-  require(dry_allowed_length >= 0, "dry_allowed_length", static_cast<double>(dry_allowed_length));
-  require(dry_window >= 0, "dry_window", static_cast<double>(dry_window));
+          repetition_penalty, "more than 0");
+  require(repetition_window >= 0, "repetition_window", static_cast<double>(repetition_window),
+          "0 and more");
+  require(std::isfinite(frequency_penalty), "frequency_penalty", frequency_penalty,
+          "finite numbers");
+  require(std::isfinite(presence_penalty), "presence_penalty", presence_penalty, "finite numbers");
+  require(dry_multiplier >= 0 && std::isfinite(dry_multiplier), "dry_multiplier", dry_multiplier,
+          "0 and more");
+  require(dry_base >= 1 && std::isfinite(dry_base), "dry_base", dry_base, "1 and more");
+  require(dry_allowed_length >= 0, "dry_allowed_length", static_cast<double>(dry_allowed_length),
+          "0 and more");
+  require(dry_window >= 0, "dry_window", static_cast<double>(dry_window), "0 and more");
   for (const std::vector<std::int32_t>& breaker : dry_breakers) {
     if (breaker.empty()) refuse("dry_breakers", "has one without tokens");
   }
-  require(std::isfinite(top_n_sigma), "top_n_sigma", top_n_sigma);
-  require(dynatemp_range >= 0 && std::isfinite(dynatemp_range), "dynatemp_range", dynatemp_range);
+  require(std::isfinite(top_n_sigma), "top_n_sigma", top_n_sigma, "finite numbers");
+  require(dynatemp_range >= 0 && std::isfinite(dynatemp_range), "dynatemp_range", dynatemp_range,
+          "0 and more");
   require(dynatemp_exponent >= 0 && std::isfinite(dynatemp_exponent), "dynatemp_exponent",
-          dynatemp_exponent);
-  require(typical_p > 0 && typical_p <= 1, "typical_p", typical_p);
-  require(xtc_probability >= 0 && xtc_probability <= 1, "xtc_probability", xtc_probability);
-  require(xtc_threshold >= 0 && xtc_threshold <= 1, "xtc_threshold", xtc_threshold);
-  require(adaptive_target <= 1, "adaptive_target", adaptive_target);
-  require(adaptive_decay >= 0 && adaptive_decay <= 0.99, "adaptive_decay", adaptive_decay);
-  require(mirostat >= 0 && mirostat <= 2, "mirostat", mirostat);
-  require(mirostat_tau >= 0 && std::isfinite(mirostat_tau), "mirostat_tau", mirostat_tau);
-  require(mirostat_eta >= 0 && std::isfinite(mirostat_eta), "mirostat_eta", mirostat_eta);
+          dynatemp_exponent, "0 and more");
+  require(typical_p > 0 && typical_p <= 1, "typical_p", typical_p, "more than 0, up to 1");
+  require(xtc_probability >= 0 && xtc_probability <= 1, "xtc_probability", xtc_probability,
+          "0 to 1");
+  require(xtc_threshold >= 0 && xtc_threshold <= 1, "xtc_threshold", xtc_threshold, "0 to 1");
+  require(adaptive_target <= 1, "adaptive_target", adaptive_target, "up to 1");
+  require(adaptive_decay >= 0 && adaptive_decay <= 0.99, "adaptive_decay", adaptive_decay,
+          "0 to 0.99");
+  require(mirostat >= 0 && mirostat <= 2, "mirostat", mirostat, "0, 1, 2");
+  require(mirostat_tau >= 0 && std::isfinite(mirostat_tau), "mirostat_tau", mirostat_tau,
+          "0 and more");
+  require(mirostat_eta >= 0 && std::isfinite(mirostat_eta), "mirostat_eta", mirostat_eta,
+          "0 and more");
   for (const auto& [id, bias] : logit_bias) {
     check_bias(id, vocabulary);
     if (!(bias < std::numeric_limits<float>::infinity()))

@@ -195,7 +195,7 @@ TEST_CASE("sampler: numbers out of range are refused") {
   expect_error(Errc::bad_argument, [] { Sampler({.mirostat = 3}); });
   expect_error(Errc::bad_argument, [] { Sampler({.mirostat_tau = -1}); });
   const auto message = expect_error(Errc::bad_argument, [] { Sampler({.xtc_probability = 2}); });
-  CHECK(contains(message, "SamplerOptions.xtc_probability: is 2"));
+  CHECK(contains(message, "SamplerOptions.xtc_probability: is 2, allowed: 0 to 1"));
 }
 
 TEST_CASE("sampler: biases that leave no token are refused, not ignored") {

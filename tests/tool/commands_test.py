@@ -368,7 +368,7 @@ class Generate(Folder):
                 self.assertEqual(options("--dry-multiplier", 1, *given)["dry_breakers"], count)
         self.assertEqual(options()["dry_breakers"], 0)
         self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "-p", "a", "--xtc-probability", 2,
-                     says="SamplerOptions.xtc_probability: is 2")
+                     says="SamplerOptions.xtc_probability: is 2, allowed: 0 to 1")
         self.refused(WRONG_CALL, "BadArgument", "generate", LLAMA, "-p", "a", "--mirostat", 3, says="--mirostat")
         self.refused(UNSUPPORTED, "Unsupported", "generate", LLAMA, "-p", "a", "--mirostat", 2,
                      "--sample-on-device", says="mirostat 2")

@@ -1,6 +1,7 @@
 """What language models share: sizes, caches of keys and values, rotary positions, and generation."""
 
 import functools
+import operator
 
 from .. import _tenon, build, ops
 from .folder import Model, fail, read_json
@@ -65,10 +66,12 @@ class Generates(Model):
 
     def tokens_of(self, prompt, max_tokens, context):
         """The tokens of a prompt, a text or tokens, that leave room for `max_tokens`."""
-        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [int(token) for token in prompt]
+        tokens = self.tokenizer.encode(prompt) if isinstance(prompt, str) else [operator.index(token) for token in prompt]
         if not tokens:
             fail("BadArgument", "generate", "a prompt without tokens")
-        if max_tokens < 0 or len(tokens) + max_tokens > context:
+        if max_tokens < 0:
+            fail("OutOfRange", "generate", f"max_tokens is {max_tokens}, allowed: 0 and more")
+        if len(tokens) + max_tokens > context:
             fail("OutOfRange", "generate", f"{len(tokens)} tokens and {max_tokens} more, at most {context} in all")
         return tokens
 

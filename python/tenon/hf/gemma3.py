@@ -18,7 +18,7 @@ class Gemma3(Decoder):
             keys = ops.cache_update(keys, index, k, position)
             values = ops.cache_update(values, index, v, position)
             h = ops.attention(q, of_layer(keys, index), of_layer(values, index), position=position, causal=True,
-                              window=w["window"], scale=self.scale, softcap=self.attention_cap)
+                              window=w["window"], scale=self.scale)
             x = x + self.normed(ops.linear(h.flatten(2), *w["o_proj"]), w["post_attention_layernorm"])
             h = self.normed(x, w["pre_feedforward_layernorm"])
             h = self.activation(ops.linear(h, *w["gate_proj"])) * ops.linear(h, *w["up_proj"])
@@ -45,7 +45,7 @@ class Gemma3(Decoder):
         super().read_config(config)
         self.activation = config.activation("hidden_activation", "gelu_pytorch_tanh")
         self.scale = config.real("query_pre_attn_scalar", 256.0, low=1e-6) ** -0.5
-        self.attention_cap = config.real("attn_logit_softcapping", 0.0)
+        # A setting of Gemma 2's, attn_logit_softcapping, is read by transformers too, and not used.
         self.logits_cap = config.real("final_logit_softcapping", 0.0)
         config.only("use_bidirectional_attention", False)
         attention = ("q_proj", "k_proj", "v_proj", "o_proj")

@@ -140,7 +140,11 @@ class Recorded(unittest.TestCase):
             with self.assertRaises(tenon.Error) as raised:
                 model.generate(prompt, max_tokens=more)
             self.assertEqual(raised.exception.code, code)
-
+        with self.assertRaisesRegex(tenon.Error, "max_tokens is -1, allowed: 0 and more"):
+            model.generate([1], max_tokens=-1)
+        with self.assertRaisesRegex(TypeError, "float"):
+            model.generate([1.7], max_tokens=1)
+        self.assertEqual(model.generate(np.array([1, 2, 3], "i8"), max_tokens=5), model.generate([1, 2, 3], max_tokens=5))
 
     def test_older_folders(self):
         """Settings as transformers 4 wrote them, and BERT's older names."""
@@ -156,6 +160,7 @@ class Recorded(unittest.TestCase):
                 config["rope_local_base_freq"] = rope["sliding_attention"]["rope_theta"]
                 config["sliding_window_pattern"] = config.pop("_sliding_window_pattern")
                 del config["layer_types"]
+                config["attn_logit_softcapping"] = 0.5  # which transformers does not use
             with tempfile.TemporaryDirectory() as temporary:
                 folder = pathlib.Path(temporary) / kind
                 shutil.copytree(FOLDER / kind, folder)
@@ -181,6 +186,7 @@ class Recorded(unittest.TestCase):
                 "pre_tokenizer": {"type": "WhitespaceSplit"},
                 "model": {"type": "WordLevel", "vocab": words, "unk_token": "w0"}}))
             model = tenon.hf.load(folder)
+            self.assertEqual(tenon.Tokenizer.from_file(folder / "tokenizer.json").encode("w2 w3"), [2, 3])
             tokens = model.generate([1, 2, 3], max_tokens=4)
             self.assertEqual(model.generate("w1 w2 w3", max_tokens=4), " ".join(f"w{token}" for token in tokens))
         with self.assertRaises(tenon.Error):

@@ -105,12 +105,12 @@ std::vector<Fragment> TokenMatcher::cut(std::string_view text, const ControlPoli
       if (!control.allowed || touches_plain) continue;
     }
     if (token->options.single_word && !stands_alone(text, begin, end)) continue;
-    if (token->options.strip_left) begin = strip_left(text, begin, done);
+    if (token->options.strip_left) begin = std::max(strip_left(text, begin, done), done);
     if (token->options.strip_right) end = strip_right(text, end);
+    if (begin >= end) continue;  // all of it is what one before has stripped
     if (done < begin) fragments.push_back({-1, done, begin});
     fragments.push_back({static_cast<std::int32_t>(token->options.id), begin, end});
     done = end;
-    i = end;
   }
   if (done < text.size()) fragments.push_back({-1, done, text.size()});
   return fragments;

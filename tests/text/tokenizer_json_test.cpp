@@ -146,6 +146,10 @@ TEST_CASE("tokenizer.json: tokens strip white space before Metaspace replaces it
                                  {"special", false}, {"normalized", true},
                                  {"lstrip", true},   {"rstrip", true}};
   CHECK(read(document).encode("b  <mask> a a") == Ids{1, 4, 0, 3});
+  // What one strips may be where another begins.
+  document["added_tokens"].push_back({{"id", 5}, {"content", " <x>"}, {"special", true}});
+  document["added_tokens"][0]["normalized"] = false;
+  CHECK(read(document).encode("<mask>   <x>a") == Ids{4, 5, 0});
 }
 
 TEST_CASE("tokenizer.json: BPE without merges, with each kind of step before it") {

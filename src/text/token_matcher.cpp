@@ -7,6 +7,8 @@
 #include <tenon/error.hpp>
 
 #include <algorithm>
+#include <string_view>
+#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -60,7 +62,12 @@ TokenMatcher::TokenMatcher(std::vector<MatchedToken> tokens) : tokens_(std::move
                 fmt::format("token {} has {} bytes; those that are matched whole have at most {}",
                             token.options.id, token.text.size(), longest_token));
   }
-  std::ranges::sort(tokens_, {}, &MatchedToken::text);
+  // Of those that become equal when they are normalised, one counts: special ones come before others.
+  std::ranges::sort(tokens_, {}, [](const MatchedToken& token) {
+    return std::tuple(std::string_view(token.text), !token.is_control, token.options.id);
+  });
+  const auto repeated = std::ranges::unique(tokens_, {}, &MatchedToken::text);
+  tokens_.erase(repeated.begin(), repeated.end());
   for (const MatchedToken& token : tokens_) ++first_with_byte_[byte_at(token.text, 0) + 1];
   for (std::size_t b = 1; b < first_with_byte_.size(); ++b) {
     first_with_byte_[b] += first_with_byte_[b - 1];

@@ -136,6 +136,24 @@ TEST_CASE("tokenizer.json: bytes whose tokens are control tokens, too, stay in t
 }
 
 // Ids are Hugging Face's.
+TEST_CASE("tokenizer.json: of tokens that become equal the first counts, of special ones first") {
+  json document = bpe();
+  document["normalizer"] = {{"type", "Lowercase"}};
+  const auto add = [&](int id, const char* content, bool is_special, bool is_word) {
+    document["added_tokens"].push_back({{"id", id},
+                                        {"content", content},
+                                        {"special", is_special},
+                                        {"normalized", true},
+                                        {"single_word", is_word}});
+  };
+  add(6, "ABA", false, true);
+  add(7, "aba", false, false);
+  CHECK(read(document).encode("babA Aba") == Ids{1, 3, 0, 2, 6});
+  add(8, "Aba", true, false);
+  CHECK(read(document).encode("babA Aba") == Ids{1, 8, 2, 8});
+}
+
+// Ids are Hugging Face's.
 TEST_CASE("tokenizer.json: tokens strip white space before Metaspace replaces it") {
   json document = bpe();
   document["model"]["vocab"] = {{"a", 0}, {"b", 1}, {"▁", 2}, {"▁a", 3}};

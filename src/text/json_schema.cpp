@@ -13,7 +13,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <functional>
+#include <compare>
 #include <initializer_list>
 #include <limits>
 #include <map>

@@ -62,7 +62,8 @@ struct Recipe {
     const TokenType t = type(id);
     return t == TokenType::normal || t == TokenType::user_defined;
   }
-  /// Whether what has no other spelling may become this token: also a control token that the model knows.
+  /// Whether what has no other spelling may become this token: control tokens that the model knows,
+  /// too.
   bool may_spell(std::int32_t id) const {
     if (!only_added.empty() && only_added[static_cast<std::size_t>(id)]) return false;
     return is_ordinary(id) || type(id) == TokenType::control;

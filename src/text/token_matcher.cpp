@@ -62,7 +62,7 @@ TokenMatcher::TokenMatcher(std::vector<MatchedToken> tokens) : tokens_(std::move
                 fmt::format("token {} has {} bytes; those that are matched whole have at most {}",
                             token.options.id, token.text.size(), longest_token));
   }
-  // Of those that become equal when they are normalised, one counts: special ones come before others.
+  // Of those that become equal when they are normalised, one counts: special ones come first.
   std::ranges::sort(tokens_, {}, [](const MatchedToken& token) {
     return std::tuple(std::string_view(token.text), !token.is_control, token.options.id);
   });

@@ -213,7 +213,10 @@ class CallGrammar {
       return pattern(std::string(1, slot::name) + call_.between, tool.name) +
              parameters(tool, name);
     SchemaValue schema = tool.parameters;
-    if (!schema.is_object()) schema = {.kind = SchemaValue::Kind::object};
+    if (!schema.is_object()) {  // a tool without parameters takes no arguments, as OpenAI has it
+      schema = {.kind = SchemaValue::Kind::object};
+      schema.member("additionalProperties") = {.kind = SchemaValue::Kind::boolean};
+    }
     if (!schema.contains("type")) {
       schema.member("type") = {.kind = SchemaValue::Kind::string, .text = "object"};
     }

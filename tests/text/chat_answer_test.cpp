@@ -407,6 +407,24 @@ TEST_CASE("chat answers: one tool, one call, and what stands behind a mark") {
   expect_error(Errc::unsupported, [&] { none.call_grammar(); });
 }
 
+TEST_CASE("chat answers: a tool without parameters takes no arguments") {
+  for (const auto& [parameters, is_open] :
+       {std::pair("", false), std::pair(R"(, "parameters": null)", false),
+        std::pair(R"(, "parameters": {})", true)}) {
+    INFO(parameters);
+    const std::string values =
+        fmt::format(R"({{"tools": [{{"function": {{"name": "now"{}}}}}]}})", parameters);
+    const AnswerFormat answers(format_of(with_answer(styles[0].answer)), values);
+    const Grammar grammar = answers.call_grammar();
+    const auto allows = [&](const std::string& arguments) {
+      GrammarMatcher matcher(grammar);
+      return matcher.push("<call>\n{\"name\": \"now\", \"arguments\": " + arguments + "}\n</call>");
+    };
+    CHECK(allows("{}"));
+    CHECK(allows(R"({"a": 1})") == is_open);
+  }
+}
+
 TEST_CASE("chat answers: arguments of Python's calls, in the order of the schema") {
   const std::string values =
       R"({"tools": [{"name": "f", "parameters": {"type": "object", "required": ["b"],

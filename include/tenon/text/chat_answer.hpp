@@ -78,8 +78,10 @@ class AnswerFormat {
   std::string call_mark() const;
 
   /// Answers that are nothing but calls of the tools in `values`, with arguments that their schemas allow, written as the
-  /// template does; between marks around each argument a text is one of `enum` or `const`, or any. To have a model call a tool, it is GenerateOptions::grammar, with reasoning_end() as grammar_after of
-  /// models that reason; to leave the choice to the model, with call_mark() as grammar_after and CallGrammarOptions::after.
+  /// template does; between marks around each argument a text is one of `enum` or `const`, or any. A tool without
+  /// parameters takes no arguments. To have a model call a tool, it is GenerateOptions::grammar, with reasoning_end()
+  /// as grammar_after of models that reason; to leave the choice to the model, with call_mark() as grammar_after and
+  /// CallGrammarOptions::after.
   ///
   /// Errors: bad_argument (no such tool, none at all, another `after`); unsupported for templates without calls, those
   /// whose texts have quotes of their own (Gemma 4), marks with types (DeepSeek V3.2) and marks beyond ASCII around

@@ -3,6 +3,7 @@
 TENON_TEST_SEED and TENON_TEST_ROUNDS choose other requests, and more of them."""
 
 import concurrent.futures
+import http.client
 import json
 import os
 import random
@@ -257,6 +258,24 @@ class RandomRequests(ServeTest):
                 answer = answers(head(framing) + right)
                 self.assertEqual((answer.count(b"HTTP/1.1 "), answer[:13]), (1, b"HTTP/1.1 400 "))
                 self.assertIn(b"more than one length", answer)
+            length = b"Content-Length: %d" % len(right)
+            for framing, status in (
+                    (length.replace(b":", b" :"), 400), (length.replace(b":", b"\t:"), 400), (length.replace(b": ", b":\r\n "), 400),
+                    (b"Transfer-Encoding : chunked", 400), (b"transfer-encoding:\r\n chunked", 400), (b"Transfer-Encoding: gzip", 501),
+                    (b"Transfer-Encoding: gzip, chunked", 501), (b"Content-Length: %d" % (200 << 20), 413),
+                    (b"Content-Length: %d\r\nExpect: 100-continue" % (65 << 20), 413)):
+                answer = answers(head(framing) + right + last)
+                self.assertEqual((answer.count(b"HTTP/1.1 "), answer[:13]), (1, b"HTTP/1.1 %d " % status), framing)
+            for line, status in ((b"http://a/v1/completions", 200), (b"/v1/completions%00", 404), (b"/v1/completions%00/a", 404)):
+                answer = answers(with_length(right).replace(b"/v1/completions", line) + last)
+                self.assertEqual((answer.count(b"HTTP/1.1 "), answer[:13]), (2 if status == 200 else 1, b"HTTP/1.1 %d " % status), line)
+            # A client that sends no more waits for its answer; only what comes before may be seen of that.
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+                client.sendall(with_length(b'{"prompt": "abc", "logit_bias": {"104": 1000}, "max_tokens": 4000}'))
+                client.shutdown(socket.SHUT_WR)
+                answer = http.client.HTTPResponse(client)
+                answer.begin()
+                self.assertEqual((answer.status, strict_json(answer.read())["usage"]["completion_tokens"]), (200, 4000))
             for _ in range(ROUNDS):
                 data = self.rng.choice([with_length, in_chunks])(self.rng.choice([endless, right]))
                 with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:

@@ -460,6 +460,7 @@ class Refusals(ServeTest):
             good = {"prompt": "a", "max_tokens": 1}
             self.assertEqual(server.json("/v1/models")["data"][0]["id"], LLAMA.name)
             server.error("/v1/models", None, "invalid_api_key", 401, headers={"Authorization": "Bearer secre"})
+            server.json("/v1/models", headers={"Authorization": "bearer secret"})
             server.error("/v1/none", None, "not_found", 404)
             server.error("/v1/completions", None, "method_not_allowed", 405)
             self.assertEqual(server.respond("/v1/completions")[1]["Allow"], "POST")

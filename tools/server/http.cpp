@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <charconv>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -23,11 +24,13 @@
 namespace tenon::tool {
 namespace {
 
-/// A request while it is received.
+/// A request while it is received and answered.
 struct Incoming {
-  std::string body;
+  std::string body{};
   std::size_t received = 0;
   bool is_too_large = false;
+  bool takes_interim = false;  ///< responses before the last one: of HTTP/1.1
+  bool had_interim = false;
 };
 
 /// A response of pieces while it is sent.
@@ -56,13 +59,32 @@ ssize_t send_piece(void* state, std::uint64_t, char* to, std::size_t room) noexc
 
 void drop_pieces(void* state) noexcept { delete static_cast<Outgoing*>(state); }
 
-/// Whether the other end of a connection has not closed it.
-bool is_open(MHD_Connection* connection) {
+/// Whether the other end of a connection has not closed it. One that sends no more may still wait for its answer: it
+/// gets an interim response (RFC 9110, 15.2), which is answered with a reset where nobody has the connection any more.
+bool is_open(MHD_Connection* connection, Incoming& incoming) {
   const MHD_ConnectionInfo* info =
       MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
   if (info == nullptr) return false;
   pollfd watched{info->connect_fd, POLLRDHUP, 0};
-  return ::poll(&watched, 1, 0) <= 0 || (watched.revents & (POLLRDHUP | POLLHUP | POLLERR)) == 0;
+  if (::poll(&watched, 1, 0) <= 0) return true;
+  if ((watched.revents & (POLLHUP | POLLERR)) != 0 || !incoming.takes_interim) return false;
+  if (std::exchange(incoming.had_interim, true)) return true;
+  constexpr std::string_view interim = "HTTP/1.1 100 Continue\r\n\r\n";
+  return ::send(info->connect_fd, interim.data(), interim.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         std::ssize(interim);
+}
+
+/// %00 stays as it is: unescaped, it would end a path.
+std::size_t unescape(void*, MHD_Connection*, char* text) noexcept {
+  return std::strstr(text, "%00") != nullptr ? std::strlen(text) : MHD_http_unescape(text);
+}
+
+/// A request's path without the address of the server, which proxies are sent (RFC 9112, 3.2.2).
+std::string local(std::string_view path) {
+  const std::size_t scheme = path.find("://");
+  if (path.starts_with('/') || scheme == std::string_view::npos) return std::string(path);
+  const std::size_t slash = path.find('/', scheme + 3);
+  return slash == std::string_view::npos ? "/" : std::string(path.substr(slash));
 }
 
 struct Address {
@@ -91,12 +113,60 @@ Address address_of(const HttpOptions& options) {
   return address;
 }
 
-constexpr std::string_view too_large =
-    R"({"error":{"message":"the request is too large","type":"invalid_request_error","param":null,"code":"LimitExceeded"}})";
-constexpr std::string_view two_lengths =
-    R"({"error":{"message":"the request has more than one length","type":"invalid_request_error","param":null,"code":"Syntax"}})";
-constexpr std::string_view failed =
-    R"({"error":{"message":"the server failed","type":"server_error","param":null,"code":"Internal"}})";
+HttpResponse error(int status, std::string_view message, std::string_view code,
+                   std::string_view type = "invalid_request_error") {
+  return {
+      .status = status,
+      .body = fmt::format(R"({{"error":{{"message":"{}","type":"{}","param":null,"code":"{}"}}}})",
+                          message, type, code)};
+}
+
+HttpResponse too_large() { return error(413, "the request is too large", "LimitExceeded"); }
+
+/// What the headers of a request say of its body.
+struct Framing {
+  std::uint64_t length = 0;
+  int lengths = 0;
+  bool is_malformed = false, has_odd_coding = false, expects = false;
+
+  static MHD_Result add(void* to, MHD_ValueKind, const char* name, const char* value) noexcept {
+    auto& framing = *static_cast<Framing*>(to);
+    const std::string_view spelled = name, given = value == nullptr ? "" : value;
+    const auto is = [&](const char* header) { return ::strcasecmp(name, header) == 0; };
+    // The library adds a line that begins with white space to the name before it.
+    const auto has_more_than = [&](std::string_view header) {
+      return spelled.size() > header.size() &&
+             ::strncasecmp(name, header.data(), header.size()) == 0;
+    };
+    framing.is_malformed |= spelled.find_first_of(" \t") != std::string_view::npos ||
+                            has_more_than(MHD_HTTP_HEADER_CONTENT_LENGTH) ||
+                            has_more_than(MHD_HTTP_HEADER_TRANSFER_ENCODING);
+    if (is(MHD_HTTP_HEADER_CONTENT_LENGTH)) {
+      ++framing.lengths;
+      std::from_chars(given.data(), given.data() + given.size(), framing.length);
+    } else if (is(MHD_HTTP_HEADER_TRANSFER_ENCODING)) {
+      ++framing.lengths;
+      framing.has_odd_coding |= value == nullptr || ::strcasecmp(value, "chunked") != 0;
+    }
+    framing.expects |= is(MHD_HTTP_HEADER_EXPECT);
+    return MHD_YES;
+  }
+
+  explicit Framing(MHD_Connection* connection) {
+    MHD_get_connection_values(connection, MHD_HEADER_KIND, &Framing::add, this);
+  }
+
+  /// Why the body is not to be received. Where it is not certain where the request ends, a proxy in front of this server
+  /// may have taken another length, and would then take the rest for another client's request (RFC 9112, 5.1 and 6.3).
+  std::optional<HttpResponse> refusal(std::size_t max_body) const {
+    if (is_malformed) return error(400, "the request has a malformed header", "Syntax");
+    if (lengths > 1) return error(400, "the request has more than one length", "Syntax");
+    if (has_odd_coding) return error(501, "the transfer coding is not chunked", "Unsupported");
+    // Others are read to their ends, as many clients look for no response before.
+    if (length > max_body && (expects || length / 2 > max_body)) return too_large();
+    return std::nullopt;
+  }
+};
 
 }  // namespace
 
@@ -110,6 +180,7 @@ struct HttpServer::Impl {
     errno = 0;
     daemon = MHD_start_daemon(flags, options.port, nullptr, nullptr, &Impl::receive, this,  //
                               MHD_OPTION_SOCK_ADDR, address.get(),                          //
+                              MHD_OPTION_UNESCAPE_CALLBACK, &unescape, nullptr,             //
                               MHD_OPTION_CONNECTION_LIMIT, options.connections,             //
                               MHD_OPTION_CONNECTION_TIMEOUT, options.idle_s,                //
                               MHD_OPTION_NOTIFY_COMPLETED, &Impl::complete, this,           //
@@ -132,26 +203,27 @@ struct HttpServer::Impl {
   }
 
   static MHD_Result receive(void* self, MHD_Connection* connection, const char* path,
-                            const char* method, const char*, const char* data, std::size_t* size,
-                            void** state) noexcept {
+                            const char* method, const char* version, const char* data,
+                            std::size_t* size, void** state) noexcept {
     try {
-      return static_cast<Impl*>(self)->receive(connection, path, method, {data, *size}, *size,
-                                               *state);
+      auto& impl = *static_cast<Impl*>(self);
+      if (*state == nullptr) {
+        const bool is_new = std::string_view(version) == MHD_HTTP_VERSION_1_1;
+        *state = new Incoming{.takes_interim = is_new};
+        const std::scoped_lock lock(impl.mutex);
+        ++impl.under_way;
+        return impl.begin(connection, local(path), method);
+      }
+      return impl.receive(connection, local(path), method, {data, *size}, *size,
+                          *static_cast<Incoming*>(*state));
     } catch (...) {
       return MHD_NO;
     }
   }
 
-  /// Called for a request's head, each piece of its body, and its end.
-  MHD_Result receive(MHD_Connection* connection, const char* path, const char* method,
-                     std::string_view piece, std::size_t& size, void*& state) {
-    if (state == nullptr) {
-      state = new Incoming;
-      const std::scoped_lock lock(mutex);
-      ++under_way;
-      return begin(connection, path, method);
-    }
-    auto& incoming = *static_cast<Incoming*>(state);
+  /// Called for each piece of a request's body, and its end.
+  MHD_Result receive(MHD_Connection* connection, const std::string& path, const char* method,
+                     std::string_view piece, std::size_t& size, Incoming& incoming) const {
     if (size == 0) return respond(connection, path, method, incoming);
     incoming.received += piece.size();
     incoming.is_too_large |= incoming.received > options.max_body;
@@ -166,7 +238,7 @@ struct HttpServer::Impl {
   }
 
   /// The head of a request was received.
-  MHD_Result begin(MHD_Connection* connection, const char* path, const char* method) const {
+  MHD_Result begin(MHD_Connection* connection, const std::string& path, const char* method) const {
     const MHD_ConnectionInfo* info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
     if (info != nullptr) {
@@ -174,30 +246,15 @@ struct HttpServer::Impl {
       ::setsockopt(info->connect_fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds,
                    sizeof milliseconds);
     }
-    if (has_two_lengths(connection)) {
-      return send(connection, {.status = 400, .body = std::string(two_lengths)});
-    }
+    auto refusal = Framing(connection).refusal(options.max_body);
+    if (refusal) return send(connection, *std::move(refusal));
     if (!options.check) return MHD_YES;
-    auto refusal = options.check({.method = method,
-                                  .path = path,
-                                  .authorization = authorization(connection),
-                                  .body = {},
-                                  .is_client_there = {}});
+    refusal = options.check({.method = method,
+                             .path = path,
+                             .authorization = authorization(connection),
+                             .body = {},
+                             .is_client_there = {}});
     return refusal ? send(connection, *std::move(refusal)) : MHD_YES;
-  }
-
-  /// Whether it is not certain where the request ends: a proxy in front of this server may have taken another length, and
-  /// would then take the rest for another client's request (RFC 9112, 6.3).
-  static bool has_two_lengths(MHD_Connection* connection) {
-    int lengths = 0;
-    const auto count = [](void* counted, MHD_ValueKind, const char* name, const char*) {
-      const bool is_length = ::strcasecmp(name, MHD_HTTP_HEADER_CONTENT_LENGTH) == 0 ||
-                             ::strcasecmp(name, MHD_HTTP_HEADER_TRANSFER_ENCODING) == 0;
-      *static_cast<int*>(counted) += is_length ? 1 : 0;
-      return MHD_YES;
-    };
-    MHD_get_connection_values(connection, MHD_HEADER_KIND, count, &lengths);
-    return lengths > 1;
   }
 
   static std::string authorization(MHD_Connection* connection) {
@@ -205,22 +262,22 @@ struct HttpServer::Impl {
     return header == nullptr ? "" : header;
   }
 
-  MHD_Result respond(MHD_Connection* connection, const char* path, const char* method,
+  MHD_Result respond(MHD_Connection* connection, const std::string& path, const char* method,
                      Incoming& incoming) const {
     // How long an answer takes is not known, and the library counts it as idle.
     MHD_set_connection_option(connection, MHD_CONNECTION_OPTION_TIMEOUT, 0U);
     HttpResponse response;
     if (incoming.is_too_large) {
-      response = {.status = 413, .body = std::string(too_large)};
+      response = too_large();
     } else {
       try {
         response = handler({.method = method,
                             .path = path,
                             .authorization = authorization(connection),
                             .body = std::move(incoming.body),
-                            .is_client_there = [connection] { return is_open(connection); }});
+                            .is_client_there = [&] { return is_open(connection, incoming); }});
       } catch (...) {
-        response = {.status = 500, .body = std::string(failed)};
+        response = error(500, "the server failed", "Internal", "server_error");
       }
     }
     return send(connection, std::move(response));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <fmt/format.h>
+#include <strings.h>
 
 namespace tenon::tool {
 namespace {
@@ -68,10 +69,11 @@ void Routes::answer_preflights() {
   for (auto& [path, methods] : routes_) methods["OPTIONS"] = {action, true};
 }
 
-bool Routes::has_key(std::string_view authorization) const {
-  constexpr std::string_view scheme = "Bearer ";
+bool Routes::has_key(const std::string& authorization) const {
+  constexpr std::string_view scheme = "bearer ";
   if (key_.empty()) return true;
-  return authorization.starts_with(scheme) && is_same(authorization.substr(scheme.size()), key_);
+  return ::strncasecmp(authorization.c_str(), scheme.data(), scheme.size()) == 0 &&
+         is_same(std::string_view(authorization).substr(scheme.size()), key_);
 }
 
 const Routes::Route* Routes::find(const HttpRequest& request) const {

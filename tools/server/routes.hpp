@@ -43,7 +43,7 @@ class Routes {
   };
   /// Null: there is none.
   const Route* find(const HttpRequest& request) const;
-  bool has_key(std::string_view authorization) const;
+  bool has_key(const std::string& authorization) const;
 
   std::string key_;
   std::map<std::string, std::map<std::string, Route>> routes_;  // by path and method

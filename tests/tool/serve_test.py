@@ -499,6 +499,12 @@ class Refusals(ServeTest):
                 ({"repeat_penalty": 0}, "BadArgument", "repeat_penalty"), ({"prompt": [2**63]}, "OutOfRange", str(2**63)),
                  ({"suffix": "x"}, "Unsupported", "suffix"),
                 ({"response_format": {"type": "x"}}, "Unsupported", "response_format.type"),
+                ({"logit_bias": {str(2**40): 1}}, "BadArgument", str(2**40)), ({"logit_bias": [[-7, 1]]}, "BadArgument", "token -7"),
+                ({"functions": [{"name": "f"}]}, "Unsupported", "tools"), ({"structured_outputs": {"json": {}}}, "Unsupported", "response_format"),
+                ({"guided_choice": ["a"]}, "Unsupported", "grammar"), ({"samplers": ["top_k"]}, "Unsupported", "samplers"),
+                ({"min_tokens": 2}, "Unsupported", "min_tokens"), ({"mirostat": 3}, "OutOfRange", "mirostat"),
+                ({"dry_multiplier": 1, "dry_sequence_breakers": ["a" * 65]}, "LimitExceeded", "64 bytes"),
+                ({"dry_multiplier": 1, "dry_sequence_breakers": [""]}, "BadArgument", "is empty"),
                 ({"logprobs": 500}, "OutOfRange", "logprobs"), ({"prompt": "a" * 9000}, "context_length_exceeded", "tokens"),
             ):
                 with self.subTest(wrong=str(wrong)[:60]):
@@ -533,6 +539,8 @@ class Refusals(ServeTest):
                 ({"tools": [{"function": {"name": ""}}]}, "BadArgument", "tools[0].function.name"),
                 ({"tools": [{"function": {"name": "a", "parameters": 7}}]}, "BadType", "tools[0].function.parameters"),
                 ({"tools": [WEATHER], "tool_choice": {"function": {}}}, "BadKey", "tool_choice.function.name"),
+                ({"tools": [WEATHER], "tool_choice": {"type": "allowed_tools", "allowed_tools": {}}}, "Unsupported", "allowed_tools"),
+                ({"modalities": ["text", "audio"]}, "Unsupported", "audio"),
                 ({"tools": [{"function": {"name": "a", "parameters": {"type": "x"}}}], "tool_choice": "required"}, "BadArgument", "tools: "),
                 ({"messages": [{"role": "user", "content": "a", "name": 7}]}, "BadType", "messages[0].name"),
                 ({"messages": [{"role": "assistant", "tool_calls": 7}]}, "BadType", "messages[0].tool_calls"),
@@ -625,7 +633,48 @@ class Refusals(ServeTest):
             server.error("/v1/completions", {**good, "seed": 2**63}, "OutOfRange", says=f"seed: is {2**63}, and can be at most {2**63 - 1}")
             server.error("/v1/completions", {**good, "seed": 1.5}, "BadType", says="an integer")
 
+    def test_members_of_other_servers(self):
+        good = {"prompt": "hand and hand and hand and", "max_tokens": 12, "temperature": 0}
+        with self.serving(LLAMA, "--ctx", 600) as server:
+            def text(**more):
+                return server.json("/v1/completions", {**good, **more})["choices"][0]["text"]
+
+            plain = text()
+            # Off, empty or without an effect on the answer.
+            for same in ({"min_tokens": 0}, {"functions": []}, {"samplers": None}, {"top_k": -1}, {"ignore_eos": False}, {"user": "a", "metadata": {},
+                          "store": True, "service_tier": "auto"}, {"top_p": 0, "temperature": 3}, {"dry_sequence_breakers": ["a"]}):
+                penalty = {"repetition_penalty": 1} if "temperature" in same else {}
+                self.assertEqual(text(**same, **penalty), plain, same)
+            short = server.json("/v1/completions", {"prompt": "a", "n_predict": 3})
+            self.assertEqual(short["usage"]["completion_tokens"], 3)
+            self.assertEqual(text(guided_json={"enum": [7]}), text(guided_json='{"enum": [7]}'))
+            self.assertEqual(json.loads(text(guided_json={"enum": [7]})), 7)
+            sampled = {"temperature": 1.5, "seed": 3, "max_tokens": 40}
+            self.assertNotEqual(text(**sampled, mirostat=2, mirostat_tau=0.1), text(**sampled))
+            self.assertNotEqual(text(**sampled, top_p=0.5, temperature_last=True), text(**sampled, top_p=0.5))
+            # DRY has its breakers unless a request says otherwise: colons lose nothing.
+            colons = {"logit_bias": {"61": 30}, "max_tokens": 12, "dry_multiplier": 8}
+            self.assertEqual(text(**colons), ":" * 12)
+            self.assertNotEqual(text(**colons, dry_sequence_breakers=[]), ":" * 12)
+            # The end of text ends nothing.
+            ends = {"logit_bias": {"2": 1000}, "max_tokens": 20}  # the file's eos_token_id
+            self.assertEqual(text(**ends), "")
+            made = server.json("/v1/completions", {**good, **ends, "ignore_eos": True})
+            self.assertEqual(made["usage"]["completion_tokens"], 20)
+
+    def test_messages_of_developers(self):
+        model = self.folder / "chat.gguf"
+        for knows in (False, True):
+            template = TOOLS + ("{# developer #}" if knows else "")
+            model_files.add_text(LLAMA, model, "tokenizer.chat_template", template)
+            with self.serving(model) as server:
+                used = [server.json("/v1/chat/completions", {"max_tokens": 1, "messages": [
+                    {"role": role, "content": "b"}, {"role": "user", "content": "a"}]})["usage"]["prompt_tokens"] for role in ("developer", "system")]
+                self.assertEqual(used[0] != used[1], knows)
+
     def test_wrong_calls(self):
+        self.refused(WRONG_CALL, "BadArgument", "serve", LLAMA, "--api-key", "", says="empty")
+        self.refused(WRONG_CALL, "BadArgument", "serve", "--api-kye", "a", says="no option '--api-kye'; did you mean '--api-key'?")
         with self.serving(LLAMA) as server:
             done = self.tenon("serve", LLAMA, "--port", server.port, status=5)
             self.assertIn(b"IoError", done.stderr)

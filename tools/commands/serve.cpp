@@ -119,6 +119,7 @@ void serve_language_model(Tool& tool, const Options& options, const std::stop_to
                      .name = model_name(tool, options),
                      .defaults = options.generation.for_model(model, source)};
   served.defaults.grammar = grammar;
+  served.dry_breakers = options.generation.sampling.breakers(model.tokenizer());
   served.has_seed = options.generation.sampling.seed > 0;
   served.chat = options.chat_template.format(model);
   if (!options.chat_template.is_given()) served.tool_chat = model.chat_format({}, "tool_use");
@@ -189,8 +190,10 @@ void add_serve(CLI::App& app, Tool& tool) {
       .option("--connections", options->connections,
               "Connections at the same time; further ones are closed")
       .range(1, 1 << 16);
-  command.option("--api-key", options->key,
-                 "Requests need this key; better given as the variable TENON_API_KEY");
+  command
+      .option("--api-key", options->key,
+              "Requests need this key; better given as the variable TENON_API_KEY")
+      .not_empty();
   command.option("--alias", options->alias, "What clients see as the model's name");
   command.option("--cors", options->cors,
                  "The origin whose pages may use the server, such as https://example.org; *: any");

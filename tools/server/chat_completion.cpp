@@ -108,7 +108,8 @@ ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& f
     throw Error(Errc::template_error, served.name,
                 "the model has no chat template; start the server with --chat-template");
   }
-  add_messages(fields.at("messages"));
+  fields.refuse_other_than("modalities", Json::array({"text"}));
+  add_messages(fields.at("messages"), *format);
   const std::string text = values.empty() ? std::string() : values.dump();
   answers_.emplace(*format, text);
   if (has_tools && !answers_->has_calls()) {
@@ -127,7 +128,8 @@ ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& f
   add_prompt_of_messages(*format, text);
 }
 
-void ChatCompletion::add_messages(const Json& messages) {
+void ChatCompletion::add_messages(const Json& messages, const text::ChatFormat& format) {
+  const bool has_developer = format.source().find("developer") != std::string_view::npos;
   if (!messages.is_array() || messages.empty()) {
     throw MemberError(Errc::bad_type, "messages", "has no array of messages");
   }
@@ -135,6 +137,7 @@ void ChatCompletion::add_messages(const Json& messages) {
     const RequestFields fields(messages[i], fmt::format("messages[{}]", i));
     text::ChatMessage message{.role = fields.text("role").value_or(""), .content = {}};
     if (message.role.empty()) throw MemberError(Errc::bad_key, fields.path("role"), "is missing");
+    if (message.role == "developer" && !has_developer) message.role = "system";
     const Json* content = fields.find("content");
     if (content != nullptr && content->is_array()) {
       message.content = read_parts(*content, fields.path("content"));
@@ -203,6 +206,7 @@ void ChatCompletion::choose_tools(const RequestFields& fields, const Json& choic
     allow_only_calls({.several = several});
   } else if (choice.is_object()) {
     const RequestFields chosen(choice, "tool_choice");
+    chosen.refuse_other_than("type", "function");
     const RequestFields function(chosen.at("function"), "tool_choice.function");
     function.at("name");
     allow_only_calls({.tool = function.text("name").value_or(""), .several = false});

@@ -33,7 +33,7 @@ class ChatCompletion : public Completion {
     std::size_t content = 0, reasoning = 0, calls = 0;
   };
 
-  void add_messages(const Json& messages);
+  void add_messages(const Json& messages, const text::ChatFormat& format);
   /// A content of parts as one text, with a marker for each image.
   std::string read_parts(const Json& parts, const std::string& name);
   void add_image(const std::string& url, const std::string& name);

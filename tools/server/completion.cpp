@@ -3,6 +3,7 @@
 #include "tool.hpp"
 
 #include <tenon/error.hpp>
+#include <tenon/models/sampling.hpp>
 #include <tenon/text/grammar.hpp>
 
 #include <algorithm>
@@ -22,9 +23,11 @@ namespace {
 
 constexpr std::int64_t max_choices = 128, max_answers = 128;
 constexpr std::size_t max_biases = 1024, max_stops = 32, max_stop_bytes = 1024;
+constexpr std::size_t max_breakers = 16, max_breaker_bytes = 64;
 
 /// OpenAI has an object of token ids and biases, llama.cpp a list of pairs, too.
-std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fields) {
+std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fields,
+                                                        std::size_t vocabulary) {
   std::vector<std::pair<std::int32_t, float>> biases;
   const auto refuse = [&] {
     throw MemberError(Errc::bad_type, fields.path("logit_bias"),
@@ -38,7 +41,12 @@ std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fie
       throw MemberError(Errc::bad_argument, fields.path("logit_bias"),
                         fmt::format("has {}, which is no number of 32 bits", value));
     }
-    biases.emplace_back(static_cast<std::int32_t>(std::clamp<std::int64_t>(token, -1, 1 << 30)),
+    if (token < 0 || token >= static_cast<std::int64_t>(vocabulary)) {
+      throw MemberError(
+          Errc::bad_argument, fields.path("logit_bias"),
+          fmt::format("token {} is outside of the vocabulary of {}", token, vocabulary));
+    }
+    biases.emplace_back(static_cast<std::int32_t>(token),
                         bias.is_number() ? static_cast<float>(value) : -INFINITY);
   };
   const Json* given = fields.find("logit_bias");
@@ -63,6 +71,43 @@ std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fie
     refuse();
   }
   return biases;
+}
+
+/// What would change the answer and is not done here: members of OpenAI's older API, llama.cpp's server and vLLM, and what
+/// there is in their places.
+constexpr std::pair<std::string_view, std::string_view> not_done[] = {
+    {"functions", "tools"},
+    {"function_call", "tool_choice"},
+    {"guided_choice", "grammar"},
+    {"guided_regex", "response_format"},
+    {"guided_grammar", "grammar"},
+    {"structured_outputs", "response_format"},
+    {"samplers", ""},
+    {"chat_template", "chat_template_kwargs"},
+    {"min_tokens", ""},
+    {"stop_token_ids", "stop"},
+    {"allowed_token_ids", "logit_bias"},
+    {"bad_words", "logit_bias"},
+    {"use_beam_search", ""},
+    {"include_stop_str_in_output", ""},
+    {"prompt_logprobs", ""},
+    {"truncate_prompt_tokens", ""},
+    {"n_probs", "logprobs"},
+    {"t_max_predict_ms", ""},
+    {"lora", ""},
+    {"audio", ""},
+    {"web_search_options", ""},
+};
+
+void refuse_not_done(const RequestFields& fields) {
+  for (const auto& [member, other] : not_done) {
+    const Json* value = fields.find(member);
+    if (value == nullptr || value->empty() || *value == false || *value == 0 || *value == "")
+      continue;
+    throw MemberError(Errc::unsupported, fields.path(member),
+                      other.empty() ? "this server does not do that"
+                                    : fmt::format("this server has {} in its place", other));
+  }
 }
 
 }  // namespace
@@ -155,6 +200,7 @@ Completion::Completion(const ServedModel& served, const RequestFields& fields, c
       id_(fmt::format("{}-{:016x}", kind.id, random_number())),
       created_(seconds_since_1970()),
       options_(served.defaults) {
+  refuse_not_done(fields);
   choices_ = fields.integer("n", 1, max_choices).value_or(1);
   is_stream_ = fields.flag("stream").value_or(false);
   if (const Json* stream = fields.object("stream_options")) {
@@ -171,8 +217,15 @@ void Completion::read_sampling(const RequestFields& fields) {
   read_sampler(
       sampler, [&](std::string_view name) { return fields.number(name); },
       [&](std::string_view name) {
+        if (name == "top_k") return fields.integer(name);
         return fields.integer(name, name.ends_with("_window") ? -1 : 0);
       });
+  // As other servers have them: no bound, and the most probable token alone.
+  sampler.top_k = std::max<std::int64_t>(sampler.top_k, 0);
+  if (sampler.top_p == 0) sampler.top_p = std::numeric_limits<double>::min();
+  sampler.mirostat = static_cast<int>(fields.integer("mirostat", 0, 2).value_or(sampler.mirostat));
+  sampler.temperature_last = fields.flag("temperature_last").value_or(sampler.temperature_last);
+  if (sampler.dry_multiplier > 0) read_breakers(fields);
   if (sampler.dry_window == -1) sampler.dry_window = served_.model.context();
   // As llama.cpp calls them.
   const auto other = fields.number("repeat_penalty");
@@ -191,8 +244,15 @@ void Completion::read_sampling(const RequestFields& fields) {
   if (fields.number("temperature") == 0.0 && !asks_for_penalty &&
       sampler.repetition_penalty == penalty)
     sampler.repetition_penalty = 1;
-  const auto biases = read_biases(fields);
+  const text::Tokenizer& tokenizer = served_.model.tokenizer();
+  const auto biases = read_biases(fields, tokenizer.vocab_size());
   sampler.logit_bias.insert(sampler.logit_bias.end(), biases.begin(), biases.end());
+  if (fields.flag("ignore_eos").value_or(false)) {
+    const auto count = static_cast<std::int32_t>(tokenizer.vocab_size());
+    for (std::int32_t token = 0; token < count; ++token) {
+      if (tokenizer.is_eog(token)) sampler.logit_bias.emplace_back(token, -INFINITY);
+    }
+  }
   const auto seed = fields.integer("seed");
   if (seed && *seed != -1) {  // llama.cpp's for any
     sampler.seed = static_cast<std::uint64_t>(*seed);
@@ -200,6 +260,22 @@ void Completion::read_sampling(const RequestFields& fields) {
     sampler.seed = random_number();
   }
   check_sampler(fields);
+}
+
+void Completion::read_breakers(const RequestFields& fields) {
+  const std::vector<std::string> texts = fields.texts("dry_sequence_breakers");
+  const auto is_long = [](const std::string& text) { return text.size() > max_breaker_bytes; };
+  if (texts.size() > max_breakers || std::ranges::any_of(texts, is_long)) {
+    throw MemberError(Errc::limit_exceeded, fields.path("dry_sequence_breakers"),
+                      fmt::format("has more than {} texts, or one of more than {} bytes",
+                                  max_breakers, max_breaker_bytes));
+  }
+  options_.sampler.dry_breakers = served_.dry_breakers;
+  if (fields.find("dry_sequence_breakers") == nullptr) return;
+  options_.sampler.dry_breakers = with_member(fields.path("dry_sequence_breakers"), [&] {
+    return models::dry_breakers(served_.model.tokenizer(),
+                                std::vector<std::string_view>(texts.begin(), texts.end()));
+  });
 }
 
 /// The sampler's members have the names of the request's.
@@ -212,7 +288,7 @@ void Completion::check_sampler(const RequestFields& fields) const try {
 }
 
 void Completion::read_limits(const RequestFields& fields) {
-  for (const char* name : {"max_tokens", "max_completion_tokens"}) {
+  for (const char* name : {"n_predict", "max_tokens", "max_completion_tokens"}) {
     const auto most = fields.integer(name, -1);
     if (most && *most >= 0)
       options_.max_tokens = *most;  // -1, llama.cpp's for no limit: the server's own
@@ -239,8 +315,11 @@ void Completion::read_grammar(const RequestFields& fields) {
     grammars.push_back(
         with_member(fields.path("grammar"), [&] { return text::Grammar::parse(*text); }));
   }
-  if (const Json* schema = fields.find("json_schema")) {
-    add_schema(fields.path("json_schema"), schema->dump());
+  for (const char* name : {"json_schema", "guided_json"}) {  // llama.cpp's and vLLM's
+    if (const Json* schema = fields.find(name)) {
+      add_schema(fields.path(name),
+                 schema->is_string() ? schema->get<std::string>() : schema->dump());
+    }
   }
   if (const Json* format = fields.object("response_format")) {
     const RequestFields members(*format, "response_format");
@@ -259,7 +338,7 @@ void Completion::read_grammar(const RequestFields& fields) {
   }
   if (grammars.size() > 1) {
     throw Error(Errc::bad_argument, "request",
-                "more than one of grammar, json_schema and response_format");
+                "more than one of grammar, json_schema, guided_json and response_format");
   }
   if (!grammars.empty()) options_.grammar = std::move(grammars.front());
 }

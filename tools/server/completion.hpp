@@ -52,6 +52,7 @@ class Completion : public TextRequest {
 
  private:
   void read_sampling(const RequestFields& fields);
+  void read_breakers(const RequestFields& fields);
   void check_sampler(const RequestFields& fields) const;
   void read_limits(const RequestFields& fields);
   void read_grammar(const RequestFields& fields);

@@ -311,7 +311,7 @@ Responses::Responses(const ServedModel& served, const RequestFields& fields, con
             {"text", given("text", {{"format", {{"type", "text"}}}})},
             {"tool_choice", given("tool_choice", "auto")},
             {"tools", given("tools", Json::array())},
-            {"top_p", sampler.top_p},
+            {"top_p", given("top_p", sampler.top_p)},
             {"truncation", "disabled"},
             {"usage", nullptr},
             {"metadata", given("metadata", Json::object())}};

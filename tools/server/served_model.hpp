@@ -5,11 +5,13 @@
 #include <tenon/models/vision.hpp>
 #include <tenon/text/chat.hpp>
 
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <vector>
 
 namespace tenon::tool {
 
@@ -25,8 +27,9 @@ struct SharedVision {
 struct ServedModel {
   models::LanguageModel model;
   std::string name;
-  models::GenerateOptions defaults;  ///< what requests leave out is as here
-  bool has_seed = false;             ///< whether the seed of `defaults` is one, or answers differ
+  models::GenerateOptions defaults;                       ///< what requests leave out is as here
+  std::vector<std::vector<std::int32_t>> dry_breakers{};  ///< of requests that turn DRY on
+  bool has_seed = false;  ///< whether the seed of `defaults` is one, or answers differ
   std::optional<text::ChatFormat> chat{};
   std::optional<text::ChatFormat> tool_chat{};  ///< in place of `chat` in conversations with tools
   std::unique_ptr<SharedVision> vision{};       ///< null: the model reads no images

@@ -238,8 +238,27 @@ struct SentenceEncoder::Impl {
     return {std::move(ids), true};
   }
 
+  /// Errors: those of ids that no tokenizer has made.
+  void check(const char* call, std::span<const std::vector<std::int32_t>> ids) const {
+    const auto vocabulary = static_cast<std::int64_t>(model->tokenizer.vocab_size());
+    for (const std::vector<std::int32_t>& text : ids) {
+      if (std::ssize(text) > model->config.max_tokens) {
+        throw Error(Errc::limit_exceeded, call,
+                    fmt::format("{} tokens, and the model reads {}", text.size(),
+                                model->config.max_tokens));
+      }
+      for (const std::int32_t id : text) {
+        if (id >= 0 && id < vocabulary) continue;
+        throw Error(Errc::out_of_range, call,
+                    fmt::format("token {} is outside of the vocabulary of {}", id, vocabulary));
+      }
+    }
+  }
+
   /// What the model makes of each text's ids, in their order: [texts, numbers of a result].
-  HostBuffer results(const std::vector<std::vector<std::int32_t>>& ids, const Interrupt& interrupt);
+  HostBuffer results(std::span<const std::vector<std::int32_t>> ids, const Interrupt& interrupt);
+  /// Of each text's ids, its first number.
+  HostBuffer scores(std::span<const std::vector<std::int32_t>> ids, const Interrupt& interrupt);
 
   /// Of one text, with the batch as first axis.
   HostBuffer result(std::span<const std::int32_t> ids, const Interrupt& interrupt) {
@@ -267,7 +286,7 @@ struct SentenceEncoder::Impl {
   std::atomic_flag is_used;
 };
 
-HostBuffer SentenceEncoder::Impl::results(const std::vector<std::vector<std::int32_t>>& ids,
+HostBuffer SentenceEncoder::Impl::results(std::span<const std::vector<std::int32_t>> ids,
                                           const Interrupt& interrupt) {
   std::vector<std::size_t> order(ids.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -313,6 +332,16 @@ HostBuffer SentenceEncoder::Impl::results(const std::vector<std::vector<std::int
     begin = end;
   }
   return result;
+}
+
+HostBuffer SentenceEncoder::Impl::scores(std::span<const std::vector<std::int32_t>> ids,
+                                         const Interrupt& interrupt) {
+  const HostBuffer labels = results(ids, interrupt);
+  HostBuffer scores = HostBuffer::zeros(Shape({labels.shape()[0]}, f32));
+  const auto count = static_cast<std::size_t>(labels.shape()[1]);
+  const auto all = labels.values<float>();
+  for (std::size_t i = 0; i < ids.size(); ++i) scores.mutable_values<float>()[i] = all[i * count];
+  return scores;
 }
 
 SentenceEncoder SentenceEncoder::load(const std::filesystem::path& path,
@@ -399,6 +428,17 @@ HostBuffer SentenceEncoder::embed(std::span<const std::string> texts,
   });
 }
 
+HostBuffer SentenceEncoder::embed(std::span<const std::vector<std::int32_t>> ids,
+                                  const Interrupt& interrupt) const {
+  constexpr const char* call = "SentenceEncoder::embed";
+  return with_memory_errors(call, [&] {
+    if (ids.empty()) throw Error(Errc::bad_argument, call, "no texts");
+    impl_->require(call, {Pooling::mean, Pooling::cls, Pooling::last});
+    impl_->check(call, ids);
+    return impl_->results(ids, interrupt);
+  });
+}
+
 HostBuffer SentenceEncoder::embed_tokens(std::string_view text, const Interrupt& interrupt) const {
   constexpr const char* call = "SentenceEncoder::embed_tokens";
   return with_memory_errors(call, [&] {
@@ -416,18 +456,22 @@ HostBuffer SentenceEncoder::score(std::string_view query, std::span<const std::s
   return with_memory_errors(call, [&] {
     if (documents.empty()) throw Error(Errc::bad_argument, call, "no documents");
     impl_->require(call, {Pooling::rank});
-    const HostBuffer labels = impl_->results(
-        impl_->all_tokens(
-            call, documents,
-            [&](const std::string& document) { return impl_->tokens(query, document); }),
-        interrupt);
-    HostBuffer scores = HostBuffer::zeros(Shape({labels.shape()[0]}, f32));
-    const auto count = static_cast<std::size_t>(labels.shape()[1]);
-    const auto all = labels.values<float>();
-    for (std::size_t i = 0; i < documents.size(); ++i) {
-      scores.mutable_values<float>()[i] = all[i * count];
-    }
-    return scores;
+    return impl_->scores(impl_->all_tokens(call, documents,
+                                           [&](const std::string& document) {
+                                             return impl_->tokens(query, document);
+                                           }),
+                         interrupt);
+  });
+}
+
+HostBuffer SentenceEncoder::score(std::span<const std::vector<std::int32_t>> ids,
+                                  const Interrupt& interrupt) const {
+  constexpr const char* call = "SentenceEncoder::score";
+  return with_memory_errors(call, [&] {
+    if (ids.empty()) throw Error(Errc::bad_argument, call, "no documents");
+    impl_->require(call, {Pooling::rank});
+    impl_->check(call, ids);
+    return impl_->scores(ids, interrupt);
   });
 }
 

@@ -319,6 +319,28 @@ TEST_CASE("sentence encoder: long texts lose their end, but for the token that e
   expect_error(Errc::limit_exceeded, [&] { static_cast<void>(ranker.tokens(text, "b")); });
 }
 
+TEST_CASE("sentence encoder: token ids in the place of texts") {
+  using Ids = std::vector<std::vector<std::int32_t>>;
+  const auto encoder = loaded("bert");
+  const Strings texts{"the cat", "a", "in the beginning the cat"};
+  Ids ids;
+  for (const std::string& text : texts) ids.push_back(encoder.tokens(text));
+  CHECK(values_of(encoder.embed(ids)) == values_of(encoder.embed(texts)));
+  expect_error(Errc::bad_argument, [&] { encoder.embed(Ids()); });
+  expect_error(Errc::bad_input, [&] { encoder.embed(Ids(2)); });
+  const auto beyond = static_cast<std::int32_t>(encoder.tokenizer().vocab_size());
+  for (const std::int32_t id : {-1, beyond})
+    expect_error(Errc::out_of_range, [&] { encoder.embed(Ids{{2, id}}); });
+  const auto more = static_cast<std::size_t>(encoder.config().max_tokens) + 1;
+  expect_error(Errc::limit_exceeded, [&] { encoder.embed(Ids{std::vector<std::int32_t>(more)}); });
+  expect_error(Errc::unsupported, [&] { encoder.score(ids); });
+
+  const auto ranker = loaded("xlm_roberta_rank");
+  Ids pairs;
+  for (const std::string& text : texts) pairs.push_back(ranker.tokens("where", text));
+  CHECK(values_of(ranker.score(pairs)) == values_of(ranker.score("where", texts)));
+}
+
 TEST_CASE("sentence encoder: texts that spell separators are texts") {
   const auto ranker = loaded("qwen3_rank");
   const auto ids = ranker.tokens("a", "b<|im_end|>{query}");

@@ -447,11 +447,38 @@ class Encoders(ServeTest):
                 one = self.json("embed", model, texts[1])["embeddings"][0]
                 self.assertEqual(list(struct.unpack(f"<{len(one)}f", bytes_)), [struct.unpack("f", struct.pack("f", v))[0]
                                                                                for v in one])
+                ids = [server.json("/tokenize", {"content": text, "add_special": True})["tokens"] for text in texts]
+                rows = server.json("/v1/embeddings", {"input": ids})
+                self.assertEqual((rows["data"], rows["usage"]), (made["data"], made["usage"]))
+                self.assertEqual(server.json("/v1/embeddings", {"input": ids[1]})["data"][0]["embedding"], one)
+                server.error("/v1/embeddings", {"input": [5, 10**9]}, "OutOfRange", says="input: token 1000000000")
+                server.error("/v1/embeddings", {"input": ["x", [-1]]}, "OutOfRange", says="input[1]: token -1")
+                server.error("/v1/embeddings", {"input": [[]]}, "BadInput", says="input[0]")
+                server.error("/v1/embeddings", {"input": [[5] * 4000]}, "LimitExceeded", says="input[0]")
+                for wrong in (7, {}, [1, "x"], [True], [[1.5]]):
+                    server.error("/v1/embeddings", {"input": wrong}, "BadType", says="input")
                 server.error("/v1/embeddings", {"input": []}, "BadArgument")
                 server.error("/v1/embeddings", {"input": ["x"] * 2049}, "LimitExceeded", says="2048")
                 server.error("/v1/embeddings", {"input": "x", "dimensions": 3}, "Unsupported", says="dimensions")
                 server.error("/v1/embeddings", {"input": ["x", "the hand " * 2000]}, "LimitExceeded", says="input[1]: has")
                 server.error("/v1/chat/completions", {"messages": []}, "not_found", status=404)
+
+
+    def test_work_ends_when_clients_go(self):
+        with self.serving(ENCODERS / "xlm_roberta_rank.gguf") as server:
+            text = "the hand " * 200
+            begin = time.monotonic()
+            server.json("/v1/rerank", {"query": "the", "documents": [text] * 100})
+            body = json.dumps({"query": "the", "documents": [text] * 2048}).encode()
+            alone = 20 * (time.monotonic() - begin)
+            for _ in range(3):
+                with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+                    client.sendall(b"POST /v1/rerank HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+            time.sleep(0.1)
+            begin = time.monotonic()
+            server.json("/v1/rerank", {"query": "the", "documents": ["a"]})
+            self.assertLess(time.monotonic() - begin, max(alone, 2))
+            server.error("/v1/rerank", {"query": text * 9, "documents": ["a"]}, "LimitExceeded", says="query: has")
 
 
 class Refusals(ServeTest):

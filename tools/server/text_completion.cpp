@@ -1,6 +1,7 @@
 #include "server/text_completion.hpp"
 
 #include "base/utf8.hpp"
+#include "server/token_api.hpp"
 
 #include <tenon/error.hpp>
 
@@ -68,21 +69,9 @@ void TextCompletion::add_text(const std::string& text) {
 
 void TextCompletion::add_tokens(const Json& ids) {
   const text::Tokenizer& tokenizer = served().model.tokenizer();
-  const auto count = static_cast<std::int64_t>(tokenizer.vocab_size());
   if (!is_tokens(ids))
     throw MemberError(Errc::bad_type, "prompt", "has an item that is no text and no token ids");
-  std::vector<std::int32_t> tokens;
-  for (const Json& id : ids) {
-    if (!id.is_number_integer())
-      throw MemberError(Errc::bad_type, "prompt", "has a token id that is no integer");
-    const auto token = id.get<std::int64_t>();
-    if (token < 0 || token >= count) {
-      throw MemberError(
-          Errc::out_of_range, "prompt",
-          fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
-    }
-    tokens.push_back(static_cast<std::int32_t>(token));
-  }
+  std::vector<std::int32_t> tokens = token_ids(tokenizer, ids, "prompt");
   texts_.push_back(tokenizer.decode(tokens));
   add_prompt({{.tokens = std::move(tokens)}});
 }

@@ -33,25 +33,31 @@ Json tokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
 }
 
 Json detokenize(const text::Tokenizer& tokenizer, const RequestFields& fields) {
-  std::vector<std::int32_t> tokens;
-  if (const Json* ids = fields.array("tokens")) {
-    const auto count = static_cast<std::int64_t>(tokenizer.vocab_size());
-    for (const Json& id : *ids) {
-      if (!id.is_number_integer())
-        throw MemberError(Errc::bad_type, "tokens", "is no array of token ids");
-      const auto token = id.get<std::int64_t>();
-      if (token < 0 || token >= count) {
-        throw MemberError(
-            Errc::out_of_range, "tokens",
-            fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
-      }
-      tokens.push_back(static_cast<std::int32_t>(token));
-    }
-  }
+  const Json* ids = fields.array("tokens");
+  const auto tokens =
+      ids == nullptr ? std::vector<std::int32_t>() : token_ids(tokenizer, *ids, "tokens");
   return {{"content", tokenizer.decode(tokens)}};
 }
 
 }  // namespace
+
+std::vector<std::int32_t> token_ids(const text::Tokenizer& tokenizer, const Json& ids,
+                                    const std::string& name) {
+  const auto count = static_cast<std::int64_t>(tokenizer.vocab_size());
+  std::vector<std::int32_t> tokens;
+  for (const Json& id : ids) {
+    if (!id.is_number_integer())
+      throw MemberError(Errc::bad_type, name, "is no array of token ids");
+    const auto token = id.get<std::int64_t>();
+    if (token < 0 || token >= count) {
+      throw MemberError(
+          Errc::out_of_range, name,
+          fmt::format("token {} is outside of the vocabulary of {}", id.dump(), count));
+    }
+    tokens.push_back(static_cast<std::int32_t>(token));
+  }
+  return tokens;
+}
 
 void add_token_routes(Routes& routes, const text::Tokenizer& tokenizer) {
   routes.post_json("/tokenize",

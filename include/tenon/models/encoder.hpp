@@ -282,6 +282,11 @@ class SentenceEncoder {
   /// The embedding of one text: f32 [embedding_width()].
   HostBuffer embed(std::string_view text) const;
 
+  /// The same of each text's token ids, such as tokens() gives. Errors, too: out_of_range for ids outside of the vocabulary,
+  /// limit_exceeded for more than EncoderConfig::max_tokens.
+  HostBuffer embed(std::span<const std::vector<std::int32_t>> ids,
+                   const Interrupt& interrupt = {}) const;
+
   /// With Pooling::none: an embedding for each of the text's tokens, f32 [tokens, embedding_width()]. Errc::unsupported with
   /// another pooling.
   HostBuffer embed_tokens(std::string_view text, const Interrupt& interrupt = {}) const;
@@ -290,6 +295,9 @@ class SentenceEncoder {
   /// classifier gives for its first label; Qwen3's rerankers give a probability. Errors: those of embed() and of tokens();
   /// unsupported with another pooling.
   HostBuffer score(std::string_view query, std::span<const std::string> documents,
+                   const Interrupt& interrupt = {}) const;
+  /// The same of the token ids of each query with its document.
+  HostBuffer score(std::span<const std::vector<std::int32_t>> ids,
                    const Interrupt& interrupt = {}) const;
 
   /// SentenceModel::embed of token ids, i32 [B, S], and a mask, f32 [B, S] with 1 for tokens and 0 for

@@ -506,20 +506,35 @@ Program read_program(const std::string& path) {
   return parse(read_text(path), path);
 }
 
+namespace {
+
+/// All of an input, which may have no end: of more than `limit` bytes, some of them.
+std::string read_up_to(std::istream& in, std::size_t limit) {
+  std::string text;
+  std::vector<char> piece(std::size_t{1} << 16);
+  do {
+    in.read(piece.data(), std::ssize(piece));
+    text.append(piece.data(), static_cast<std::size_t>(in.gcount()));
+  } while (in && text.size() <= limit);
+  return text;
+}
+
+}  // namespace
+
 std::string read_text(const std::string& path) {
   constexpr std::size_t limit = std::size_t{1} << 30;
   if (path.empty())
     throw Error(Errc::bad_argument, "command line", "the path of a file to read is empty");
   std::string text;
   if (path == "-") {
-    text.assign(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+    text = read_up_to(std::cin, limit);
   } else {
     std::ifstream in(path, std::ios::binary);
     if (!in) throw Error(Errc::not_found, path, std::strerror(errno));
     if (std::filesystem::is_directory(path)) {
       throw Error(Errc::bad_argument, path, "a folder, where a file is read");
     }
-    text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+    text = read_up_to(in, limit);
     if (in.bad()) throw Error(Errc::io_error, path, "cannot be read");
   }
   if (text.size() > limit) throw Error(Errc::limit_exceeded, path, "more than 1 GiB of text");

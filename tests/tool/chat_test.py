@@ -202,6 +202,16 @@ class FullContext(ChatFolder):
         done = self.tenon("chat", self.model, "-n", 2, "--ctx", 100, stdin=b"x" * 400)
         self.assertIn(b"shorten it", done.stderr)
 
+    def test_a_message_that_the_template_refuses_does_not_end_the_chat(self):
+        template = ("{% for m in messages %}{% if 'bad' in m.content %}{{ raise_exception('not this') }}{% endif %}"
+                    "{{ m.content }}{% endfor %}")
+        asked = "hand\nbad\nand\n", "-n", 2, "--chat-template", template
+        turns = self.chat(*asked)["turns"]
+        self.assertEqual([turn["user"] for turn in turns], ["hand", "bad", "and"])
+        self.assertIn("not this", turns[1]["error"])
+        self.assertEqual([turns[0]["assistant"], turns[2]["assistant"]],
+                         [turn["assistant"] for turn in self.chat("hand\nand\n", *asked[1:])["turns"]])
+
     def test_plain_text_goes_on_for_ever(self):
         turns = self.chat("hand hand hand\n" * 12, "--raw", "-n", 8, "--ctx", 64)["turns"]
         self.assertEqual({turn["stopped"] for turn in turns} - {"length", "end token"}, set())

@@ -93,6 +93,9 @@ class WrongFile(Folder):
         self.refused(WRONG_CALL, "BadArgument", "run", path, says="('bias'): give a file of them, --weights")
         self.refused(UNSUPPORTED, "Unsupported", "graph", path, "--save", self.folder / "n.json", says="no tensors")
 
+    def test_texts_without_an_end(self):
+        self.refused(MALFORMED, "LimitExceeded", "fmt", "/dev/zero", says="1 GiB")
+
     def test_folders(self):
         self.refused(MALFORMED, "NotFound", "info", self.folder, says="in this folder")
         shutil.copy(LLAMA, self.folder / "a.gguf")

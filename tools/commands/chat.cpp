@@ -199,12 +199,11 @@ class ChatLoop {
                      : [](std::string_view text) { show(text); });
     } catch (const Error& error) {
       interrupts_.end();
-      if (error.code() != Errc::bad_argument) throw;
-      // The message does not fit: another one may.
+      // Such as a message that does not fit, or that the template refuses: another one may do.
       if (tool_.json) {
         turns_.push_back({{"user", message}, {"error", error.message()}});
       } else {
-        say(fmt::format("[{}]", error.message()));
+        say(fmt::format("[{}]", error.what()));
       }
       return;
     }

@@ -39,7 +39,9 @@ void Conversation::save(const std::filesystem::path& path) const {
 std::span<const float> Conversation::read(std::span<const std::int32_t> tokens,
                                           const Interrupt& interrupt) {
   return with_memory_errors("Conversation::read", [&] {
-    impl_->logits = impl_->next_logits(tokens, interrupt);
+    const Impl::Use use(*impl_);  // also while the logits change
+    impl_->check(tokens);
+    impl_->logits = impl_->steps(impl_->next, tokens, interrupt).logits.to_host();
     return impl_->logits.values<float>();
   });
 }

@@ -651,6 +651,27 @@ class Refusals(ServeTest):
                 cut = server.json("/v1/chat/completions", {**asked, "stop": "return"})["choices"][0]
                 self.assertEqual(cut["message"]["content"], "    ")
 
+    def test_properties_and_templates_as_in_llama_cpp(self):
+        model = self.folder / "chat.gguf"
+        model_files.add_text(LLAMA, model, "tokenizer.chat_template", TOOLS)
+        messages = [{"role": "user", "content": "a"}]
+        with self.serving(model, "--alias", "tiny", "--ctx", 200, "--parallel", 3, "--temp", 0.25) as server:
+            props = server.json("/props")
+            self.assertEqual((props["model_alias"], props["total_slots"], props["chat_template"]), ("tiny", 3, TOOLS))
+            settings = props["default_generation_settings"]
+            self.assertEqual((settings["n_ctx"], settings["params"]["temperature"]), (200, 0.25))
+            self.assertEqual(props["modalities"], {"vision": False, "audio": False})
+            for more, wanted in (({}, "<|user|>a<end><|assistant|>"), ({"tools": [WEATHER]}, "[weather]<|user|>a<end><|assistant|>")):
+                self.assertEqual(server.json("/apply-template", {"messages": messages, **more}), {"prompt": wanted})
+            begun = [*messages, {"role": "assistant", "content": "so"}]
+            self.assertEqual(server.json("/apply-template", {"messages": begun})["prompt"], "<|user|>a<end><|assistant|>so")
+            long = {"messages": [{"role": "user", "content": "a" * 1000}]}
+            self.assertIn("a" * 1000, server.json("/apply-template", long)["prompt"])
+            server.error("/apply-template", {"messages": []}, "BadType", says="messages")
+        with self.serving(LLAMA) as server:
+            self.assertEqual(server.json("/props")["chat_template"], "")
+            server.error("/apply-template", {"messages": messages}, "TemplateError")
+
     def test_seeds_of_64_bits(self):
         with self.serving(LLAMA) as server:
             good = {"prompt": "a", "max_tokens": 4, "temperature": 1}

@@ -137,6 +137,17 @@ void serve_language_model(Tool& tool, const Options& options, const std::stop_to
   };
   routes.get("/health", health, true);
   routes.get("/v1/health", health, true);
+  // As llama.cpp's server has it: what its clients look for.
+  routes.get("/props", [&] {
+    const std::string chat = served.chat ? std::string(served.chat->source()) : std::string();
+    return Json{{"default_generation_settings",
+                 {{"n_ctx", model.context()}, {"params", described(served.defaults, source)}}},
+                {"total_slots", options.parallel},
+                {"model_alias", served.name},
+                {"model_path", served.name},
+                {"modalities", {{"vision", served.vision != nullptr}, {"audio", false}}},
+                {"chat_template", chat}};
+  });
   routes.get_text("/metrics", metrics_type, [&] { return metrics_text(answers.counts()); });
   listen(tool, options, std::move(routes), served.name, stop, [&] {
     answers.stop();

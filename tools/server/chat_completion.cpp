@@ -86,7 +86,8 @@ void check_function(const RequestFields& function) {
   function.flag("strict");
 }
 
-ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& fields)
+ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& fields,
+                               std::string* prompt)
     : Completion(served, fields,
                  {.id = "chatcmpl",
                   .whole = "chat.completion",
@@ -125,7 +126,12 @@ ChatCompletion::ChatCompletion(const ServedModel& served, const RequestFields& f
   if (fields.flag("logprobs").value_or(false)) {
     options().logprobs = fields.integer("top_logprobs", 0, max_top_logprobs).value_or(0);
   }
-  add_prompt_of_messages(*format, text);
+  text::Prompt made = prompt_of_messages(*format, text);
+  if (prompt != nullptr) {
+    *prompt = std::move(made.text);
+  } else {
+    add_prompt_of(made);
+  }
 }
 
 void ChatCompletion::add_messages(const Json& messages, const text::ChatFormat& format) {
@@ -229,8 +235,8 @@ void ChatCompletion::allow_only_calls(const text::CallGrammarOptions& of) {
   options().grammar = with_member("tools", [&] { return answers_->call_grammar(of); });
 }
 
-void ChatCompletion::add_prompt_of_messages(const text::ChatFormat& format,
-                                            const std::string& values) {
+text::Prompt ChatCompletion::prompt_of_messages(const text::ChatFormat& format,
+                                                const std::string& values) {
   // An answer that has begun is continued: its turn has no end in the prompt.
   std::optional<text::ChatMessage> begun;
   if (messages_.size() > 1 && messages_.back().role == "assistant" &&
@@ -243,6 +249,10 @@ void ChatCompletion::add_prompt_of_messages(const text::ChatFormat& format,
     prompt.content.push_back({prompt.text.size(), prompt.text.size() + begun->content.size()});
     prompt.text += begun->content;
   }
+  return prompt;
+}
+
+void ChatCompletion::add_prompt_of(const text::Prompt& prompt) {
   const models::LanguageModel& model = served().model;
   if (images_.empty()) {
     add_prompt({{.tokens = prompt.encode(model.tokenizer())}});

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::tool {
@@ -20,7 +21,9 @@ class ChatCompletion : public Completion {
  public:
   /// Errors: those of Completion; template_error for models without a chat template, and what it refuses; unsupported
   /// for images where the server has no encoder, or that are addresses; those of reading an image.
-  ChatCompletion(const ServedModel& served, const RequestFields& fields);
+  /// `prompt`: where not null, it gets the prompt's text, and there is nothing to answer.
+  ChatCompletion(const ServedModel& served, const RequestFields& fields,
+                 std::string* prompt = nullptr);
 
   Json first_delta(std::size_t index) override;
   Json delta(std::size_t index, std::string_view text) override;
@@ -39,7 +42,8 @@ class ChatCompletion : public Completion {
   void add_image(const std::string& url, const std::string& name);
   void choose_tools(const RequestFields& fields, const Json& choice);
   void allow_only_calls(const text::CallGrammarOptions& options);
-  void add_prompt_of_messages(const text::ChatFormat& format, const std::string& values);
+  text::Prompt prompt_of_messages(const text::ChatFormat& format, const std::string& values);
+  void add_prompt_of(const text::Prompt& prompt);
   Json call(const text::ToolCall& call) const;
   Json logprobs(const models::Generated& answer) const;
   /// What `answer` has more than was sent, as a delta; null for nothing.

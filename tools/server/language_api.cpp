@@ -11,6 +11,7 @@
 #include <chrono>
 #include <exception>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -24,7 +25,7 @@ using Clock = std::chrono::steady_clock;
 /// How long a wait for an answer is before somebody looks whether the client is still there.
 constexpr std::chrono::milliseconds patience{250};
 /// How long a stream is silent before it sends a comment, by which both ends see that the other is there.
-constexpr std::chrono::milliseconds silence{5000};
+constexpr std::chrono::milliseconds silence{1000};
 
 HttpResponse whole(TextRequest& asked, PendingAnswers pending, const HttpRequest& request,
                    std::size_t count) {
@@ -107,6 +108,11 @@ void add_language_routes(Routes& routes, const ServedModel& served, AnswerServic
   });
   routes.post("/v1/responses", [&](const HttpRequest& request) {
     return answer<Responses>(served, answers, request);
+  });
+  routes.post_json("/apply-template", [&](const RequestFields& fields) {
+    std::string prompt;
+    static_cast<void>(ChatCompletion(served, fields, &prompt));
+    return Json{{"prompt", prompt}};
   });
   add_token_routes(routes, served.model.tokenizer());
 }

@@ -64,7 +64,7 @@ TextCompletion::TextCompletion(const ServedModel& served, const RequestFields& f
 
 void TextCompletion::add_text(const std::string& text) {
   add_prompt({{.tokens = served().model.tokenizer().encode(text)}});
-  texts_.push_back(text);
+  if (echoes_) texts_.push_back(text);
 }
 
 void TextCompletion::add_tokens(const Json& ids) {
@@ -72,7 +72,7 @@ void TextCompletion::add_tokens(const Json& ids) {
   if (!is_tokens(ids))
     throw MemberError(Errc::bad_type, "prompt", "has an item that is no text and no token ids");
   std::vector<std::int32_t> tokens = token_ids(tokenizer, ids, "prompt");
-  texts_.push_back(tokenizer.decode(tokens));
+  if (echoes_) texts_.push_back(tokenizer.decode(tokens));
   add_prompt({{.tokens = std::move(tokens)}});
 }
 

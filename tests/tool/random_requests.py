@@ -59,8 +59,9 @@ class Requests:
     def sampling(self):
         rng = self.rng
         choices = {
-            "temperature": lambda: rng.choice([0, 0, 0.3, 1, 1.7, 100]), "top_p": lambda: rng.choice([1, 0.9, 0.1]),
-            "top_k": lambda: rng.choice([0, 1, 5, 1000]), "min_p": lambda: rng.choice([0, 0.05, 1]), "typical_p": lambda: rng.choice([1, 0.5]),
+            "temperature": lambda: rng.choice([0, 0, 0.3, 1, 1.7, 100]), "top_p": lambda: rng.choice([1, 0.9, 0.1, 0]),
+            "top_k": lambda: rng.choice([-1, 0, 1, 5, 1000]), "mirostat": lambda: rng.choice([0, 1, 2]), "ignore_eos": lambda: self.maybe(0.5),
+            "temperature_last": lambda: self.maybe(0.5), "dry_sequence_breakers": lambda: rng.choice([[], "a", ["th", ":"]]), "min_p": lambda: rng.choice([0, 0.05, 1]), "typical_p": lambda: rng.choice([1, 0.5]),
             "repeat_penalty": lambda: rng.choice([1, 1.1, 2]), "repeat_last_n": lambda: rng.choice([-1, 0, 3, 64]),
             "frequency_penalty": lambda: rng.choice([0, -2, 2, 0.5]), "presence_penalty": lambda: rng.choice([0, -2, 2, 0.5]),
             "dry_multiplier": lambda: rng.choice([0, 0.8]), "logit_bias": lambda: self.bias(), "stop": lambda: self.stop(),
@@ -91,7 +92,7 @@ class Requests:
         """A form of the answer, or none."""
         rng = self.rng
         schema = rng.choice(SCHEMAS)
-        return rng.choice([{}, {}, {"response_format": {"type": "text"}}, {"response_format": {"type": "json_object"}}, {"json_schema": schema},
+        return rng.choice([{}, {}, {"response_format": {"type": "text"}}, {"response_format": {"type": "json_object"}}, {"json_schema": schema}, {"guided_json": schema},
                            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "strict": True, "schema": schema}}},
                            {"grammar": rng.choice(GRAMMARS)}])
 
@@ -157,7 +158,7 @@ class Requests:
         return messages
 
     def chat(self):
-        body = {"messages": self.messages(), **self.sampling(), **self.limit("max_tokens", "max_completion_tokens"), **self.stream()}
+        body = {"messages": self.messages(), **self.sampling(), **self.limit("max_tokens", "max_completion_tokens", "n_predict"), **self.stream()}
         if self.maybe(0.4):
             body.update(self.tools())
         if body.get("tool_choice", "auto") in ("auto", "none"):
@@ -213,6 +214,8 @@ class Requests:
 
     def embedding(self):
         texts = self.text() if self.maybe() else [self.text() for _ in range(self.rng.randint(1, 5))]
+        if self.maybe(0.2):  # of the smallest encoder's vocabulary
+            texts = [[self.rng.randrange(11) for _ in range(self.rng.randint(1, 5))] for _ in range(self.rng.randint(1, 3))]
         return {"input": texts, **({"encoding_format": self.rng.choice(["float", "base64"])} if self.maybe(0.5) else {})}
 
     def rerank(self):

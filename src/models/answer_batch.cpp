@@ -25,7 +25,8 @@ namespace {
 struct Answer {
   Answer(const LanguageModel& model, AnswerRequest asked)
       : request(std::move(asked)),
-        generation(model, request.conversation, request.options, request.emit) {
+        generation(model, request.conversation, request.options, request.emit,
+                   std::move(request.emit_choice)) {
     generation.check_stepwise();
     generation.begin(std::move(request.prompt), std::move(request.beginning));
   }

@@ -56,11 +56,12 @@ text::DecodeOptions decode_options(const text::Tokenizer& tokenizer,
 }  // namespace
 
 Generation::Generation(const LanguageModel& model, Conversation& conversation,
-                       const GenerateOptions& options, const Emit& emit)
+                       const GenerateOptions& options, const Emit& emit, EmitChoice emit_choice)
     : model_(model),
       conversation_(conversation),
       options_(options),
       emit_(emit),
+      emit_choice_(std::move(emit_choice)),
       sampler_(options.sampler),
       decoder_(model.tokenizer(), decode_options(model.tokenizer(), options)),
       stop_text_(options.stop) {
@@ -448,7 +449,10 @@ bool Generation::take(std::int32_t token) {
   if (constraint_) follow(token, text);
   history_.push_back(token);
   result_.tokens.push_back(token);
-  if (options_.logprobs) result_.choices.push_back(std::move(choice_));
+  if (options_.logprobs) {
+    if (emit_choice_) emit_choice_(choice_);
+    result_.choices.push_back(std::move(choice_));
+  }
   put(stop_text_.push(text));
   if (stop_text_.found()) return end_by(Generated::End::stop);
   if (is_constrained_ && !constraint_->may_continue()) return end_by(Generated::End::grammar);

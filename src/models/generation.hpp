@@ -23,10 +23,11 @@ namespace tenon::models {
 class Generation {
  public:
   using Emit = std::function<void(std::string_view)>;
+  using EmitChoice = std::function<void(const Generated::Choice&)>;
 
   /// Errors: those of GenerateOptions.
   Generation(const LanguageModel& model, Conversation& conversation, const GenerateOptions& options,
-             const Emit& emit);
+             const Emit& emit, EmitChoice emit_choice = {});
 
   /// All of it; `beginning` is read before `prompt`.
   Generated run(std::span<const std::int32_t> prompt, std::span<const PromptPart> beginning = {});
@@ -97,6 +98,7 @@ class Generation {
   Conversation& conversation_;
   const GenerateOptions& options_;
   const Emit& emit_;
+  EmitChoice emit_choice_;
   nn::Sampler sampler_;
   text::StreamDecoder decoder_;
   StopText stop_text_;

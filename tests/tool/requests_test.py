@@ -129,7 +129,11 @@ class RandomRequests(ServeTest):
             for piece in event["choices"]:
                 choice = choices.setdefault(piece["index"], {"index": piece["index"], "finish_reason": None, "logprobs": None})
                 self.assertIsNone(choice["finish_reason"], body)
-                choice.update(finish_reason=piece["finish_reason"], logprobs=piece.get("logprobs"))
+                choice["finish_reason"] = piece["finish_reason"]
+                if piece.get("logprobs"):
+                    choice["logprobs"] = choice["logprobs"] or {}
+                    for name, tokens in piece["logprobs"].items():
+                        choice["logprobs"][name] = choice["logprobs"].get(name, []) + tokens
                 if path == "/v1/completions":
                     choice["text"] = choice.get("text", "") + piece["text"]
                 else:

@@ -180,6 +180,19 @@ class Completions(ServeTest):
             piece = server.json("/detokenize", {"tokens": [104] * 5})["content"]
             self.assertEqual(only["choices"][0]["text"], piece)
 
+    def test_log_probabilities_come_with_their_tokens(self):
+        asked = {"prompt": "in the", "max_tokens": 12, "temperature": 0, "logprobs": 2}
+        with self.serving(LLAMA) as server:
+            whole = server.json("/v1/completions", asked)["choices"][0]["logprobs"]
+            pieces = [e["choices"][0] for e in server.events("/v1/completions", asked)]
+            self.assertEqual(sum(len(whole[name]) for name in whole), 48)
+            for name in whole:
+                self.assertEqual(sum((p["logprobs"][name] for p in pieces), []), whole[name])
+            for piece in pieces[:-1]:
+                tokens = piece["logprobs"]["tokens"]
+                if "\ufffd" not in piece["text"]:
+                    self.assertEqual("".join(tokens), piece["text"])
+
     def test_prompts_that_begin_alike_are_read_once(self):
         common = "in the beginning the hand and the word were one " * 10
         for kept in (0, 16):
@@ -263,6 +276,11 @@ class Chats(ServeTest):
                 self.assertEqual(mine[0]["delta"], {"role": "assistant", "content": ""})
                 self.assertEqual("".join(c["delta"].get("content", "") for c in mine), alone["text"])
                 self.assertEqual([c["finish_reason"] for c in mine], [None] * (len(mine) - 1) + ["length"])
+
+            # Log-probabilities come with their tokens.
+            pieces = [e["choices"][0] for e in server.events("/v1/chat/completions", {**asked, "logprobs": True, "top_logprobs": 1})]
+            self.assertEqual(sum((p["logprobs"]["content"] for p in pieces[1:]), []), tokens)
+            self.assertTrue(all(p["logprobs"]["content"] for p in pieces[1:-1]), pieces)
 
             parts = [{"type": "text", "text": "ha"}, {"type": "text", "text": "nd"}]
             joined, apart = (server.json("/v1/chat/completions", {**asked, "messages": [{"role": "user", "content": content}]})

@@ -212,8 +212,11 @@ PendingAnswers AnswerService::answer(std::vector<models::AnswerRequest> requests
   for (std::size_t index = 0; index < requests.size(); ++index) {
     models::AnswerRequest& request = requests[index];
     request.options.interrupt.cancel = mailbox->cancel.get_token();
-    request.emit = [mailbox, index](std::string_view text) {
-      mailbox->put({.index = index, .text = std::string(text)});
+    const auto drawn = std::make_shared<std::vector<models::Generated::Choice>>();
+    request.emit_choice = [drawn](const auto& choice) { drawn->push_back(choice); };
+    request.emit = [mailbox, index, drawn](std::string_view text) {
+      mailbox->put(
+          {.index = index, .text = std::string(text), .choices = std::exchange(*drawn, {})});
     };
     impl_->add(std::move(request), {mailbox, index});
   }

@@ -16,6 +16,8 @@ namespace tenon::tool {
 struct AnswerEvent {
   std::size_t index = 0;  ///< of the request, as AnswerService::answer() got them
   std::string text;       ///< what follows of the answer
+  std::vector<models::Generated::Choice>
+      choices{};  ///< of the tokens since the last text, with logprobs
   std::optional<models::FinishedAnswer> end{};  ///< in place of `text`
 };
 
@@ -60,7 +62,7 @@ class AnswerService {
   AnswerService(const AnswerService&) = delete;
   AnswerService& operator=(const AnswerService&) = delete;
 
-  /// `emit` and `interrupt` of the requests are the service's. Errors: those of AnswerBatch::add(), and those added
+  /// `emit`, `emit_choice` and `interrupt` of the requests are the service's. Errors: those of AnswerBatch::add(), and those added
   /// before that one are cancelled; cancelled after stop(); busy.
   PendingAnswers answer(std::vector<models::AnswerRequest> requests);
 

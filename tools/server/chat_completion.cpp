@@ -270,11 +270,11 @@ Json ChatCompletion::call(const text::ToolCall& call) const {
           {"function", {{"name", call.name}, {"arguments", call.arguments}}}};
 }
 
-Json ChatCompletion::logprobs(const models::Generated& answer) const {
+Json ChatCompletion::logprobs(Choices choices) const {
   if (!options().logprobs) return nullptr;
   const text::Tokenizer& tokenizer = served().model.tokenizer();
   Json tokens = Json::array();
-  for (const models::Generated::Choice& of : answer.choices) {
+  for (const models::Generated::Choice& of : choices) {
     Json token = described(tokenizer, of.drawn);
     token["top_logprobs"] = Json::array();
     for (const auto& other : of.top) token["top_logprobs"].push_back(described(tokenizer, other));
@@ -291,7 +291,7 @@ Json ChatCompletion::choice(std::size_t, const models::Generated& answer) {
   if (!parts.reasoning.empty()) message["reasoning_content"] = parts.reasoning;
   for (const text::ToolCall& made : parts.calls) message["tool_calls"].push_back(call(made));
   return {{"message", std::move(message)},
-          {"logprobs", logprobs(answer)},
+          {"logprobs", logprobs(answer.choices)},
           {"finish_reason", reason(parts, answer)}};
 }
 
@@ -316,18 +316,27 @@ Json ChatCompletion::news(Sent& sent, const text::ChatAnswer& answer) const {
   return delta;
 }
 
-Json ChatCompletion::delta(std::size_t index, std::string_view text) {
+Json ChatCompletion::delta(std::size_t index, std::string_view text, Choices drawn) {
   Sent& sent = sent_[index];
   sent.text += text;
+  sent.drawn.insert(sent.drawn.end(), drawn.begin(), drawn.end());
   Json delta = news(sent, answers_->read(sent.text, false));
   if (delta.empty()) return nullptr;
-  return {{"delta", std::move(delta)}, {"finish_reason", nullptr}};
+  Json made{{"delta", std::move(delta)}};
+  if (!sent.drawn.empty()) {
+    sent.choices += sent.drawn.size();
+    made["logprobs"] = logprobs(std::exchange(sent.drawn, {}));
+  }
+  made["finish_reason"] = nullptr;
+  return made;
 }
 
 Json ChatCompletion::last_delta(std::size_t index, const models::Generated& answer) {
   const text::ChatAnswer parts = answers_->read(answer.text);
   Json made{{"delta", news(sent_[index], parts)}};
-  if (options().logprobs) made["logprobs"] = logprobs(answer);
+  if (options().logprobs) {
+    made["logprobs"] = logprobs(Choices(answer.choices).subspan(sent_[index].choices));
+  }
   made["finish_reason"] = reason(parts, answer);
   return made;
 }

@@ -26,7 +26,7 @@ class ChatCompletion : public Completion {
                  std::string* prompt = nullptr);
 
   Json first_delta(std::size_t index) override;
-  Json delta(std::size_t index, std::string_view text) override;
+  Json delta(std::size_t index, std::string_view text, Choices drawn) override;
   Json last_delta(std::size_t index, const models::Generated& answer) override;
 
  private:
@@ -34,6 +34,8 @@ class ChatCompletion : public Completion {
   struct Sent {
     std::string text;  ///< of the model
     std::size_t content = 0, reasoning = 0, calls = 0;
+    std::size_t choices = 0;                       ///< whose log-probabilities were sent
+    std::vector<models::Generated::Choice> drawn;  ///< and those since
   };
 
   void add_messages(const Json& messages, const text::ChatFormat& format);
@@ -45,7 +47,7 @@ class ChatCompletion : public Completion {
   text::Prompt prompt_of_messages(const text::ChatFormat& format, const std::string& values);
   void add_prompt_of(const text::Prompt& prompt);
   Json call(const text::ToolCall& call) const;
-  Json logprobs(const models::Generated& answer) const;
+  Json logprobs(Choices choices) const;
   /// What `answer` has more than was sent, as a delta; null for nothing.
   Json news(Sent& sent, const text::ChatAnswer& answer) const;
 

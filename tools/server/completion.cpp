@@ -426,7 +426,7 @@ std::string Completion::beginning() {
 }
 
 std::string Completion::piece(const AnswerEvent& next) {
-  if (!next.end) return chunk(next.index, delta(next.index, next.text));
+  if (!next.end) return chunk(next.index, delta(next.index, next.text, next.choices));
   if (const std::exception_ptr error = failure(*next.end)) return failed(error);
   count(next.index, next.end->answer);
   return chunk(next.index, last_delta(next.index, next.end->answer));

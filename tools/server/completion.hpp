@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -27,6 +28,8 @@ class Completion : public TextRequest {
   const models::GenerateOptions& options() const { return options_; }
 
  protected:
+  using Choices = std::span<const models::Generated::Choice>;
+
   struct Kind {
     std::string_view id;      ///< what ids begin with
     std::string_view whole;   ///< "object" of a response
@@ -44,10 +47,10 @@ class Completion : public TextRequest {
   models::GenerateOptions& options() { return options_; }
 
   /// What a choice has beside its index: of a whole answer, and of a stream, at the beginning, for a piece of text and
-  /// at the end. Of the last three null has no chunk.
+  /// at the end. Of the last three null has no chunk. `drawn`: with log-probabilities, the tokens since the last piece.
   virtual Json choice(std::size_t index, const models::Generated& answer) = 0;
   virtual Json first_delta(std::size_t index) = 0;
-  virtual Json delta(std::size_t index, std::string_view text) = 0;
+  virtual Json delta(std::size_t index, std::string_view text, Choices drawn) = 0;
   virtual Json last_delta(std::size_t index, const models::Generated& answer) = 0;
 
  private:

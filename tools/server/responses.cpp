@@ -380,7 +380,7 @@ std::string Responses::failed(const std::exception_ptr& error) {
 
 std::string Responses::piece(const AnswerEvent& next) {
   if (!next.end) {
-    const Json delta = chat_.delta(0, next.text);
+    const Json delta = chat_.delta(0, next.text, {});  // log-probabilities come with the item
     if (!delta.is_null()) items_.add(delta.at("delta"));
   } else if (const std::exception_ptr error = failure(*next.end)) {
     return failed(error);

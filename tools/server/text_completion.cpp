@@ -81,15 +81,14 @@ std::string_view TextCompletion::echoed(std::size_t index) const {
                  : std::string_view();
 }
 
-Json TextCompletion::logprobs(const models::Generated& answer) const {
+Json TextCompletion::logprobs(Choices choices, std::size_t& offset) const {
   if (!options().logprobs) return nullptr;
   const text::Tokenizer& tokenizer = served().model.tokenizer();
   Json made{{"tokens", Json::array()},
             {"token_logprobs", Json::array()},
             {"top_logprobs", Json::array()},
             {"text_offset", Json::array()}};
-  std::size_t offset = 0;
-  for (const models::Generated::Choice& of : answer.choices) {
+  for (const models::Generated::Choice& of : choices) {
     const std::string piece = tokenizer.piece(of.drawn.token);
     made["tokens"].push_back(shown(piece));
     made["token_logprobs"].push_back(described(tokenizer, of.drawn)["logprob"]);
@@ -107,23 +106,32 @@ Json TextCompletion::logprobs(const models::Generated& answer) const {
 }
 
 Json TextCompletion::choice(std::size_t index, const models::Generated& answer) {
+  std::size_t offset = 0;
   return {{"text", std::string(echoed(index)) + answer.text},
-          {"logprobs", logprobs(answer)},
+          {"logprobs", logprobs(answer.choices, offset)},
           {"finish_reason", finish_reason(answer.end)}};
 }
 
 Json TextCompletion::first_delta(std::size_t index) {
   const std::string_view text = echoed(index);
-  return text.empty() ? Json() : delta(index, text);
+  return text.empty() ? Json() : delta(index, text, {});
 }
 
-Json TextCompletion::delta(std::size_t, std::string_view text) {
-  return {{"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+Json TextCompletion::delta(std::size_t index, std::string_view text, Choices drawn) {
+  Json made{{"text", text}, {"logprobs", nullptr}, {"finish_reason", nullptr}};
+  if (!drawn.empty()) {
+    Sent& sent = sent_[index];
+    sent.choices += drawn.size();
+    made["logprobs"] = logprobs(drawn, sent.characters);
+  }
+  return made;
 }
 
-Json TextCompletion::last_delta(std::size_t, const models::Generated& answer) {
-  return {
-      {"text", ""}, {"logprobs", logprobs(answer)}, {"finish_reason", finish_reason(answer.end)}};
+Json TextCompletion::last_delta(std::size_t index, const models::Generated& answer) {
+  Sent& sent = sent_[index];
+  return {{"text", ""},
+          {"logprobs", logprobs(Choices(answer.choices).subspan(sent.choices), sent.characters)},
+          {"finish_reason", finish_reason(answer.end)}};
 }
 
 }  // namespace tenon::tool

@@ -2,7 +2,10 @@
 
 #include "server/completion.hpp"
 
+#include <cstddef>
+#include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::tool {
@@ -18,15 +21,21 @@ class TextCompletion : public Completion {
   void add_text(const std::string& text);
   void add_tokens(const Json& ids);
   std::string_view echoed(std::size_t index) const;
-  Json logprobs(const models::Generated& answer) const;
+  /// Of these tokens, the first of which begins behind so many characters, to which theirs are added.
+  Json logprobs(Choices choices, std::size_t& offset) const;
 
   Json choice(std::size_t index, const models::Generated& answer) override;
   Json first_delta(std::size_t index) override;
-  Json delta(std::size_t index, std::string_view text) override;
+  Json delta(std::size_t index, std::string_view text, Choices drawn) override;
   Json last_delta(std::size_t index, const models::Generated& answer) override;
 
   std::vector<std::string> texts_;  // of the prompts, with `echo`
   bool echoes_ = false;
+  /// Log-probabilities that were sent of an answer.
+  struct Sent {
+    std::size_t choices = 0, characters = 0;
+  };
+  std::map<std::size_t, Sent> sent_;  // by the answer's index
 };
 
 }  // namespace tenon::tool

@@ -101,6 +101,7 @@ TEST_CASE("answer batch: answers that come and go are those of generate()") {
     AnswerBatch batch(model, at_once);
     std::map<std::int64_t, Generated> expected;
     std::map<std::int64_t, std::string> emitted, expected_text;
+    std::map<std::int64_t, Ids> drawn;  // with log-probabilities
     std::map<std::int64_t, Conversation> left;
     int to_come = 12;
     std::int64_t ended = 0;
@@ -115,6 +116,9 @@ TEST_CASE("answer batch: answers that come and go are those of generate()") {
                                  [&](std::string_view text) { expected_text[id] += text; }));
         left.emplace(id, alone);
         request.emit = [&emitted, id](std::string_view text) { emitted[id] += text; };
+        request.emit_choice = [&drawn, id](const Generated::Choice& choice) {
+          drawn[id].push_back(choice.drawn.token);
+        };
         left.emplace(id + 1000, request.conversation);
         REQUIRE(batch.add(std::move(request)) == id);
       }
@@ -124,6 +128,7 @@ TEST_CASE("answer batch: answers that come and go are those of generate()") {
         REQUIRE(done.error == nullptr);
         CHECK(are_equal(done.answer, expected.at(done.id)));
         CHECK(emitted[done.id] == expected_text[done.id]);
+        CHECK(drawn[done.id] == (done.answer.choices.empty() ? Ids() : done.answer.tokens));
         const auto held = left.at(done.id).tokens(), got = left.at(done.id + 1000).tokens();
         CHECK(std::vector(got.begin(), got.end()) == std::vector(held.begin(), held.end()));
       }

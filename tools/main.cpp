@@ -134,7 +134,8 @@ std::string complaint(const CLI::App& app, const CLI::Error& error, int count, c
   const auto chosen = app.get_subcommands();
   if (!chosen.empty()) {
     std::string what = error.what();
-    // CLI11 would list them in some order, or what is missing: where one is an option, that is what is wrong.
+    // CLI11 would list them in some order, or what is missing: where one is an option, that is what
+    // is wrong.
     const bool is_of_names = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr ||
                              dynamic_cast<const CLI::RequiredError*>(&error) != nullptr;
     if (const std::string option = unknown_option(*chosen.front());

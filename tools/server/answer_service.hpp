@@ -62,8 +62,9 @@ class AnswerService {
   AnswerService(const AnswerService&) = delete;
   AnswerService& operator=(const AnswerService&) = delete;
 
-  /// `emit`, `emit_choice` and `interrupt` of the requests are the service's. Errors: those of AnswerBatch::add(), and those added
-  /// before that one are cancelled; cancelled after stop(); busy.
+  /// `emit`, `emit_choice` and `interrupt` of the requests are the service's. Errors: those of
+  /// AnswerBatch::add(), and those added before that one are cancelled; cancelled after stop();
+  /// busy.
   PendingAnswers answer(std::vector<models::AnswerRequest> requests);
 
   ServiceCounts counts() const;

@@ -73,8 +73,8 @@ std::vector<std::pair<std::int32_t, float>> read_biases(const RequestFields& fie
   return biases;
 }
 
-/// What would change the answer and is not done here: members of OpenAI's older API, llama.cpp's server and vLLM, and what
-/// there is in their places.
+/// What would change the answer and is not done here: members of OpenAI's older API, llama.cpp's
+/// server and vLLM, and what there is in their places.
 constexpr std::pair<std::string_view, std::string_view> not_done[] = {
     {"functions", "tools"},
     {"function_call", "tool_choice"},

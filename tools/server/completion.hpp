@@ -46,8 +46,9 @@ class Completion : public TextRequest {
   std::int64_t choices() const { return choices_; }  ///< of each prompt
   models::GenerateOptions& options() { return options_; }
 
-  /// What a choice has beside its index: of a whole answer, and of a stream, at the beginning, for a piece of text and
-  /// at the end. Of the last three null has no chunk. `drawn`: with log-probabilities, the tokens since the last piece.
+  /// What a choice has beside its index: of a whole answer, and of a stream, at the beginning, for
+  /// a piece of text and at the end. Of the last three null has no chunk. `drawn`: with
+  /// log-probabilities, the tokens since the last piece.
   virtual Json choice(std::size_t index, const models::Generated& answer) = 0;
   virtual Json first_delta(std::size_t index) = 0;
   virtual Json delta(std::size_t index, std::string_view text, Choices drawn) = 0;

@@ -59,8 +59,9 @@ ssize_t send_piece(void* state, std::uint64_t, char* to, std::size_t room) noexc
 
 void drop_pieces(void* state) noexcept { delete static_cast<Outgoing*>(state); }
 
-/// Whether the other end of a connection has not closed it. One that sends no more may still wait for its answer: it
-/// gets an interim response (RFC 9110, 15.2), which is answered with a reset where nobody has the connection any more.
+/// Whether the other end of a connection has not closed it. One that sends no more may still wait
+/// for its answer: it gets an interim response (RFC 9110, 15.2), which is answered with a reset
+/// where nobody has the connection any more.
 bool is_open(MHD_Connection* connection, Incoming& incoming) {
   const MHD_ConnectionInfo* info =
       MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
@@ -156,8 +157,9 @@ struct Framing {
     MHD_get_connection_values(connection, MHD_HEADER_KIND, &Framing::add, this);
   }
 
-  /// Why the body is not to be received. Where it is not certain where the request ends, a proxy in front of this server
-  /// may have taken another length, and would then take the rest for another client's request (RFC 9112, 5.1 and 6.3).
+  /// Why the body is not to be received. Where it is not certain where the request ends, a proxy in
+  /// front of this server may have taken another length, and would then take the rest for another
+  /// client's request (RFC 9112, 5.1 and 6.3).
   std::optional<HttpResponse> refusal(std::size_t max_body) const {
     if (is_malformed) return error(400, "the request has a malformed header", "Syntax");
     if (lengths > 1) return error(400, "the request has more than one length", "Syntax");

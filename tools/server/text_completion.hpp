@@ -21,7 +21,8 @@ class TextCompletion : public Completion {
   void add_text(const std::string& text);
   void add_tokens(const Json& ids);
   std::string_view echoed(std::size_t index) const;
-  /// Of these tokens, the first of which begins behind so many characters, to which theirs are added.
+  /// Of these tokens, the first of which begins behind so many characters, to which theirs are
+  /// added.
   Json logprobs(Choices choices, std::size_t& offset) const;
 
   Json choice(std::size_t index, const models::Generated& answer) override;

@@ -11,7 +11,8 @@
 
 namespace tenon::tool {
 
-/// Token ids in a request's array. Errors, which name it by `name`: bad_type; out_of_range for ids that are none.
+/// Token ids in a request's array. Errors, which name it by `name`: bad_type; out_of_range for ids
+/// that are none.
 std::vector<std::int32_t> token_ids(const text::Tokenizer& tokenizer, const Json& ids,
                                     const std::string& name);
 

@@ -20,7 +20,8 @@ struct AnswerRequest {
   GenerateOptions options{};
   /// As for generate(), on the thread that calls step(). What it throws ends its answer.
   std::function<void(std::string_view text)> emit{};
-  /// With GenerateOptions::logprobs: gets each element of Generated::choices, before the text of its token.
+  /// With GenerateOptions::logprobs: gets each element of Generated::choices, before the text of
+  /// its token.
   std::function<void(const Generated::Choice& choice)> emit_choice{};
 };
 

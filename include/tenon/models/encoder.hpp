@@ -282,8 +282,8 @@ class SentenceEncoder {
   /// The embedding of one text: f32 [embedding_width()].
   HostBuffer embed(std::string_view text) const;
 
-  /// The same of each text's token ids, such as tokens() gives. Errors, too: out_of_range for ids outside of the vocabulary,
-  /// limit_exceeded for more than EncoderConfig::max_tokens.
+  /// The same of each text's token ids, such as tokens() gives. Errors, too: out_of_range for ids
+  /// outside of the vocabulary, limit_exceeded for more than EncoderConfig::max_tokens.
   HostBuffer embed(std::span<const std::vector<std::int32_t>> ids,
                    const Interrupt& interrupt = {}) const;
 

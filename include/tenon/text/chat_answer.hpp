@@ -77,10 +77,11 @@ class AnswerFormat {
   /// The mark that calls begin with, such as "<tool_call>"; empty for those that begin without one.
   std::string call_mark() const;
 
-  /// Answers that are nothing but calls of the tools in `values`, with arguments that their schemas allow, written as the
-  /// template does; between marks around each argument a text is one of `enum` or `const`, or any. A tool without
-  /// parameters takes no arguments. To have a model call a tool, it is GenerateOptions::grammar, with reasoning_end()
-  /// as grammar_after of models that reason; to leave the choice to the model, with call_mark() as grammar_after and
+  /// Answers that are nothing but calls of the tools in `values`, with arguments that their schemas
+  /// allow, written as the template does; between marks around each argument a text is one of
+  /// `enum` or `const`, or any. A tool without parameters takes no arguments. To have a model call
+  /// a tool, it is GenerateOptions::grammar, with reasoning_end() as grammar_after of models that
+  /// reason; to leave the choice to the model, with call_mark() as grammar_after and
   /// CallGrammarOptions::after.
   ///
   /// Errors: bad_argument (no such tool, none at all, another `after`); unsupported for templates without calls, those

@@ -91,6 +91,7 @@ struct Imported {
   nb::ndarray<nb::ro> array;
   Shape shape;
   Strides strides;
+  bool is_copy = false;  // which nobody else holds
 };
 
 void require_on_cpu(const nb::ndarray<nb::ro>& array) {
@@ -112,7 +113,7 @@ Imported imported(nb::ndarray<nb::ro> array, DType dtype) {
     strides[i] = block_bytes(dtype) * array.stride(i);
   }
   const Shape shape(std::span<const std::int64_t>(dims), dtype);
-  return {std::move(array), shape, strides};
+  return {std::move(array), shape, strides, false};
 }
 
 std::string kind_of(nb::handle object) {
@@ -145,6 +146,22 @@ bool gives_out_memory(nb::handle object) {
   return nb::hasattr(object, "__dlpack__") || PyBytes_Check(object.ptr());
 }
 
+/// Integers of Python's, some of them beyond i64, which numpy makes f64 of: as u64.
+nb::object large_integers(const nb::module_& numpy, nb::handle list, const nb::object& array) {
+  if (!nb::bool_(array.attr("__ge__")(0x1p63).attr("any")())) return array;
+  const nb::object objects = numpy.attr("asarray")(list, "O").attr("ravel")();
+  for (const nb::handle one : objects) {
+    if (PyLong_Check(one.ptr()) == 0) return array;
+  }
+  try {
+    return numpy.attr("asarray")(list, "uint64");
+  } catch (nb::python_error& error) {
+    if (!error.matches(PyExc_OverflowError)) throw;
+    throw Error(Errc::unsupported_dtype, "array",
+                "integers below 0 and beyond 2^63 - 1, which no type holds together");
+  }
+}
+
 /// numpy's array of numbers, lists and of types that it does not give out by itself.
 Imported imported(nb::handle object, std::optional<DType> dtype) {
   nb::ndarray<nb::ro> given;
@@ -163,7 +180,13 @@ Imported imported(nb::handle object, std::optional<DType> dtype) {
                 fmt::format("{} is no array: {}", kind_of(object),
                             nb::cast<std::string>(nb::str(error.value()))));
   }
-  const auto type_name = nb::cast<std::string>(array.attr("dtype").attr("name"));
+  auto type_name = nb::cast<std::string>(array.attr("dtype").attr("name"));
+  const bool is_list =
+      PyList_Check(object.ptr()) || PyTuple_Check(object.ptr()) || PyRange_Check(object.ptr());
+  if (is_list && type_name == "float64" && !(dtype && is_floating(*dtype))) {
+    array = large_integers(numpy, object, array);
+    type_name = nb::cast<std::string>(array.attr("dtype").attr("name"));
+  }
   for (const DType narrow : {DType::bf16, DType::f8_e4m3, DType::f8_e5m2}) {
     if (type_name != numpy_name(narrow)) continue;
     const char* bits = bits_of(narrow) == 16 ? "uint16" : "uint8";
@@ -188,7 +211,9 @@ Imported imported(nb::handle object, std::optional<DType> dtype) {
                 fmt::format("numpy's type {} has no element type here", type_name));
   }
   const DType type = from_dlpack(view.dtype());
-  return imported(std::move(view), type);
+  Imported made = imported(std::move(view), type);
+  made.is_copy = is_list || (PyNumber_Check(object.ptr()) != 0 && !nb::hasattr(object, "dtype"));
+  return made;
 }
 
 HostBuffer host_view_of(Imported&& source) {
@@ -196,7 +221,7 @@ HostBuffer host_view_of(Imported&& source) {
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(bytes) %
                               static_cast<std::uintptr_t>(block_bytes(source.shape.dtype())) ==
                           0;
-  if (is_aligned && is_contiguous(source.shape, source.strides)) {
+  if (!source.is_copy && is_aligned && is_contiguous(source.shape, source.strides)) {
     return HostBuffer::mapped(bytes, source.shape, keeper(std::move(source.array)));
   }
   // Of others the elements are read now.
@@ -318,12 +343,16 @@ nb::object to_dlpack_object(void* data, const Shape& shape, const Strides& strid
                    : exported<nb::array_api>(data, shape, strides, owner);
 }
 
-/// Whether others may see the memory of a buffer change under them: memory that it only wraps.
-bool is_read_only(const Buffer& buffer) { return buffer.has_data() && buffer.chunk().is_placed(); }
-
 HostView waited_view(const Buffer& buffer) {
   const nb::gil_scoped_release no_gil;
   return buffer.host_view();
+}
+
+/// Whether others may see the memory of a buffer change under them: memory that it only wraps.
+bool is_read_only(const Buffer& buffer) {
+  if (!buffer.has_data() || !buffer.chunk().is_placed()) return false;
+  return is_object(buffer.shape().dtype()) || !buffer.region().is_host() ||
+         waited_host(buffer).is_read_only();
 }
 
 std::string text_of(const HostBuffer& array) {
@@ -339,7 +368,24 @@ void bind_protocols(nb::class_<Array>& type) {
                           nb::make_tuple(self.attr("tobytes")(), self.attr("type")));
   });
   type.def("__dlpack__", [](nb::handle self, nb::kwargs options) {
-    return self.attr("_dlpack")().attr("__dlpack__")(**options);
+    const auto option = [&](const char* name) {
+      return options.contains(name) ? nb::object(options[name]) : nb::none();
+    };
+    // Before DLPack 1.0 consumers cannot be told that memory is read only: they get a copy.
+    const nb::object copy = option("copy"), version = option("max_version");
+    const bool knows_read_only = !version.is_none() && nb::cast<int>(version[0]) >= 1;
+    const bool is_on_cpu =
+        nb::cast<int>(self.attr("__dlpack_device__")()[0]) == nb::device::cpu::value;
+    const bool must_copy =
+        is_on_cpu && !knows_read_only && nb::cast<bool>(self.attr("is_read_only"));
+    if (must_copy && copy.is(nb::bool_(false))) {
+      throw nb::buffer_error("memory that is read only, which DLPack says from 1.0 on");
+    }
+    if (!is_on_cpu || !(must_copy || copy.is(nb::bool_(true)))) {
+      return self.attr("_dlpack")().attr("__dlpack__")(**options);
+    }
+    options["copy"] = nb::none();
+    return self.attr("copy")().attr("_dlpack")().attr("__dlpack__")(**options);
   });
   type.def("__dlpack_device__", [](const Array& self) {
     if constexpr (std::is_same_v<Array, Buffer>) {
@@ -352,9 +398,18 @@ void bind_protocols(nb::class_<Array>& type) {
   type.def(
       "__array__",
       [](nb::handle self, nb::handle dtype, nb::handle copy) {
-        nb::object array = self.attr("numpy")();
-        if (!dtype.is_none()) array = array.attr("astype")(dtype, nb::arg("copy") = false);
-        return !copy.is_none() && nb::cast<bool>(copy) ? nb::object(array.attr("copy")()) : array;
+        const nb::object array = self.attr("numpy")();
+        bool is_copy = false;
+        if constexpr (std::is_same_v<Array, Buffer>) {
+          const auto& buffer = nb::cast<const Buffer&>(self);
+          is_copy = buffer.has_data() && !buffer.region().is_host();
+        }
+        nb::object made = array;
+        if (!dtype.is_none()) made = array.attr("astype")(dtype, nb::arg("copy") = false);
+        is_copy = is_copy || !made.is(array);
+        if (copy.is_none() || nb::cast<bool>(copy) == is_copy) return made;
+        if (!is_copy) return nb::object(made.attr("copy")());
+        throw nb::value_error("copy=False: another type, or memory that the CPU cannot address");
       },
       nb::arg("dtype") = nb::none(), nb::arg("copy") = nb::none());
 }
@@ -423,6 +478,10 @@ void bind_numbers(nb::class_<Array>& type, Host host) {
   type.def(
       "item", [host](const Array& self) { return to_number(host(self)); },
       "The number of an array of one element");
+  type.def(
+      "item",
+      [](nb::handle self, const nb::args& at) { return self.attr("numpy")().attr("item")(*at); },
+      "The number at one place, counted along all elements, or at one for each axis");
   type.def("__bool__", [host](const Array& self) {
     return nb::cast<bool>(nb::bool_(to_number(host(self), "bool")));
   });

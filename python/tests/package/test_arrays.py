@@ -37,6 +37,56 @@ class Arrays(unittest.TestCase):
                     self.assertEqual(address(back), address(given))
                     self.assertFalse(back.flags.writeable)
 
+    def test_memory_of_copies_is_ones_own(self):
+        for made in (tenon.array([1.0, 2.0]), tenon.array([1, 2]), tenon.array(np.ones((3, 4))[::2, ::2]), tenon.array(3),
+                     tenon.array(np.ones(3)).astype("f32"), tenon.array(np.ones(3)).copy(),
+                     tenon.Buffer(b"12345678", "i64[]"), tenon.HostBuffer([1, 2])):
+            self.assertFalse(made.is_read_only)
+            made.numpy()[...] = 7
+            self.assertTrue((made == 7).all())
+
+    def test_large_integers(self):
+        self.assertEqual(tenon.array([1, 2**63 + 1]).tolist(), [1, 2**63 + 1])
+        self.assertEqual(tenon.array([[1, 2**63 + 1]], "u64").tolist(), [[1, 2**63 + 1]])
+        self.assertEqual(tenon.array([1, 2**63]).dtype, "u64")
+        self.assertEqual(tenon.array([-1, 2**63], "f64").tolist(), [-1.0, 2.0**63])
+        self.assertEqual(tenon.array([1.0, 2**63]).dtype, "f32")
+        with self.assertRaisesRegex(tenon.Error, "no type holds together"):
+            tenon.array([-1, 2**63])
+
+    def test_copies_that_are_asked_for(self):
+        given = self.random.random(3).astype("f4")
+        for kind in (tenon.Buffer, tenon.HostBuffer):
+            shared, own = kind(given), kind([1.0, 2.0])
+            for array in (shared, own):
+                for copy in (None, False, True):
+                    made = np.from_dlpack(array, copy=copy)
+                    self.assertEqual(address(made) == address(array.numpy()), copy is not True)
+                    made = array.__array__(copy=copy)
+                    self.assertEqual(address(made) == address(array.numpy()), copy is not True)
+                with self.assertRaises(ValueError):
+                    array.__array__("f8", copy=False)
+                self.assertEqual(array.__array__("f8", copy=True).dtype, "f8")
+            # Consumers before DLPack 1.0, which cannot know that memory is read only, get a copy.
+            self.assertIsNotNone(shared.__dlpack__())
+            with self.assertRaises(BufferError):
+                shared.__dlpack__(copy=False)
+            shared.__dlpack__(copy=False, max_version=(1, 0))
+            own.__dlpack__(copy=False)
+
+            class Old:  # a consumer's view of it without max_version
+                def __init__(self, array):
+                    self.array = array
+
+                def __dlpack__(self, **_):
+                    return self.array.__dlpack__()
+
+                def __dlpack_device__(self):
+                    return self.array.__dlpack_device__()
+
+            self.assertNotEqual(address(np.from_dlpack(Old(shared))), address(given))
+            self.assertEqual(address(np.from_dlpack(Old(own))), address(own.numpy()))
+
     def test_strided_arrays_are_read(self):
         given = self.random.random((6, 8)).astype("f4")
         for view in (given.T, given[::2], given[:, ::-1], given[1:5, 2:7], np.broadcast_to(given[0], (3, 8))):

@@ -20,6 +20,7 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 namespace tenon::python {
@@ -81,7 +82,8 @@ Buffer of_list(nb::handle list, DType type) {
   if (from == type) return given;
   const HostBuffer numbers = waited_host(given).contiguous();
   HostBuffer made = numbers.to(type).contiguous();
-  const bool is_checked = is_integer(type) || (type == boolean && is_floating(from));
+  const bool is_checked =
+      is_integer(type) || type == DType::u64 || (type == boolean && is_floating(from));
   if (is_checked && !is_same(numbers, made.to(from).contiguous())) {
     throw Error(
         Errc::bad_type, "forward",
@@ -355,8 +357,11 @@ void bind_trace(nb::module_& module) {
 void bind_making(nb::class_<Session>& session) {
   session.def(
       "__init__",
-      [](Session* self, const Program& program, nb::handle arrays, nb::handle backends, int threads,
-         bool exact, bool forbid_fallback, bool results_on_device, std::size_t plan_limit) {
+      [](Session* self, const std::variant<Program, std::string>& given, nb::handle arrays,
+         nb::handle backends, int threads, bool exact, bool forbid_fallback, bool results_on_device,
+         std::size_t plan_limit) {
+        const auto* const text = std::get_if<std::string>(&given);
+        const Program program = text != nullptr ? parse(*text) : std::get<Program>(given);
         BackendOptions options;
         options.threads = threads;
         options.exact = exact;
@@ -372,7 +377,8 @@ void bind_making(nb::class_<Session>& session) {
       nb::kw_only(), nb::arg("threads") = 0, nb::arg("exact") = false,
       nb::arg("forbid_fallback") = false, nb::arg("results_on_device") = false,
       nb::arg("plan_limit") = 32,
-      "`backends`: None for the CPU, a device or its URL (\"npu://sim\"), backends or names in "
+      "`program`: one, or its text. `backends`: None for the CPU, a device or its URL "
+      "(\"npu://sim\"), backends or names in "
       "order of priority");
   session.def_static(
       "load",

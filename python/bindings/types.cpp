@@ -149,7 +149,12 @@ std::optional<DType> find_dtype_of(nb::handle object) {
 DType to_dtype(nb::handle object) {
   std::string word;
   if (const auto dtype = find_dtype_of(object, word)) return *dtype;
-  throw Error(Errc::bad_type, "dtype", fmt::format("'{}' is no element type", word));
+  // numpy counts bytes where types are numbers of bits here: its "i8" is i64.
+  const bool is_code = word.size() == 2 && word.find_first_of("1248", 1) == 1;
+  const std::string meant = is_code ? fmt::format("{}{}", word[0], 8 * (word[1] - '0')) : "";
+  throw Error(Errc::bad_type, "dtype",
+              fmt::format("'{}' is no element type{}", word,
+                          find_type(meant) ? fmt::format(": numpy's is {} here", meant) : ""));
 }
 
 Shape to_shape(nb::handle object, DType dtype) {

@@ -41,6 +41,14 @@ class Programs(unittest.TestCase):
     def array(self, *shape):
         return self.random.standard_normal(shape).astype("f4")
 
+    def test_session_of_a_text(self):
+        text = str(tenon.export(lambda x: x + 1.0, "f32[2]"))
+        self.assertEqual(tenon.Session(text).forward([1.0, 2.0])[0].tolist(), [2.0, 3.0])
+        with self.assertRaises(tenon.InputError):
+            tenon.Session("no program")
+        with self.assertRaises(TypeError):
+            tenon.Session(3)
+
     def test_value_and_grad(self):
         calls = []
 

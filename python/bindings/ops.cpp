@@ -18,6 +18,7 @@
 #include <set>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -58,14 +59,19 @@ std::optional<DType> common_type(std::span<const nb::handle> operands) {
   return std::nullopt;
 }
 
+bool is_any_integer(DType dtype) { return is_integer(dtype) || dtype == DType::u64; }
+bool is_whole(DType dtype) { return is_any_integer(dtype) || dtype == DType::boolean; }
+
 /// Refuses a number that an integer type cannot hold, at `place` as the nearest one that it can: 300 beside u8.
-void require_held(DType dtype, const std::byte* place, std::int64_t number) {
+template <class Number>
+void require_held(DType dtype, const std::byte* place, Number number) {
   const std::int64_t held = load_as_int64(dtype, place);
-  if (held == number) return;
+  if (std::cmp_equal(held, number)) return;
   throw Error(Errc::bad_type, "ops",
               fmt::format("{0} beside an array of {1}, which holds numbers {2} {3}: cast the array "
-                          "first, as by astype('i32')",
-                          number, name(dtype), number > held ? "up to" : "from", held));
+                          "first, as by astype('{4}')",
+                          number, name(dtype), std::cmp_greater(number, held) ? "up to" : "from",
+                          held, dtype == DType::i64 || dtype == DType::u64 ? "f32" : "i64"));
 }
 
 /// Refuses an integer that no type holds.
@@ -84,20 +90,29 @@ std::size_t conditions(const OpDef& def) { return &def == &op_def<Where>() ? 1 :
 bool store_number(nb::handle number, DType dtype, std::byte* place) {
   if (!nb::isinstance<nb::float_>(number)) {
     std::int64_t whole = 0;
+    if (std::uint64_t large = 0; !nb::try_cast(number, whole) && nb::try_cast(number, large)) {
+      if (dtype == DType::u64) {
+        std::memcpy(place, &large, sizeof(large));
+      } else {  // of integers the largest one
+        store_double(dtype, place, static_cast<double>(large));
+        if (is_integer(dtype)) require_held(dtype, place, large);
+      }
+      return true;
+    }
     if (!nb::try_cast(number, whole)) return false;
     store_int64(dtype, place, whole);
-    if (is_integer(dtype)) require_held(dtype, place, whole);
+    if (is_any_integer(dtype)) require_held(dtype, place, whole);
     return true;
   }
   const auto value = nb::cast<double>(number);
-  const bool is_whole = std::abs(value) < 0x1p63 && std::trunc(value) == value;
-  if (!is_floating(dtype) && !is_complex(dtype) && !is_whole) {
+  const bool is_integral = std::abs(value) < 0x1p63 && std::trunc(value) == value;
+  if (!is_floating(dtype) && !is_complex(dtype) && !is_integral) {
     throw Error(Errc::bad_type, "ops",
                 fmt::format("{} beside an array of {}: cast the array first, as by astype('f32')",
                             value, name(dtype)));
   }
   store_double(dtype, place, value);
-  if (is_integer(dtype)) require_held(dtype, place, static_cast<std::int64_t>(value));
+  if (is_any_integer(dtype)) require_held(dtype, place, static_cast<std::int64_t>(value));
   return true;
 }
 
@@ -105,9 +120,12 @@ Buffer to_operand(nb::handle object, std::optional<DType> type) {
   if (is_complex_number(object)) return to_buffer(object);
   if (!is_number(object)) return to_buffer(object);
   require_64_bits(object);
-  const bool is_whole = !nb::isinstance<nb::float_>(object);
   const bool has_type = type && !is_block(*type) && !is_object(*type);
-  const DType dtype = has_type ? *type : is_whole ? DType::i64 : DType::f32;
+  std::int64_t whole = 0;
+  const DType dtype = has_type                             ? *type
+                      : nb::isinstance<nb::float_>(object) ? DType::f32
+                      : nb::try_cast(object, whole)        ? DType::i64
+                                                           : DType::u64;
   HostBuffer number = HostBuffer::zeros(Shape({}, dtype));
   if (!store_number(object, dtype, number.view().data)) return to_buffer(object);
   return number.to_device(cpu_device());
@@ -395,7 +413,7 @@ Tensor Recorder::operand(nb::handle object, std::optional<DType> type) {
                           full(value.imag, Shape({}, f32), location()), location());
     }
     const double value = load_as_double(dtype, number.bytes());
-    const bool is_exact = !is_integer(dtype) || std::abs(value) < 9e15;
+    const bool is_exact = !is_whole(dtype) || std::abs(value) < 9e15;
     if (is_exact) {
       const Graph::Recording recording(graph);
       return full(value, Shape({}, dtype), location());
@@ -506,8 +524,6 @@ std::optional<DType> type_of_array(PyObject* object) {
   return std::nullopt;
 }
 
-bool is_whole(DType dtype) { return is_integer(dtype) || dtype == DType::boolean; }
-
 /// Whether an object of another library, or a list, may have integers or booleans.
 bool is_list_or_whole(PyObject* object) {
   if (PyList_Check(object) || PyTuple_Check(object) || PyRange_Check(object)) return true;
@@ -601,9 +617,20 @@ PyObject* itself(PyObject* x) { return Py_NewRef(x); }
 
 PyObject* absolute(PyObject* x) { return is_boolean(x) ? itself(x) : unary<"abs">(x); }
 
+/// Of booleans as numbers, as numpy has it.
+template <OpName name>
+PyObject* of_numbers(PyObject* a, PyObject* b) {
+  if (!is_boolean(a) || !is_boolean(b)) return binary<name>(a, b);
+  PyObject* const pair = call_function("booleans_as_numbers", a, b);
+  if (pair == nullptr) return nullptr;
+  PyObject* const result = binary<name>(PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+  Py_DECREF(pair);
+  return result;
+}
+
 PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   if (modulus != Py_None) Py_RETURN_NOTIMPLEMENTED;
-  return binary<"pow">(a, b);
+  return of_numbers<"pow">(a, b);
 }
 
 PyObject* compare(PyObject* a, PyObject* b, int how) {
@@ -638,9 +665,9 @@ const PyType_Slot* operator_slots() {
       {Py_nb_true_divide, address(&quotient)},
       {Py_nb_floor_divide, address(&whole_quotient)},
       {Py_nb_matrix_multiply, address(&binary<"matmul">)},
-      {Py_nb_remainder, address(&binary<"remainder">)},
-      {Py_nb_lshift, address(&binary<"shift_left">)},
-      {Py_nb_rshift, address(&binary<"shift_right">)},
+      {Py_nb_remainder, address(&of_numbers<"remainder">)},
+      {Py_nb_lshift, address(&of_numbers<"shift_left">)},
+      {Py_nb_rshift, address(&of_numbers<"shift_right">)},
       {Py_nb_power, address(&power)},
       {Py_nb_negative, address(&unary<"neg">)},
       {Py_nb_positive, address(&itself)},

@@ -60,7 +60,7 @@ def parameters(function):
 OTHER_RESULTS = {"size": "int", "itemsize": "int", "__setitem__": "None", "__iter__": "Iterator[_Made]",
                  "__divmod__": "tuple[_Made, _Made]", "__rdivmod__": "tuple[_Made, _Made]", "chunk": "Sequence[_Made]",
                  "split": "Sequence[_Made]", "__contains__": "bool", "__index__": "int", "__format__": "str",
-                 "tolist": "Any", "_repr_html_": "str"}
+                 "tolist": "Any", "_repr_html_": "str", "nonzero": "tuple[_Made, ...]"}
 MADE = {"Buffer": "Buffer", "HostBuffer": "Buffer", "Tensor": "Tensor"}  # what operators of each type make
 KEPT = {"__eq__", "__ne__", "__hash__"}  # object says what these give
 

@@ -131,6 +131,8 @@ def _gathered(x, arrays, to):
                 if error.code != "OutOfRange":
                     raise
                 made = _ops["gather"](x, _from_front(one, x.shape[axis], axis), axis=axis)
+            if not made.size:  # of which no index is read
+                _from_front(one, x.shape[axis], axis)
         return made if axis == to else _moved(made, axis, one.ndim, to)
     arrays = [(axis, _from_front(one, x.shape[axis], axis)) for axis, one in arrays]
     first = arrays[0][0]

@@ -66,7 +66,8 @@ def clip(x, low=None, high=None, out=None):
     x, low, high = _like(x), *(one if one is None else _operand(one) for one in (low, high))
     if isinstance(low, float) or isinstance(high, float):
         x = _as_real(x)
-    if all(isinstance(one, float) or isinstance(one, int) and abs(one) <= 2**53 for one in (low, high)):
+    if x.dtype != "u64" and all(isinstance(one, float) or isinstance(one, int) and abs(one) <= 2**53
+                                for one in (low, high)):
         return _ops["clamp"](x, min=float(low), max=float(high))
     if low is not None:
         x = _ops["maximum"](*common(x, low))
@@ -99,7 +100,7 @@ def _round_whole(x, unit):
 @_public
 def log10(x):
     """The logarithm to base 10: an integer of a power of 10, which the product of two rounded numbers may be just below."""
-    x = _like(x)
+    x = _as_real(_like(x))
     made = _ops["log2"](x) * _math_log10(2)
     whole = _ops["round"](made)
     power = _ops["pow"](full((), 10.0, made.dtype), _ops["abs"](whole))

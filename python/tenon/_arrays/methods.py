@@ -5,7 +5,7 @@ from math import prod as _prod
 from .. import _tenon
 from .complex_numbers import imag, real
 from .indexing import index
-from .operands import Buffer, HostBuffer, Tensor, _as_real, _cast, _like, _operand, _ops, common, functions
+from .operands import Buffer, HostBuffer, Tensor, _as_real, _axis_of, _cast, _like, _operand, _ops, common, functions
 from .shaping import swapaxes, transpose
 
 _PLAIN = ("exp exp2 expm1 log log2 log1p sqrt sin cos tan sinh cosh tanh floor ceil trunc reciprocal").split()
@@ -15,7 +15,8 @@ _UFUNCS = {
        for ours in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
     "absolute": abs, "fabs": abs, "negative": lambda x: -x, "positive": lambda x: +x, "square": _ops["square"],
     "sign": _ops["sign"], "rint": lambda x: functions["round"](x), "log10": lambda x: functions["log10"](x),
-    "isnan": _ops["is_nan"], "isinf": _ops["is_inf"], "isfinite": _ops["is_finite"], "invert": lambda x: ~x,
+    **{f"is{name}": (lambda op: lambda x: op(_as_real(_like(x))))(_ops[f"is_{name}"])
+       for name in ("nan", "inf", "finite")}, "invert": lambda x: ~x,
     "conjugate": lambda x: functions["conj"](x), "logical_not": lambda x: _ops["logical_not"](x != 0),
     "add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
     "divide": lambda a, b: a / b, "true_divide": lambda a, b: a / b, "floor_divide": lambda a, b: a // b,
@@ -24,13 +25,18 @@ _UFUNCS = {
     "less_equal": lambda a, b: a <= b, "greater": lambda a, b: a > b, "greater_equal": lambda a, b: a >= b,
     "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b,
     "left_shift": lambda a, b: a << b, "right_shift": lambda a, b: a >> b,
-    **{name: (lambda op: lambda a, b: op(*common(a, b)))(_ops[ours])
-       for name, ours in (("fmod", "fmod"), ("arctan2", "atan2"), ("hypot", "hypot"))},
+    "fmod": lambda a, b: _ops["fmod"](*common(a, b)),
+    **{name: (lambda op: lambda a, b: op(*map(_as_floating, common(a, b))))(_ops[ours])
+       for name, ours in (("arctan2", "atan2"), ("hypot", "hypot"))},
     **{name: (lambda *ops: lambda a, b: _extreme(*ops, *common(a, b)))(_ops[name], _ops[logical])
        for name, logical in (("maximum", "logical_or"), ("minimum", "logical_and"))},
     **{name: (lambda op: lambda a, b: op(_like(a) != 0, _like(b) != 0))(_ops[name])
        for name in ("logical_and", "logical_or", "logical_xor")},
 }
+
+
+def _as_floating(x):
+    return x if isinstance(x, (bool, int, float, complex)) else _as_real(x)
 
 
 def _extreme(op, logical, a, b):
@@ -96,6 +102,36 @@ def _stack(arrays, axis=0, out=None):
     return functions["stack"](arrays, axis)
 
 
+def _vstack(arrays):
+    arrays = [_like(one) for one in arrays]
+    return _concatenate([one if one.ndim > 1 else functions["reshape"](one, (1, -1)) for one in arrays])
+
+
+def _hstack(arrays):
+    arrays = [_like(one) for one in arrays]
+    arrays = [one if one.ndim else one[None] for one in arrays]
+    return _concatenate(arrays, 0 if arrays and arrays[0].ndim == 1 else 1)
+
+
+def _diff(a, n=1, axis=-1):
+    a = _like(a)
+    for _ in range(n):
+        after, before = functions["slice_axis"](a, axis, 1), functions["slice_axis"](a, axis, 0, -1)
+        a = after != before if a.dtype == "bool" else after - before
+    return a
+
+
+def _take(x, indices, axis=None):
+    """numpy.take: elements at indices along an axis, or of all elements in order (None)."""
+    x, axis = (functions["flatten"](x), 0) if axis is None else (_like(x), axis)
+    return index(x, (slice(None),) * _axis_of(x, axis, "take") + (indices,))
+
+
+def _nonzero(x):
+    """numpy.nonzero: the places of elements that are not 0, an array for each axis."""
+    return tuple(Buffer(places) for places in x.numpy().nonzero())
+
+
 def _where(condition, a, b):
     condition = _like(condition)
     return _ops["where"](condition if condition.dtype == "bool" else condition != 0, *common(a, b))
@@ -126,7 +162,7 @@ def _without_out(name, out):
 _FUNCTIONS = {
     **{name: _of_numpy(name) for name in (
         "swapaxes squeeze flip roll tile tril triu broadcast_to outer inner kron einsum tensordot sort "
-        "argsort count_nonzero isclose nan_to_num solve cholesky det slogdet zeros_like ones_like full_like").split()},
+        "argsort count_nonzero nan_to_num solve cholesky det slogdet zeros_like ones_like full_like").split()},
     **{name: _of_numpy(name, ours) for name, ours in (
         ("expand_dims", "unsqueeze"), ("repeat", "repeat_interleave"), ("take_along_axis", "take_along"),
         ("inv", "inverse"))},
@@ -138,6 +174,8 @@ _FUNCTIONS = {
     "trapezoid": lambda y, x=None, dx=1.0, axis=-1: functions["trapezoid"](y, x, dx, axis),
     "cov": lambda m, *, bias=False, ddof=None: functions["cov"](m, (0 if bias else 1) if ddof is None else ddof),
     "corrcoef": lambda m: functions["corrcoef"](m),
+    "vstack": _vstack, "hstack": _hstack, "diff": _diff, "take": _take, "nonzero": lambda x: x.nonzero(),
+    "isclose": lambda a, b, rtol=1e-5, atol=1e-8, equal_nan=False: functions["isclose"](a, b, rtol, atol, equal_nan),
     "where": _where, "dot": _dot, "norm": _norm,
     "cumsum": lambda x, axis=None: functions["cumsum"](x, axis),
     "cumprod": lambda x, axis=None: functions["cumprod"](x, axis),
@@ -233,6 +271,7 @@ def install():
         for name, make in _AS_NUMPY.items():
             setattr(kind, name, make(name))
         kind.matmul = _matmul
+        kind.take, kind.repeat = _take, functions["repeat_interleave"]
         kind.dot, kind.conjugate = _dot, functions["conj"]
         kind.cast = _as_type
         for name in plain:
@@ -240,17 +279,17 @@ def install():
     _tenon.Op.__doc__ = property(_op_doc)
     _tenon.Op.__signature__ = property(_op_signature)
     for kind in (Buffer, HostBuffer):
-        kind.__contains__ = lambda self, value: (self == value).any().item()
+        kind.__contains__ = _contains
         kind.__index__ = _as_index
         kind.__format__ = lambda self, spec: format(self.item() if spec or not self.ndim else str(self), spec)
-        kind.tolist = _to_list
+        kind.tolist, kind.nonzero = _to_list, _nonzero
         kind.copy = _copy
         kind._repr_html_ = _array_html
     Tensor.__array_function__ = _array_function
     Tensor.astype = Tensor.cast
     Tensor.copy = _same
     Tensor.__len__ = _length
-    for name in ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__"):
+    for name in ("item", "tolist", "numpy", "__array__", "__float__", "__int__", "__index__", "__complex__", "nonzero"):
         setattr(Tensor, name, _no_value({"__array__": "numpy.asarray"}.get(name, name.strip("_"))))
 
 
@@ -285,6 +324,11 @@ def _matmul(self, other):
 def _as_type(self, dtype):
     """The elements as another type."""
     return _cast(_like(self), dtype)
+
+
+def _contains(self, value):
+    is_there = self == value
+    return is_there if isinstance(is_there, bool) else is_there.any().item()  # bool: of what is no number
 
 
 def _to_list(self):

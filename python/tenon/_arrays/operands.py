@@ -20,7 +20,8 @@ _OTHER_NAMES = {
     "axis": ("axes", "dim"), "axes": ("axis", "dim"), "order": ("axes", "dims"), "keep_dims": ("keepdims", "keepdim"),
     "dims": ("shape", "size"), "shape": ("dims", "size"), "value": ("fill_value",), "low": ("min", "a_min"),
     "high": ("max", "a_max"), "w": ("weight",), "ddof": ("correction",), "correction": ("ddof",),
-    "groups": ("num_groups",), "kernel": ("kernel_size",), "positive_weight": ("pos_weight",), "step": ("dx",),
+    "count": ("repeats", "num"), "groups": ("num_groups",), "kernel": ("kernel_size",),
+    "positive_weight": ("pos_weight",), "step": ("dx",),
 }
 
 
@@ -116,6 +117,11 @@ def common(a, b):
     if _is_whole(a):
         return _ops["cast"](a, dtype=_floating(b)), b
     return a, _ops["cast"](b, dtype=_floating(a))
+
+
+def booleans_as_numbers(a, b):
+    """Two booleans as i8, the type in which numpy divides them."""
+    return tuple(_cast(_like(one), "i8") for one in (a, b))
 
 
 def _floating(x):

@@ -44,6 +44,9 @@ def _refuse_numpys(name, given, known):
             raise TypeError(f"{name}() got an unexpected keyword argument {word!r}")
 
 
+_OF_BOOLEANS_AS_BYTES = ("sort", "argsort", "cummax", "cummin")
+
+
 def _along(name):
     op = _ops[name]
 
@@ -52,6 +55,9 @@ def _along(name):
         x = _like(x)
         if axis is None:  # all elements, in order
             x, axis = flatten(x), 0
+        if x.dtype == "bool" and name in _OF_BOOLEANS_AS_BYTES:
+            made = along(_cast(x, "u8"), axis, *more, **attributes)
+            return made if name == "argsort" else _cast(made, "bool")
         return op(x, axis, *more, **attributes) if more else op(x, axis=axis, **attributes)
 
     along.__name__ = along.__qualname__ = name

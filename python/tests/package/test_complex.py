@@ -148,7 +148,7 @@ class Complex(unittest.TestCase):
         a = self.random.integers(0, 2**64, 20, np.uint64)
         b = np.maximum(self.random.integers(0, 2**64, 20, np.uint64) >> np.uint64(20), 1).astype("u8")
         one = tenon.array(a)
-        for got, want in ((one + b, a + b), (one / b, a // b), (one % b, a % b), (one > b, a > b), (one.max(), a.max()),
+        for got, want in ((one + b, a + b), (one // b, a // b), (one % b, a % b), (one > b, a > b), (one.max(), a.max()),
                           (one & b, a & b), (one >> 3, a >> np.uint64(3)), (one.sum(), a.sum()),
                           (one.sort(), np.sort(a))):
             np.testing.assert_array_equal(got.numpy(), want)

@@ -13,7 +13,7 @@ import tenon
 from tenon import ops
 
 SEED = int(os.environ.get("TENON_TEST_SEED") or np.random.SeedSequence().entropy % 10**9)
-WHOLE = ["bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4"]
+WHOLE = ["bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8"]
 
 
 class Habits(unittest.TestCase):
@@ -66,6 +66,97 @@ class Habits(unittest.TestCase):
         self.same(tenon.array([1.0, -1.0, 0.0, 7.5]) // 0.1, np.array([1, -1, 0, 7.5], "f4") // np.float32(0.1))
         for zero in (tenon.array([0.0, 0.0]), 0, 0.0):
             self.same(tenon.array([1.0, -2.0]) // zero, [np.inf, -np.inf])
+
+    def test_u64_beside_numbers(self):
+        a = np.array([1, 5, 2**63 + 3], "u8")
+        x = tenon.array(a)
+        for got, want in ((x / 2, a / np.uint64(2)), (x + 0.5, a + 0.5), (x < 1.5, a < 1.5), (2.0 * x, 2.0 * a),
+                          (x + 2**63, a + np.uint64(2**63)), (x == 2**63 + 3, a == 2**63 + 3), (x // 2, a // 2),
+                          (x.clip(2, 7), a.clip(2, 7)), (x * np.float32(2), a * np.float32(2))):
+            self.same(got, want, tolerance=1e-6)
+        self.assertEqual((x + tenon.array([1.0, 2.0, 3.0])).dtype, "f32")
+        self.same(tenon.array([1.0]) + 2**63, np.array([1.0], "f4") + 2.0**63)
+        [got] = tenon.Session(tenon.export(lambda x: x + (2**63 + 1), "u64[3]")).forward(a)
+        self.same(got, a + np.uint64(2**63 + 1))
+        for call in (lambda: x * -1, lambda: x + [-1, 0, 0], lambda: tenon.array([1]) + 2**63, lambda: ops.add(x, -1.0),
+                     lambda: tenon.Session(tenon.export(lambda x: x, "u64[1]")).forward([-1])):
+            with self.assertRaises(tenon.Error):
+                call()
+
+    def test_booleans_as_numbers(self):
+        a, b = np.array([True, False, True]), np.array([True, True, True])
+        x, y = tenon.array(a), tenon.array(b)
+        for got, want in ((x // y, a // b), (x % y, a % b), (x**y, a**b), (x << y, a << b), (x // True, a // True)):
+            self.assertEqual(got.dtype, "i8")
+            self.same(got, want)
+        [got] = tenon.Session(tenon.export(lambda x, y: x // y, "bool[3]", "bool[3]")).forward(a, b)
+        self.same(got, a // b)
+        self.same(x.sort(), np.sort(a))
+        self.same(ops.argsort(x), np.argsort(a, kind="stable"))
+        self.same(ops.cummax(x), np.maximum.accumulate(a))
+
+    def test_functions_of_numpy_of_integers(self):
+        for dtype in WHOLE:
+            a = self.whole(dtype, 5)
+            for name in ("isnan", "isinf", "isfinite"):
+                got = getattr(np, name)(tenon.array(a))
+                self.assertIsInstance(got, tenon.Buffer)
+                self.same(got, getattr(np, name)(a), dtype)
+            with np.errstate(divide="ignore"):
+                self.same(np.log10(tenon.array(a)), np.log10(a), dtype, 1e-3)
+            for name in ("arctan2", "hypot"):
+                wide = a.astype("f4")
+                for other in (a, 2):
+                    got = getattr(np, name)(tenon.array(a), other)
+                    self.same(got, getattr(np, name)(wide, np.asarray(other, "f4")), (dtype, name), 1e-3)
+
+    def test_types_that_numpy_spells_otherwise(self):
+        for word, meant in (("f4", "f32"), ("i4", "i32"), ("u2", "u16"), ("c8", "c64")):
+            with self.assertRaisesRegex(tenon.Error, f"'{word}' is no element type: numpy's is {meant} here"):
+                tenon.array([1]).astype(word)
+
+    def test_what_is_in_an_array(self):
+        x = tenon.array([1, 2, 3])
+        self.assertIn(2, x)
+        for other in (5, None, "text"):
+            self.assertNotIn(other, x)
+
+    def test_indices_of_empty_results(self):
+        for at in ((slice(None), [7]), (slice(None), [-4]), ([0], [1])):
+            for where in (tenon.array(np.zeros((0, 3))), np.zeros((0, 3))):
+                with self.assertRaises(IndexError):
+                    where[at]
+        self.assertEqual(tenon.array(np.zeros((0, 3)))[:, [2, -3]].shape, (0, 2))
+
+    def test_elements_at_places(self):
+        a = self.array(3, 4)
+        for x in (tenon.array(a), tenon.HostBuffer(a)):
+            self.assertEqual((x.item(5), x.item(2, 1), x.item(-1)), (a.item(5), a.item(2, 1), a.item(-1)))
+            for at in ((12,), (3, 0), (0, 0, 0)):
+                with self.assertRaises((IndexError, ValueError)):
+                    x.item(*at)
+            self.same(x.take([0, 5, -1]), a.take([0, 5, -1]))
+            self.same(x.take([[0], [2]], axis=0), a.take([[0], [2]], axis=0))
+            self.same(x.take(1, 1), a.take(1, 1))
+            self.same(x.repeat(2), a.repeat(2))
+            self.same(x.repeat(repeats=2, axis=0), a.repeat(2, 0))
+            for got, want in zip(x.nonzero(), a.nonzero()):
+                self.same(got, want)
+            with self.assertRaises(IndexError):
+                x.take([12])
+
+    def test_functions_of_numpy_recorded(self):
+        a, m = self.array(2, 4), np.array([True, False, False, True])
+        for call in (lambda x: np.vstack([x, x]), lambda x: np.vstack([x[0], x[1]]), lambda x: np.hstack([x, x]),
+                     lambda x: np.hstack([x[0], x[1]]), lambda x: np.diff(x), lambda x: np.diff(x, 2, axis=-1),
+                     lambda x: np.diff(x, axis=0), lambda x: np.take(x, [0, 7]), lambda x: np.take(x, [1], axis=1),
+                     lambda x: np.isclose(x, x + 1e-3, rtol=0, atol=1e-2), lambda x: np.vstack([x, a[0]])):
+            [got] = tenon.Session(tenon.export(call, "f32[2, 4]")).forward(a)
+            self.same(got, call(a), tolerance=1e-6)
+        [got] = tenon.Session(tenon.export(np.diff, "bool[4]")).forward(m)
+        self.same(got, np.diff(m))
+        with self.assertRaisesRegex(TypeError, "nonzero: .* has no value"):
+            tenon.export(lambda x: np.nonzero(x)[0], "f32[2, 4]")
 
     def test_operators_of_two_types(self):
         """The wider integer, and the floating one of an integer and a floating type, as torch.promote_types says."""

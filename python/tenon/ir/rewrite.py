@@ -33,15 +33,17 @@ class Pattern:
         if unknown:
             raise Error("BadReference", f"{self.name}: '{unknown[0]}' is no name of the pattern {text.strip()}")
 
-    def find(self, function):
+    def find(self, function, own=()):
         """The first match: the instruction, those that only it reads and that go with it, and what replaces them:
-        statements, and the name of their result."""
+        statements, and the name of their result. One of instructions that the rule made, `own`, is none."""
         makers = {made.result.name: made for made in function.body}
         uses = {}
         for name in [name for made in function.body for name in made.operands] + function.results:
             uses[name] = uses.get(name, 0) + 1
         for made in function.body:
             for bound, inner in self._match(self.tree, made, makers, {}):
+                if all(other.result.name in own for other in (made, *inner)):
+                    continue
                 if all(uses[other.result.name] == 1 for other in inner):
                     text = self.make(**{name: bound[name] for name in self.parameters})
                     if text is not None:
@@ -87,32 +89,31 @@ def pattern(text):
     return lambda make: Pattern(text, make)
 
 
-def rewrite(program, *patterns, check=True, sizes=None, tolerance=1e-4, most=10_000):
-    """The program with the patterns applied until none matches. With `check`, it is run before and after
+def rewrite(program, *patterns, check=True, sizes=None, tolerance=1e-4):
+    """The program with the patterns applied until none matches; what a pattern made it matches again only
+    with an instruction that it did not make, so that this ends. With `check`, it is run before and after
     on random inputs and weights (`sizes` gives numbers to named sizes), and an Error tells which pattern
     changed a result by more than the relative tolerance."""
     result = program = as_program(program)
     for rule in patterns:
-        before = result
-        for _ in range(most):
-            changed = _applied(result, rule)
-            if changed is None:
-                break
+        before, own = result, {}
+        while (changed := _applied(result, rule, own)) is not None:
             result = changed
-        else:
-            raise Error("LimitExceeded", f"{rule.name} matched {most} times")
         if check and result is not before:
             compare(before, result, sizes, tolerance, rule.name)
     return result
 
 
-def _applied(program, rule):
-    """The program after one replacement; None where the pattern matches nothing."""
+def _applied(program, rule, own):
+    """The program after one replacement; None where the pattern matches nothing. `own` has the names of what
+    the rule made, by function."""
     for function in program.functions:
-        found = rule.find(function)
+        names = own.setdefault(function.name, set())
+        found = rule.find(function, names)
         if found:
             root, inner, lines, name = found
             gone = {id(made) for made in inner}
+            names.update(line.split(" = ")[0].split(":")[0] for line in lines)
             renamed = {root.result.name: name}
             body = []
             for made in function.body:

@@ -203,6 +203,22 @@ class Wrong(unittest.TestCase):
         with self.assertRaises(Error):
             rewrite(text, pattern("relu(x)")(lambda x: "clamp(x"))
 
+    def test_replacements_that_contain_their_pattern(self):
+        text = HEADER + """
+def forward(x: f32[2], w: f32[2]):
+    a = relu(x)
+    b = relu(a)
+    c = mul(b, w)
+    d = mul(c, w)
+    return d
+"""
+        bounded = str(rewrite(text, pattern("relu(x)")(lambda x: "relu(clamp(x, max=3.0))"), check=False))
+        self.assertEqual((bounded.count("relu("), bounded.count("clamp(")), (2, 2))
+        swapped = str(rewrite(text, pattern("mul(x, y)")(lambda x, y: "mul(y, x)")))
+        self.assertIn("mul(w, b)", swapped)
+        merged = str(rewrite(text.replace("c = mul(b, w)", "c = relu(b)"), pattern("relu(relu(x))")(lambda x: "relu(x)")))
+        self.assertEqual(merged.count("relu("), 1)  # of three: what was made is matched with others
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -250,7 +250,12 @@ def random_weights(seed=0, scale=0.2):
 def random_inputs(program, sizes=None, seed=0, function=None):
     """Inputs by name. `sizes` gives numbers to the named sizes; else they are 2, 3, 4, ... in their order."""
     rng, inputs, sizes = np.random.default_rng(seed), {}, dict(sizes or {})
-    for value in (program[function] if function else program.main).parameters:
+    parameters = (program[function] if function else program.main).parameters
+    known = {size for value in parameters if value.type for size in value.type.dims if isinstance(size, str)}
+    for name in sizes:
+        if name not in known:
+            raise Error("BadInput", f"no input has a size '{name}'; there are {sorted(known) or 'none'}")
+    for value in parameters:
         if value.type is None:
             raise Error("BadInput", f"'{value.name}' has no type from which to make an input")
         dims = []

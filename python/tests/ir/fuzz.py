@@ -14,7 +14,6 @@ import argparse
 import collections
 import os
 import random
-import re
 import resource
 import signal
 import subprocess
@@ -87,7 +86,8 @@ def read(text):
     program = parse(text)
     verify(program)
     assert print_program(parse(print_program(program))) == print_program(program)
-    sizes = {size: 2 for size in re.findall(r"\b[A-Z]\w*\b", text)}
+    types = [value.type for value in program.main.parameters if value.type]
+    sizes = {size: 2 for type in types for size in type.dims if isinstance(size, str)}
     run(program, random_inputs(program, sizes), random_weights())
     return "run"
 

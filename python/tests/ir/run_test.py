@@ -113,6 +113,12 @@ class Runs(unittest.TestCase):
         np.testing.assert_array_equal(end, after)
         self.assertFalse(cache.any(), "an input is left as it was")
 
+    def test_inputs_of_sizes_that_are_not_there(self):
+        program = parse(LOOP, "loop.tenon")
+        self.assertEqual([value.shape[0] for value in random_inputs(program, {"S": 7}).values()][:1], [7])
+        with self.assertRaisesRegex(Error, "no input has a size 'T'; there are .'S'"):
+            random_inputs(program, {"T": 3})
+
     def test_steps_and_trace(self):
         program = parse(LOOP, "loop.tenon")
         inputs = random_inputs(program, {"S": 3})

@@ -91,6 +91,21 @@ void check(const std::string& name, OptimizerTraining<Optimizer> training, doubl
   });
 }
 
+TEST_CASE("train: state that is not used is empty") {
+  const Mlp<Buffer> net = parameters(oracle(), "start.");
+  const auto bytes = [](const auto& state) {
+    std::int64_t sum = 0;
+    visit_fields(state, [&](const std::string&, const Buffer& b) { sum += b.shape().bytes(); });
+    return sum;
+  };
+  const std::int64_t once = bytes(net);
+  CHECK(bytes(train::Sgd{}.start(net, cpu_device())) == 0);
+  CHECK(bytes(train::Sgd{.momentum = 0.9}.start(net, cpu_device())) == once);
+  CHECK(bytes(train::RmsProp{}.start(net, cpu_device())) == once);
+  CHECK(bytes(train::RmsProp{.momentum = 0.9}.start(net, cpu_device())) == 2 * once);
+  CHECK(bytes(train::RmsProp{.centered = true}.start(net, cpu_device())) == 2 * once);
+}
+
 TEST_CASE("train: optimisers do what PyTorch's do") {
   check<train::Sgd>("sgd", {});
   check<train::Sgd>("momentum", {.optimizer = {.momentum = 0.9, .weight_decay = 0.01}});

@@ -28,8 +28,8 @@ inline Tensor root_mean_square(const Tensor& x) {
 template <class Model>
 struct RmsPropState {
   Model square;    ///< means of g^2
-  Model mean;      ///< of g; used where the optimiser is centred
-  Model momentum;  ///< used where it has momentum
+  Model mean;      ///< of g; empty arrays where the optimiser is not centred
+  Model momentum;  ///< empty arrays where it has none
   TENON_FIELDS(square, mean, momentum)
 };
 
@@ -45,8 +45,9 @@ struct RmsProp {
 
   template <class Buffers>
   RmsPropState<Buffers> start(const Buffers& parameters, const DevicePtr& device) const {
-    return {detail::zeros_like(parameters, device), detail::zeros_like(parameters, device),
-            detail::zeros_like(parameters, device)};
+    return {detail::zeros_like(parameters, device),
+            detail::zeros_where(centered, parameters, device),
+            detail::zeros_where(momentum != 0, parameters, device)};
   }
 
   template <class Model>

@@ -49,6 +49,15 @@ Buffers zeros_like(const Buffers& parameters, const DevicePtr& device) {
   });
 }
 
+/// zeros_like(), or where that state is not used, empty arrays.
+template <class Buffers>
+Buffers zeros_where(bool is_used, const Buffers& parameters, const DevicePtr& device) {
+  if (is_used) return zeros_like(parameters, device);
+  return map_fields<Buffer>(parameters, [&](const std::string&, const Buffer& buffer) {
+    return HostBuffer::zeros(Shape({0}, buffer.shape().dtype())).to_device(device);
+  });
+}
+
 /// x * value in x's dtype, for a scalar tensor of any floating dtype.
 inline Tensor scaled(const Tensor& x, const Tensor& scalar) { return x * cast(scalar, x.dtype()); }
 
@@ -91,7 +100,7 @@ std::array<Model, N> update_each(const Step& step, const Model& parameters,
 
 template <class Model>
 struct SgdState {
-  Model momentum;
+  Model momentum;  ///< empty arrays where the optimiser has none
   TENON_FIELDS(momentum)
 };
 
@@ -104,7 +113,7 @@ struct Sgd {
   /// The state before the first step: zeros.
   template <class Buffers>
   SgdState<Buffers> start(const Buffers& parameters, const DevicePtr& device) const {
-    return {detail::zeros_like(parameters, device)};
+    return {detail::zeros_where(momentum != 0, parameters, device)};
   }
 
   template <class Model>
@@ -114,6 +123,7 @@ struct Sgd {
         [&](const Tensor& p, const Tensor& gradient,
             const Tensor& before) -> std::array<Tensor, 2> {
           const Tensor g = detail::with_decay(gradient, p, weight_decay);
+          if (momentum == 0) return {p - detail::scaled(g, rate), before};
           const Tensor m = momentum * before + g;
           return {p - detail::scaled(nesterov ? g + momentum * m : m, rate), m};
         },

@@ -38,7 +38,7 @@ bool Cursor::accept(char mark) noexcept {
 }
 
 const Token& Cursor::expect(Token::Kind kind, std::string_view what) {
-  if (peek().kind == kind) return next();
+  if (peek().kind == kind && !peek().is_truth()) return next();
   throw Fault{Errc::syntax, peek().offset,
               fmt::format("expected {}, found {}", what, quoted(peek()))};
 }
@@ -115,7 +115,7 @@ Argument Cursor::argument() {
   Argument result;
   result.offset = peek().offset;
   Token token = next();
-  if (token.kind == Token::Kind::name && peek().is('=')) {
+  if (token.kind == Token::Kind::name && !token.is_truth() && peek().is('=')) {
     next();
     result.keyword = token.text;
     token = next();

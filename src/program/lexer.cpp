@@ -5,6 +5,7 @@
 #include "program/words.hpp"
 
 #include <charconv>
+#include <span>
 #include <string>
 
 #include <fmt/format.h>
@@ -142,6 +143,13 @@ std::optional<LexError> Lexer::run() {
                                     c)};
       }
       return LexError{Errc::syntax, at_, no_meaning(code_point_at(line_, at_).value)};
+    }
+  }
+  for (const Token& token : std::span(tokens_).subspan(tokens_.empty() ? 0 : 1)) {
+    if (token.kind == Token::Kind::name && is_keyword(token.text) && token.text != "_" &&
+        !token.is_truth()) {
+      return LexError{Errc::syntax, token.offset,
+                      fmt::format("'{}' has no meaning here", token.text)};
     }
   }
   tokens_.push_back({Token::Kind::end, line_.substr(line_.size()), at_});

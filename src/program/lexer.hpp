@@ -29,6 +29,7 @@ struct Token {
 
   bool is(char mark) const noexcept { return kind == Kind::mark && text[0] == mark; }
   bool is_word(std::string_view word) const noexcept { return kind == Kind::name && text == word; }
+  bool is_truth() const noexcept { return is_word("True") || is_word("False"); }
 };
 
 struct LexError {

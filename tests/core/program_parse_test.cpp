@@ -121,6 +121,13 @@ TEST_CASE("parse: names") {
   CHECK(errors_in(in_forward("y = frobnicate(x)")) == Errors{"2:9 UnknownOp"});
   CHECK(errors_in(in_forward("x = exp(x)")) == Errors{"2:5 DuplicateName"});
   CHECK(errors_in(in_forward("lambda = exp(x)")) == Errors{"2:5 Syntax"});
+  CHECK(errors_in(in_forward("y = lambda(x)")) == Errors{"2:9 Syntax"});
+  CHECK(errors_in(in_forward("y = exp(None)")) == Errors{"2:13 Syntax"});
+  CHECK(errors_in(in_forward("y = softmax(x, if=1)")) == Errors{"2:20 Syntax"});
+  CHECK(errors_in(in_forward("y = True(x)")) == Errors{"2:9 Syntax"});
+  CHECK(errors_in(in_forward("y = softmax(x, True=1)")) == Errors{"2:24 Syntax"});
+  CHECK(errors_in("def forward(x: f32):\n    return True\n") == Errors{"2:12 Syntax"});
+  CHECK(errors_in("def True(x: f32):\n    return x\n")[0] == "1:5 Syntax");
   CHECK(errors_in(in_forward("y = y(x)")) == Errors{"2:9 UnknownOp"});
   CHECK(errors_in(in_forward("y = forward(x, i)")) == Errors{"2:9 Cycle"});
   CHECK(errors_in("def softmax(x: f32):\n    return x\ndef forward(x: f32):\n    return x\n") ==

@@ -14,6 +14,7 @@ import argparse
 import collections
 import os
 import random
+import re
 import resource
 import signal
 import subprocess

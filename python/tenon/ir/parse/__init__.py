@@ -280,7 +280,9 @@ class Parser:
         if isinstance(node, ast.Subscript):
             word = node.value
             sizes = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        dtype = {"Index": "i64"}.get(word.id, word.id) if isinstance(word, ast.Name) else ""
+        if not isinstance(word, ast.Name):
+            raise Fault("Syntax", node.col_offset, "expected a type")
+        dtype = {"Index": "i64"}.get(word.id, word.id)
         if dtype not in DTYPES:
             raise Fault("BadType", node.col_offset, "there is no such type")
         if is_object(dtype) and word is not node:

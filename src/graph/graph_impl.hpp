@@ -30,8 +30,8 @@ struct Node {
   Shape shape{};              ///< of inputs, constants, ops and items
   const OpDef* op = nullptr;  ///< kind op
   const void* attributes = nullptr;
-  std::span<Node* const> inputs{};        ///< repeat: carry, then extras
-  std::string_view name{};                ///< input, constant; repeat: the scope's prefix
+  std::span<Node* const> inputs{};  ///< repeat: carry, then extras
+  std::string_view name{};          ///< input, constant, op (name_value()); repeat: the prefix
   const GraphFunction* callee = nullptr;  ///< repeat
   std::int64_t count = 0;                 ///< repeat: how often; item: which
   std::int64_t first = 0;                 ///< repeat
@@ -141,6 +141,11 @@ struct GraphAccess {
     return {node, graph_id, retagged};
   }
 };
+
+/// Names a result in programs, before its number, where its op's name says little: errors of a run name it.
+inline void name_value(const Tensor& result, std::string_view base) {
+  const_cast<Node&>(GraphAccess::node(result)).name = Name(base).text();
+}
 
 /// The structure of two functions: equal when they print the same.
 bool same_function(const GraphFunction& a, const GraphFunction& b);

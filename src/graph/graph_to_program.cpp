@@ -128,7 +128,7 @@ void FunctionWriter::add(const Node& node, std::string callee) {
     case Node::Kind::op: {
       Instruction op = instruction(Instruction::Kind::op, node);
       op.op = OpInstance(*node.op, node.attributes);
-      op.result = tensor(std::string(node.op->name), true, node);
+      op.result = tensor(std::string(node.name.empty() ? node.op->name : node.name), true, node);
       return add(std::move(op), node);
     }
     case Node::Kind::item: {

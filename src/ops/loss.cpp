@@ -1,3 +1,4 @@
+#include "graph/graph_impl.hpp"
 #include "ops/builder.hpp"
 
 #include <tenon/ops/activation.hpp>
@@ -76,7 +77,9 @@ struct LabelledRows {
   }
   /// Each row's score of its label.
   Tensor picked(const Tensor& of, const std::source_location& where) const {
-    return squeeze(take_along(of, unsqueeze(labels, -1, {}, where), -1, where), -1, where);
+    const Tensor made = take_along(of, unsqueeze(labels, -1, {}, where), -1, where);
+    name_value(made, fmt::format("{}_label", op));
+    return squeeze(made, -1, where);
   }
 };
 

@@ -109,6 +109,15 @@ class Losses(unittest.TestCase):
         with self.assertRaisesRegex(tenon.Error, r"needs \[T, N, C\]"):
             ops.ctc_loss(x, whole, [1, 1], [1, 1])
 
+    def test_labels_out_of_range(self):
+        x = np.ones((2, 3), "f4")
+        for name in ("cross_entropy", "nll_loss", "multi_margin_loss"):
+            loss = getattr(ops, name)
+            for call in (lambda: loss(x, [0, 7]), lambda: tenon.Session(tenon.export(
+                    loss, "f32[2, 3]", "i64[2]")).forward(x, np.array([0, 7]))):
+                with self.assertRaisesRegex(tenon.Error, rf"index 7 outside \[0, 3\), computing '{name}_label"):
+                    call()
+
     def test_ctc_of_many_steps(self):
         """A loss far below the logarithms of f32's smallest numbers, beside the paths counted one by one in f64."""
         random = np.random.default_rng(5)

@@ -66,6 +66,8 @@ def clip(x, low=None, high=None, out=None):
     x, low, high = _like(x), *(one if one is None else _operand(one) for one in (low, high))
     if isinstance(low, float) or isinstance(high, float):
         x = _as_real(x)
+    elif x.dtype == "bool" and (type(low) is int or type(high) is int):
+        x = _cast(x, "i64")
     if x.dtype != "u64" and all(isinstance(one, float) or isinstance(one, int) and abs(one) <= 2**53
                                 for one in (low, high)):
         return _ops["clamp"](x, min=float(low), max=float(high))

@@ -3,16 +3,19 @@
 from math import prod as _prod
 
 from .. import _tenon
+from ..errors import Error
 from .complex_numbers import imag, real
 from .indexing import index
-from .operands import Buffer, HostBuffer, Tensor, _as_real, _axis_of, _cast, _like, _operand, _ops, common, functions
+from .operands import (Buffer, HostBuffer, Tensor, _as_real, _axis_of, _cast, _is_whole, _like, _operand, _ops, are_booleans,
+                       booleans_as_numbers, common, functions)
 from .shaping import swapaxes, transpose
 
-_PLAIN = ("exp exp2 expm1 log log2 log1p sqrt sin cos tan sinh cosh tanh floor ceil trunc reciprocal").split()
+_PLAIN = ("exp exp2 expm1 log log2 log1p sqrt sin cos tan sinh cosh tanh reciprocal").split()
 _UFUNCS = {
     **{name: (lambda op: lambda x: op(_as_real(_like(x))))(_ops[name]) for name in _PLAIN},
     **{ours.replace("a", "arc", 1): (lambda op: lambda x: op(_as_real(_like(x))))(_ops[ours])
        for ours in ("asin", "acos", "atan", "asinh", "acosh", "atanh")},
+    **{name: (lambda op: lambda x: x if _is_whole(x) else op(x))(_ops[name]) for name in ("floor", "ceil", "trunc")},
     "absolute": abs, "fabs": abs, "negative": lambda x: -x, "positive": lambda x: +x, "square": _ops["square"],
     "sign": _ops["sign"], "rint": lambda x: functions["round"](x), "log10": lambda x: functions["log10"](x),
     **{f"is{name}": (lambda op: lambda x: op(_as_real(_like(x))))(_ops[f"is_{name}"])
@@ -25,7 +28,7 @@ _UFUNCS = {
     "less_equal": lambda a, b: a <= b, "greater": lambda a, b: a > b, "greater_equal": lambda a, b: a >= b,
     "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b, "bitwise_xor": lambda a, b: a ^ b,
     "left_shift": lambda a, b: a << b, "right_shift": lambda a, b: a >> b,
-    "fmod": lambda a, b: _ops["fmod"](*common(a, b)),
+    "fmod": lambda a, b: _ops["fmod"](*_numbers(*common(a, b))),
     **{name: (lambda op: lambda a, b: op(*map(_as_floating, common(a, b))))(_ops[ours])
        for name, ours in (("arctan2", "atan2"), ("hypot", "hypot"))},
     **{name: (lambda *ops: lambda a, b: _extreme(*ops, *common(a, b)))(_ops[name], _ops[logical])
@@ -39,11 +42,13 @@ def _as_floating(x):
     return x if isinstance(x, (bool, int, float, complex)) else _as_real(x)
 
 
+def _numbers(a, b):
+    return booleans_as_numbers(a, b) if are_booleans(a, b) else (a, b)
+
+
 def _extreme(op, logical, a, b):
     """numpy.maximum and numpy.minimum, of booleans, too."""
-    is_logical = all(isinstance(one, bool) or not isinstance(one, (int, float, complex)) and one.dtype == "bool"
-                     for one in (a, b))
-    return (logical if is_logical else op)(a, b)
+    return (logical if are_booleans(a, b) else op)(a, b)
 
 
 def _array_ufunc(self, ufunc, method, *inputs, **options):
@@ -327,7 +332,12 @@ def _as_type(self, dtype):
 
 
 def _contains(self, value):
-    is_there = self == value
+    try:
+        is_there = self == value
+    except Error as error:  # a number that the type does not hold
+        if error.code != "BadType":
+            raise
+        return False
     return is_there if isinstance(is_there, bool) else is_there.any().item()  # bool: of what is no number
 
 

@@ -119,6 +119,11 @@ def common(a, b):
     return a, _ops["cast"](b, dtype=_floating(a))
 
 
+def are_booleans(a, b):
+    """Whether both of two operands are, numbers or arrays."""
+    return all(isinstance(one, bool) or isinstance(one, (Tensor, Buffer)) and one.dtype == "bool" for one in (a, b))
+
+
 def booleans_as_numbers(a, b):
     """Two booleans as i8, the type in which numpy divides them."""
     return tuple(_cast(_like(one), "i8") for one in (a, b))

@@ -1,6 +1,6 @@
 """Operators that are more than one op."""
 
-from .operands import Buffer, Tensor, _floating, _is_whole, _operand, _ops, _public, booleans_as_numbers, common
+from .operands import Buffer, Tensor, _floating, _is_whole, _operand, _ops, _public, are_booleans, booleans_as_numbers, common
 
 
 @_public
@@ -29,7 +29,7 @@ def _floor_divide_whole(a, b):
 def floor_divide(a, b):
     """a // b: the quotient rounded down, as Python and numpy have it."""
     a, b = common(a, b)
-    if all(isinstance(one, bool) or isinstance(one, (Tensor, Buffer)) and one.dtype == "bool" for one in (a, b)):
+    if are_booleans(a, b):
         a, b = booleans_as_numbers(a, b)
     if all(isinstance(one, (bool, int)) or isinstance(one, (Tensor, Buffer)) and _is_whole(one) for one in (a, b)):
         return _floor_divide_whole(a, b)

@@ -23,6 +23,8 @@ def _reduction(name):
         elif name in ("any", "all") and x.dtype != "bool":
             x = x != 0
         if x.dtype == "bool" and name in _OF_BOOLEANS:
+            if 0 in x.shape:  # where numbers are refused, too
+                return _cast(reduce(_cast(x, "u8"), axis, keep_dims), "bool")
             return _OF_BOOLEANS[name](x, axes=_axes(x, axis), keep_dims=keep_dims)
         return op(x, axes=_axes(x, axis), keep_dims=keep_dims)
 

@@ -115,6 +115,23 @@ class Habits(unittest.TestCase):
             with self.assertRaisesRegex(tenon.Error, f"'{word}' is no element type: numpy's is {meant} here"):
                 tenon.array([1]).astype(word)
 
+    def test_integers_and_booleans_that_stay(self):
+        for dtype in WHOLE:
+            a = self.whole(dtype, 4)
+            for name in ("floor", "ceil", "trunc"):
+                got = getattr(np, name)(tenon.array(a))
+                self.assertEqual(got.dtype.numpy_name, a.dtype.name)
+                self.same(got, a)
+        m = np.array([True, False])
+        self.same(np.fmod(tenon.array(m), True), np.fmod(m, True))
+        self.same(tenon.array(m).clip(1, 5), m.clip(1, 5))
+        for name in ("max", "min"):
+            for call in (lambda x: getattr(x, name)(), lambda x: getattr(x, name)(1)):
+                with self.assertRaises(ValueError):
+                    call(tenon.array(np.zeros((2, 0), bool)))
+            self.assertEqual(getattr(tenon.array(np.zeros((2, 0), bool)), name)(0).type, tenon.Shape((0,), "bool"))
+        self.assertNotIn(-1, tenon.array(np.array([255], "u1")))
+
     def test_what_is_in_an_array(self):
         x = tenon.array([1, 2, 3])
         self.assertIn(2, x)

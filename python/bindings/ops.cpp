@@ -633,7 +633,28 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   return of_numbers<"pow">(a, b);
 }
 
+/// On which side of all numbers that an array's type of integers holds an integer lies: -1 or 1; else 0.
+int side_of(PyObject* array, PyObject* number) {
+  const std::optional<DType> type = type_of_array(array);
+  if (!type || !is_any_integer(*type) || !PyLong_Check(number) || PyBool_Check(number)) return 0;
+  int overflow = 0;
+  const long long value = PyLong_AsLongLongAndOverflow(number, &overflow);
+  std::uint64_t large = 0;
+  if (overflow != 0) {
+    return *type == DType::u64 && nb::try_cast(nb::handle(number), large) ? 0 : overflow;
+  }
+  std::array<std::byte, 8> nearest{};
+  store_int64(*type, nearest.data(), value);
+  const std::int64_t held = load_as_int64(*type, nearest.data());
+  return value > held ? 1 : value < held ? -1 : 0;
+}
+
 PyObject* compare(PyObject* a, PyObject* b, int how) {
+  if (const int side = side_of(a, b); side != 0) {  // what is true of all elements, or of none
+    const bool is_true =
+        how == Py_NE || (side > 0 ? how == Py_LT || how == Py_LE : how == Py_GT || how == Py_GE);
+    return is_true ? binary<"eq">(a, a) : binary<"ne">(a, a);
+  }
   switch (how) {
     case Py_LT:
       return binary<"lt">(a, b);

@@ -3,7 +3,6 @@
 from math import prod as _prod
 
 from .. import _tenon
-from ..errors import Error
 from .complex_numbers import imag, real
 from .indexing import index
 from .operands import (Buffer, HostBuffer, Tensor, _as_real, _axis_of, _cast, _is_whole, _like, _operand, _ops, are_booleans,
@@ -332,12 +331,7 @@ def _as_type(self, dtype):
 
 
 def _contains(self, value):
-    try:
-        is_there = self == value
-    except Error as error:  # a number that the type does not hold
-        if error.code != "BadType":
-            raise
-        return False
+    is_there = self == value
     return is_there if isinstance(is_there, bool) else is_there.any().item()  # bool: of what is no number
 
 

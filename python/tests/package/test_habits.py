@@ -1,5 +1,6 @@
 """What users of numpy, PyTorch and JAX do with arrays without looking it up: the results are numpy's."""
 
+import operator
 import os
 import pathlib
 import pydoc
@@ -131,6 +132,17 @@ class Habits(unittest.TestCase):
                     call(tenon.array(np.zeros((2, 0), bool)))
             self.assertEqual(getattr(tenon.array(np.zeros((2, 0), bool)), name)(0).type, tenon.Shape((0,), "bool"))
         self.assertNotIn(-1, tenon.array(np.array([255], "u1")))
+
+    def test_comparisons_with_numbers_that_the_type_does_not_hold(self):
+        for dtype in WHOLE[1:]:
+            a = self.whole(dtype, 3)
+            for number in (-1, -2**7, -2**40, 2**8, 2**40, -2**63, 2**63, 2**64 - 1, -2**64, 2**64, 2**100):
+                for name in ("lt", "le", "gt", "ge", "eq", "ne"):
+                    compare = getattr(operator, name)
+                    self.same(compare(tenon.array(a), number), compare(a, number), (dtype, name, number))
+                    self.same(compare(number, tenon.array(a)), compare(number, a), (dtype, name, number))
+        [got] = tenon.Session(tenon.export(lambda x: x > -1, "u8[N]")).forward(np.arange(3, dtype="u1"))
+        self.same(got, [True] * 3)
 
     def test_what_is_in_an_array(self):
         x = tenon.array([1, 2, 3])
@@ -580,7 +592,7 @@ class Habits(unittest.TestCase):
         self.same(x + 5, [255, 10])
         for call, words in ((lambda: x + 300, "300 beside an array of u8, which holds numbers up to 255"),
                             (lambda: x * -1, "-1 beside an array of u8, which holds numbers from 0"),
-                            (lambda: x < 256, "up to 255"), (lambda: ops.maximum(x.astype("i32"), 1e10), "i32"),
+                            (lambda: ops.lt(x, 256), "up to 255"), (lambda: ops.maximum(x.astype("i32"), 1e10), "i32"),
                             (lambda: tenon.export(lambda x: x - 300, x.type), "up to 255"),
                             (lambda: x.astype("f32") + 2**70, "more than 64 bits"), (lambda: x - 2**70, "more than 64 bits")):
             with self.assertRaisesRegex(tenon.Error, words):

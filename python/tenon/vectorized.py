@@ -460,8 +460,8 @@ def _gathered(at, x, index, axis, index_rank, flags):
     x = _ops["merge_axes"](_moved(x, axis + 1, 1), axis=0, count=2)  # [examples * size, the other axes]
     start = at.examples.numbered(size, "i64")
     index = index if index.dtype.name == "i64" else index.cast("i64")
-    is_inside = ops.logical_and(index >= 0, index < size)  # others are no example's, and refused when run
-    index = ops.where(is_inside, index + _behind(start, index_rank), 2**62)
+    index = _ops["gather"](_ops["iota"](size=size, dtype="i64"), index, axis=0)  # refuses those out of range when run
+    index = index + _behind(start, index_rank)
     made = _ops["gather"](x, index, axis=0)  # [examples, index, the other axes]
     order = list(range(made.ndim))
     others, placed = order[1 + index_rank:], order[1:1 + index_rank]

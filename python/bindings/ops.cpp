@@ -633,7 +633,7 @@ PyObject* power(PyObject* a, PyObject* b, PyObject* modulus) {
   return of_numbers<"pow">(a, b);
 }
 
-/// On which side of all numbers that an array's type of integers holds an integer lies: -1 or 1; else 0.
+/// On which side of what an array's type of integers holds an integer lies: -1 or 1; else 0.
 int side_of(PyObject* array, PyObject* number) {
   const std::optional<DType> type = type_of_array(array);
   if (!type || !is_any_integer(*type) || !PyLong_Check(number) || PyBool_Check(number)) return 0;

@@ -142,7 +142,8 @@ struct GraphAccess {
   }
 };
 
-/// Names a result in programs, before its number, where its op's name says little: errors of a run name it.
+/// Names a result in programs, before its number, where its op's name says little: errors of a run
+/// name it.
 inline void name_value(const Tensor& result, std::string_view base) {
   const_cast<Node&>(GraphAccess::node(result)).name = Name(base).text();
 }

@@ -55,7 +55,7 @@ class Importer:
         self._check_arguments(graph)
         initializers = {one.name for one in graph.initializer}
         for one in graph.input:
-            if one.name not in initializers:
+            if one.name not in initializers or one.name in self.fixed:
                 scope.values[one.name] = self._input(one)
         results = self.run(graph, scope)
         if not results:

@@ -63,9 +63,10 @@ def legacy_broadcast(n, a, b):
 
 def _quotient(x, y):
     """x / y as ONNX divides integers: cut off, where sizes, which are never negative, are rounded down."""
-    if isinstance(x, int) and isinstance(y, int):
-        return abs(x) // abs(y) * (1 if (x < 0) == (y < 0) else -1)
-    return sz.divide(x, y)
+    signs = sz.order(x, 0), sz.order(y, 0)
+    x, y = (sz.mul(-1, one) if sign == -1 else one for one, sign in zip((x, y), signs))
+    made = sz.divide(x, y)
+    return sz.mul(-1, made) if signs.count(-1) == 1 else made
 
 
 def on_sizes(n, a, b):

@@ -277,6 +277,28 @@ class Calls(unittest.TestCase):
         [y] = tenon.Session(tenon.onnx.load(model)).forward(np.zeros((5, 6), "f"))
         np.testing.assert_array_equal(y.numpy(), [2, 3, 0, -1, 1])
 
+    def test_quotients_of_negative_sizes_are_cut_off(self):
+        nodes = [helper.make_node("Shape", ["x"], ["sizes"]), helper.make_node("Mul", ["sizes", "minus"], ["below"]),
+                 helper.make_node("Div", ["below", "two"], ["a"]), helper.make_node("Div", ["sizes", "minus_two"], ["b"]),
+                 helper.make_node("Div", ["below", "minus_two"], ["c"]),
+                 helper.make_node("Concat", ["a", "b", "c"], ["y"], axis=0)]
+        numbers = {"minus": -1, "two": 2, "minus_two": -2}
+        constants = [numpy_helper.from_array(np.array([one]), name) for name, one in numbers.items()]
+        model = graph_model(nodes, [info("x", ["N"])], [info("y", None, TensorProto.INT64)], constants)
+        session = tenon.Session(tenon.onnx.load(model))
+        for size in (5, 6):
+            x = np.zeros(size, "f")
+            np.testing.assert_array_equal(session.forward(x)[0].numpy(), by_runtime(model, {"x": x})[0])
+
+    def test_values_of_inputs_with_defaults(self):
+        """An initializer that is an input, too, is what the input is by default."""
+        model = graph_model([helper.make_node("Add", ["x", "w"], ["y"])], [info("x", [2]), info("w", [2])],
+                            [info("y", [2])], [numpy_helper.from_array(np.array([1, 2], "f"), "w")])
+        x, w = np.array([10, 20], "f"), np.array([3, 4], "f")
+        for values in ({}, {"w": w}):
+            [y] = tenon.Session(tenon.onnx.load(model, values=values)).forward(x)
+            np.testing.assert_array_equal(y.numpy(), by_runtime(model, {"x": x, **values})[0])
+
     def test_sizes_that_are_given(self):
         model, _ = networks.unet()
         program = tenon.onnx.load(model, shapes={"N": 2, "H": 16})

@@ -13,6 +13,8 @@ from .importer import Scope
 
 _UNROLLED = 16     # steps of a Scan up to which its body is written out
 _MAX_STEPS = 2**12  # of a loop that is written out
+_MOST_STEPS = 2**20  # of a loop of the program
+_ENDLESS = 2**31 - 1  # iterations that mean: as long as the condition holds
 
 
 def _run(n, graph, inputs):
@@ -72,9 +74,13 @@ def loop(n, limit, going, *carried):
 def _written_out(n, body, limit, going, carried, gathered):
     count = None if limit is None else int(n.number(limit, "the number of iterations"))
     on = True if going is None else bool(n.number(going, "the condition"))
+    if not gathered and count is not None and _MAX_STEPS < count < _ENDLESS:
+        return _while(n, body, limit, going, carried)
     values, stacks, step = list(carried), [[] for _ in range(gathered)], 0
     while on and (count is None or step < count):
         if step >= _MAX_STEPS:
+            if not gathered:
+                return _while(n, body, limit, going, carried)
             raise n.error(f"more than {_MAX_STEPS} iterations that are written out")
         made = _run(n, body, [n.b.known(np.int64(step)), n.b.known(np.bool_(True)), *values])
         if not made[0].is_known and not gathered:
@@ -98,6 +104,8 @@ def _while(n, body, limit, going, carried):
     """A loop whose condition the program computes."""
     if not all(isinstance(one, Value) for one in carried):
         raise n.error("a sequence is carried", "body")
+    if limit is not None and limit.is_known and _MOST_STEPS < n.number(limit, "the number of iterations") < _ENDLESS:
+        raise n.error(f"more than {_MOST_STEPS} iterations")
     start = n.b.tensor(n.b.known(np.int64(0)))
     first = n.b.known(np.bool_(True)) if going is None else n.b.reshape_to(going, ())
     last = None if limit is None else n.b.tensor(n.b.reshape_to(limit, ()))
@@ -117,7 +125,7 @@ def _while(n, body, limit, going, carried):
 
     state = (start, n.b.tensor(first), *(n.b.tensor(one) for one in carried))
     with n.b.body():
-        made = build.while_loop(condition, one_step, state)
+        made = build.while_loop(condition, one_step, state, limit=_MOST_STEPS)
     inputs = inputs_of([one for one in (limit, going, *carried) if one is not None])
     return tuple(Value(n.b, tensor=one, inputs=inputs) for one in made[2:])
 
@@ -256,6 +264,14 @@ def concat_from_sequence(n, values):
         axis = n.axis(axis, values[0].rank + 1)
         values = [n.b.unsqueeze(one, axis) for one in values]
     return n.b.concat(values, n.axis(axis, values[0].rank))
+
+
+@op("SequenceMap")
+def sequence_map(n, first, *others):
+    body = n.subgraph("body")
+    rows = [_run(n, body, [one, *(other[i] if isinstance(other, list) else other for other in others)])
+            for i, one in enumerate(first)]
+    return tuple([row[i] for row in rows] for i in range(len(body.output)))
 
 
 @op("SplitToSequence")

@@ -48,6 +48,7 @@ class Importer:
         self.functions = {(_domain(f.domain), f.name, f.overload): f for f in model.functions}
         self.input_names = []
         self._plans = {}
+        self._symbols = {}  # words for named sizes: the names
 
     def program(self):
         graph = self.model.graph
@@ -109,8 +110,17 @@ class Importer:
                 sizes.append(dim.dim_value)
             else:
                 fixed = self.shapes.get(dim.dim_param)
-                sizes.append(fixed if isinstance(fixed, int) else _symbol(dim.dim_param or f"{proto.name}_{axis}"))
+                sizes.append(fixed if isinstance(fixed, int) else self._symbol(dim.dim_param or (proto.name, axis)))
         return tuple(sizes)
+
+    def _symbol(self, name):
+        """The size of this name, or of an input's axis, as a program's text can have it: a word that no other has."""
+        text = name if isinstance(name, str) else f"{name[0]}_{name[1]}"
+        word = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in text)
+        word = word if word[:1].isalpha() else f"d{word}"  # "_1" is what the builder calls a size
+        while self._symbols.setdefault(word, name) != name:
+            word += "_"
+        return word
 
     # Graphs
 
@@ -309,12 +319,6 @@ def _domain(domain):
 
 def _opsets(imports):
     return {_domain(one.domain): one.version for one in imports}
-
-
-def _symbol(name):
-    """A named size as a program's text can have it."""
-    word = "".join(c if c.isascii() and (c.isalnum() or c == "_") else "_" for c in name)
-    return word if word and not word[0].isdigit() else f"d{word}"
 
 
 def _at(error, node, inputs):

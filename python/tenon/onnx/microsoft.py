@@ -64,7 +64,8 @@ def _activated(n, x, parameters=()):
     alpha, beta = (list(parameters) + [None, None])[:2]
     if not name:
         return x
-    plain = {"Relu": n.b.relu, "Tanh": n.b.tanh, "Sigmoid": n.b.sigmoid}
+    plain = {"Relu": n.b.relu, "Tanh": n.b.tanh, "Sigmoid": n.b.sigmoid, "Softplus": n.b.softplus,
+             "Softsign": lambda x: x / (n.b.abs(x) + 1.0)}
     if name in plain:
         return shaped(plain[name](x), x.shape)
     if name == "LeakyRelu":
@@ -348,11 +349,15 @@ def _attended(n, q, k, v, masks, causal, past=0, scale=0.0):
     return n.b.reshape_to(shaped(made, (*q.shape[:3], v.shape[3])), (*q.shape[:2], width))
 
 
-def _key_mask(n, mask, columns):
-    """What a mask of keys adds to scores: their numbers [B], or 1 where one counts, [B, T] or [B, S, T]."""
+def _key_mask(n, mask, columns, first=None):
+    """What a mask of keys adds to scores: their numbers [B], or 1 where one counts, [B, T] or [B, S, T]; `first`, [B],
+    are the first keys that count."""
     low = n.attribute("mask_filter_value", -10000.0)
     if mask.rank == 1:
-        seen = n.b.lt(n.b.unsqueeze(n.b.iota(columns, "i32"), 0), n.b.unsqueeze(mask, 1))
+        places = n.b.unsqueeze(n.b.iota(columns, "i32"), 0)
+        seen = n.b.lt(places, n.b.unsqueeze(mask, 1))
+        if first is not None:
+            seen = n.b.logical_and(seen, n.b.ge(places, n.b.unsqueeze(first, 1)))
     else:
         seen = n.b.ne(mask, n.b.number(0, mask.dtype))
     made = n.b.where(seen, n.b.number(0, "f32"), n.b.number(low, "f32"))
@@ -385,15 +390,17 @@ def _self_attention(n, made, mask, past=None, more=None):
     _check_plain(n, "do_rotary", "past_present_share_buffer")
     heads = n.attribute("num_heads")
     widths = n.attribute("qkv_hidden_sizes", None) or [n.known_size(made, 2) // 3] * 3
-    if mask is not None and mask.rank == 1 and made.shape[0] != mask.shape[0]:
-        raise n.error("first and last places of keys", "mask_index")
+    first = None
+    if mask is not None and mask.rank == 1 and made.shape[0] != mask.shape[0]:  # where keys end, and where they begin
+        both = n.b.reshape_to(mask, (2, made.shape[0]))
+        mask, first = (n.b.squeeze(sliced(n, both, 0, i, i + 1, 1), axis=0) for i in (0, 1))
     ends = [0, widths[0], widths[0] + widths[1], sum(widths)]
     q, k, v = (_heads(n, sliced(n, made, 2, a, b, 1), heads) for a, b in zip(ends, ends[1:]))
     before = [None, None]
     if past is not None:
         before = [n.b.reshape_to(sliced(n, past, 0, i, i + 1, 1), past.shape[1:]) for i in (0, 1)]
     (k, keys), (v, values) = (_with_past(n, one, old) for one, old in zip((k, v), before))
-    masks = ([] if mask is None else [_key_mask(n, mask, k.shape[1])]) + ([] if more is None else [more])
+    masks = ([] if mask is None else [_key_mask(n, mask, k.shape[1], first)]) + ([] if more is None else [more])
     result = _attended(n, q, k, v, masks, n.attribute("unidirectional", 0), 0 if past is None else past.shape[3],
                        n.attribute("scale", 0.0))
     if not n.wants(1):

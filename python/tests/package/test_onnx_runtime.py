@@ -89,6 +89,8 @@ class Microsoft(unittest.TestCase):
         self.check("FusedMatMul", {"a": real(5, 2, 3), "b": real(4, 2, 3)}, transBatchA=1, transBatchB=1, transB=1)
         self.check("FusedGemm", {"a": real(3, 4)}, {"b": real(4, 5), "c": real(5)}, activation="LeakyRelu",
                    activation_alpha=0.1)
+        for activation in ("Softplus", "Softsign"):
+            self.check("FusedGemm", {"a": real(3, 4)}, {"b": real(4, 5), "c": real(5)}, activation=activation)
         self.check("FusedConv", {"x": real(1, 3, 6, 6)}, {"w": real(4, 3, 3, 3), "b": real(4)}, activation="Relu")
         self.check("Inverse", {"x": real(2, 3, 3) + 3 * np.eye(3, dtype="f4")}, tolerance=1e-3)
 
@@ -179,7 +181,8 @@ class Microsoft(unittest.TestCase):
 
     def test_attention(self):
         x, weight, bias = real(2, 5, 16), real(16, 48), real(48)
-        for mask in (None, np.array([5, 3], "i4"), np.array([[1] * 5, [1, 1, 1, 0, 0]], "i4")):
+        for mask in (None, np.array([5, 3], "i4"), np.array([5, 4, 2, 0], "i4"),
+                     np.array([[1] * 5, [1, 1, 1, 0, 0]], "i4")):
             for causal in (0, 1):
                 self.check("Attention", {"x": x, "w": weight, "b": bias, "m": mask}, num_heads=4, unidirectional=causal,
                            tolerance=1e-3)

@@ -118,9 +118,13 @@ def _inside(folder, location, where):
     root = pathlib.Path(folder).resolve()
     if not location or "\0" in location or os.path.isabs(location):
         raise malformed(where, f"external data at {location!r}", "PathEscape")
-    path = (root / location).resolve()
+    try:
+        path = (root / location).resolve()
+        is_file = path.is_file()
+    except (OSError, RuntimeError, UnicodeError):  # too long, links in a ring, no text
+        path, is_file = root, False
     if not path.is_relative_to(root):
         raise malformed(where, f"external data at {location!r}, outside of the model's folder", "PathEscape")
-    if not path.is_file():
-        raise malformed(where, f"no file '{location}' beside the model", "NotFound")
+    if not is_file:
+        raise malformed(where, f"no file {location[:200]!r} beside the model", "NotFound")
     return path

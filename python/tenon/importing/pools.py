@@ -116,7 +116,7 @@ def window_sums(n, x, window):
     count, channels = x.shape[:2]
     planes = n.b.reshape_to(x, (sz.mul(count, channels), 1, *x.shape[2:]))
     if window.ceil:
-        window.after, window.ceil = window.ends(x.shape[2:]), False
+        window.after, window.ceil = window.ends(n.spatial(x)), False
     check_computed(n.where, window.kernel)
     ones = n.b.known(np.ones((1, 1, *window.kernel), NUMPY[x.dtype]))
     made = convolved(n, planes, ones, None, window, 1, n.b.conv2d)

@@ -192,7 +192,7 @@ def clip(n, x, low=None, high=None):
     if n.version < 11:
         low, high = (n.known_like(np.array(n.attribute(name), NUMPY[x.dtype])) if n.has(name) else None
                      for name in ("min", "max"))
-    if all(one is None or one.is_known and one.array.size == 1 for one in (low, high)):
+    if x.dtype != "u64" and all(one is None or one.is_known and one.array.size == 1 for one in (low, high)):
         ends = [None if one is None else one.array.reshape(()).item() for one in (low, high)]
         bounds = [-math.inf if ends[0] is None else ends[0], math.inf if ends[1] is None else ends[1]]
         if bounds[0] <= bounds[1] and all(abs(one) < 2**53 or math.isinf(one) for one in bounds):
@@ -343,7 +343,10 @@ def dropout(n, x, ratio=None, training=None):
     if training is not None and n.number(training, "training_mode"):
         if ratio is None or n.number(ratio, "ratio") != 0:
             raise n.error("training draws random numbers", "training_mode")
-    return (x, n.b.full(x.shape, True, "bool")) if n.wants(1) else x
+    if not n.wants(1):
+        return x
+    # ONNX Runtime's masks: none of the elements is kept before opset 12, where the mask says so.
+    return x, n.b.full(x.shape, n.version >= 12, "bool" if n.version >= 10 else x.dtype)
 
 
 @op("Binarizer", domain="ai.onnx.ml")

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 
+from ..importing import sizes as sz
 from ..importing.shaping import shaped, sliced
 from ..importing.types import NUMPY, limits
 from ..importing.windows import convolved
@@ -16,9 +17,10 @@ from .types import CODES
 _BYTES = ("i8", "u8")
 
 
-def _axis(n, x):
+def _axis(n, x, scale):
+    """The axis of a scale's numbers, of which a single one has none."""
     axis = n.attribute("axis", 1)
-    return axis % x.rank if x.rank and -x.rank <= axis < x.rank else 0
+    return 0 if scale.is_static and math.prod(scale.shape) == 1 else n.axis(axis, x.rank)
 
 
 def _along(n, value, x, axis, block):
@@ -31,7 +33,7 @@ def _along(n, value, x, axis, block):
             raise n.malformed(f"a scale of {value!r} for blocks of {x!r}")
         wide = n.b.broadcast(n.b.reshape_to(value, (*sizes[:axis + 1], 1, *sizes[axis + 1:])),
                              (*sizes[:axis + 1], block, *sizes[axis + 1:]))
-        wide = n.b.reshape_to(wide, (*sizes[:axis], sizes[axis] * block, *sizes[axis + 1:]))
+        wide = n.b.reshape_to(wide, (*sizes[:axis], sz.mul(sizes[axis], block), *sizes[axis + 1:]))
         return sliced(n, wide, axis, 0, n.known_size(x, axis), 1)
     if value.rank != 1:
         raise n.malformed(f"a scale of {value!r} for axis {axis} of {x!r}")
@@ -45,7 +47,7 @@ def _code_type(n, zero):
 
 @op("QuantizeLinear")
 def quantize_linear(n, x, scale, zero=None):
-    dtype, axis, block = _code_type(n, zero), _axis(n, x), n.attribute("block_size", 0)
+    dtype, axis, block = _code_type(n, zero), _axis(n, x, scale), n.attribute("block_size", 0)
     if n.has("precision") and n.attribute("precision"):
         raise n.error(f"{n.attribute('precision')}", "precision")
     if scale.dtype == x.dtype == "f32" and dtype in _BYTES and not block:
@@ -74,7 +76,7 @@ def _quantized(n, x, scale, zero, dtype, axis, block):
 
 @op("DequantizeLinear")
 def dequantize_linear(n, x, scale, zero=None):
-    axis, block = _axis(n, x), n.attribute("block_size", 0)
+    axis, block = _axis(n, x, scale), n.attribute("block_size", 0)
     to = n.type("output_dtype") if n.attribute("output_dtype", 0) else scale.dtype
     if x.origin and x.origin[0] == CODES and scale.is_known and (zero is None or zero.is_known):
         return _widened(n, x, scale, zero, axis, block, to)

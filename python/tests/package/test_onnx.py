@@ -177,6 +177,32 @@ class Control(unittest.TestCase):
         read = self.check(self.loop(0, 1), *({"n": np.array(n), "x": x} for n in (0, 3, 5)))
         self.assertEqual(read.fixed, {"n"})
 
+    def test_loops_of_many_steps(self):
+        """More than are written out: a loop of the program."""
+        body = helper.make_graph(
+            [helper.make_node("Mul", ["v", "h"], ["w"]), helper.make_node("Identity", ["on"], ["on_after"])], "body",
+            [info("i", [], TensorProto.INT64), info("on", [], TensorProto.BOOL), info("v", [2])],
+            [info("on_after", [], TensorProto.BOOL), info("w", [2])], [numpy_helper.from_array(np.float32(0.9999), "h")])
+        node = helper.make_node("Loop", ["n", "", "x"], ["y"], body=body)
+        for count in (5000, 2**40, 2**20 + 1):
+            model = graph_model([node], [info("x", [2])], [info("y", [2])], [numpy_helper.from_array(np.array(count), "n")])
+            if count == 5000:
+                self.check(model, {"x": np.array([100, 3], np.float32)})
+            if count == 2**20 + 1:
+                self.assertRaisesRegex(tenon.UnsupportedError, "more than 1048576 iter", tenon.onnx.load, model)
+            else:
+                self.assertIn("condition=0", str(tenon.onnx.load(model)))
+
+    def test_maps_of_sequences(self):
+        parts = [helper.make_node("SequenceConstruct", ["e", "k"], ["both"]),
+                 helper.make_node("ConcatFromSequence", ["both"], ["o"], axis=0), helper.make_node("Neg", ["e"], ["p"])]
+        body = helper.make_graph(parts, "body", [info("e", [2]), info("k", [2])], [info("o", [4]), info("p", [2])])
+        nodes = [helper.make_node("SplitToSequence", ["x"], ["s"], axis=0, keepdims=0),
+                 helper.make_node("SequenceMap", ["s", "k"], ["t", "u"], body=body)]
+        nodes += [helper.make_node("ConcatFromSequence", [one], [made], axis=0, new_axis=1) for one, made in ("ty", "uz")]
+        model = graph_model(nodes, [info("x", [3, 2]), info("k", [2])], [info("y", [3, 4]), info("z", [3, 2])])
+        self.check(model, {"x": np.arange(6, dtype="f").reshape(3, 2), "k": np.array([7, 8], "f")})
+
     def test_scan(self):
         nodes = [helper.make_node("Add", ["s", "e"], ["t"]), helper.make_node("Mul", ["t", "e"], ["o"])]
         body = helper.make_graph(nodes, "body", [info("s", [2]), info("e", [2])], [info("t", [2]), info("o", [2])])
@@ -249,6 +275,40 @@ class Calls(unittest.TestCase):
                 for size in (3, 4, 7):
                     x = np.arange(2 * size, dtype=np.float32).reshape(size, 2)
                     np.testing.assert_array_equal(session.forward(x)[0].numpy(), x[begin:end:step])
+
+    def test_names_of_sizes_stay_apart(self):
+        names = {"x": ["a.b"], "y": ["a_b"], "z": [None], "w": ["z_0"], "v": ["_1"]}
+        node = helper.make_node("Concat", list(names), ["r"], axis=0)
+        program = tenon.onnx.load(graph_model([node], [info(*one) for one in names.items()], [info("r", None)]))
+        inputs = [np.full(i, i, "f") for i in range(1, 6)]
+        [r] = tenon.Session(program).forward(*inputs)
+        np.testing.assert_array_equal(r.numpy(), np.concatenate(inputs))
+
+    def test_pads_that_go_round_more_than_once(self):
+        for pads in ([3, 3], [4, 0], [7, 2], [0, 9], [-1, 5]):
+            node = helper.make_node("Pad", ["x", "p", "", "a"], ["y"], mode="wrap")
+            constants = [numpy_helper.from_array(np.array(one), name) for name, one in (("p", pads), ("a", [1]))]
+            model = graph_model([node], [info("x", [2, 3])], [info("y", None)], constants, opset=19)
+            inputs = {"x": np.arange(6, dtype="f").reshape(2, 3)}
+            np.testing.assert_array_equal(tenon.onnx.Model(model).run(inputs)[0], by_runtime(model, inputs)[0])
+
+    def test_bounds_of_64_bits_without_a_sign(self):
+        x, low, high = (np.array(one, np.uint64) for one in ([0, 5, 2**63 + 5], 2, 2**63 + 1))
+        model, inputs = one_node("Clip", [x, low, high])
+        del model.graph.input[1:]
+        model.graph.output[0].type.tensor_type.elem_type = TensorProto.UINT64
+        model.graph.initializer.extend(numpy_helper.from_array(one, name) for one, name in ((low, "x1"), (high, "x2")))
+        self.assertEqual(tenon.onnx.Model(model).run([x])[0].tolist(), by_runtime(model, {"x0": x})[0].tolist())
+
+    def test_masks_of_dropout(self):
+        for opset in (7, 10, 12, 13):
+            node = helper.make_node("Dropout", ["x"], ["y", "m"])
+            model = graph_model([node], [info("x", [2])], [info("y", [2]), helper.make_empty_tensor_value_info("m")],
+                                opset=opset)
+            inputs = {"x": np.ones(2, "f")}
+            for got, want in zip(tenon.onnx.Model(model).run(inputs), by_runtime(model, inputs), strict=True):
+                self.assertEqual(got.dtype, want.dtype)
+                np.testing.assert_array_equal(got, want)
 
     def test_images_whose_open_axes_keep_their_size(self):
         for scales, mode in (((1, 1, 2, 1), "linear"), ((1, 1, 1, 1), "cubic"), ((1, 1, 1, 1), "linear")):
@@ -408,6 +468,11 @@ class Files(unittest.TestCase):
             with self.assertRaises(tenon.InputError, msg=location) as caught:
                 tenon.onnx.load(inner / "m.onnx")
             self.assertEqual(caught.exception.code, "PathEscape")
+        for location in ("a" * 5000, "a/" * 5000):
+            onnx.save(self.external(location), inner / "m.onnx")
+            with self.assertRaises(tenon.InputError) as caught:
+                tenon.onnx.load(inner / "m.onnx")
+            self.assertEqual(caught.exception.code, "NotFound")
         (inner / "w.bin").write_bytes(bytes(64))
         for offset, length in ((60, 16), (-4, 16), (0, 12), (0, 2**62)):
             onnx.save(self.external("w.bin", offset, length), inner / "m.onnx")
@@ -429,10 +494,13 @@ class Files(unittest.TestCase):
                  (helper.make_node("Conv", ["x"], ["y"], name="first"), "Conv 'first': 1 inputs"),
                  (helper.make_node("Transpose", ["x"], ["y"], perm=[0, 0]), "Transpose: attribute 'perm'"),
                  (helper.make_node("RandomUniformLike", ["x"], ["y"]), "RandomUniformLike"),
-                 (helper.make_node("Add", ["x", "z"], ["y"]), "'z' is not computed")]
+                 (helper.make_node("QuantizeLinear", ["x", "s"], ["y"], axis=2), "QuantizeLinear: attribute 'axis'"),
+                 (helper.make_node("LpPool", ["z"], ["y"], kernel_shape=[2], ceil_mode=1), "LpPool: axis 2 of .*shapes"),
+                 (helper.make_node("Add", ["x", "w"], ["y"]), "'w' is not computed")]
         for node, words in cases:
             with self.assertRaisesRegex(tenon.Error, words):
-                tenon.onnx.load(graph_model([node], [info("x", [2, 3])], [info("y", None)]))
+                tenon.onnx.load(graph_model([node], [info("x", [2, 3]), info("s", [2]), info("z", [1, 1, "N"])],
+                                            [info("y", None)]))
 
     def test_sizes_are_limited(self):
         shape = numpy_helper.from_array(np.array([2**20, 2**20]), "s")

@@ -129,7 +129,25 @@ def clamp(e, x, min, max):
         low, high = limits(e.dtype(x))
         min = low if min <= low else math.ceil(min)
         max = high if max >= high else math.floor(max)
+        made = _limited(e, x, min, max)
+        return e.cast(made, e.dtype(x)) if e.dtype(x) in _WIDER else made
     return e.node("Clip", [x, e.number(min, x), e.number(max, x)])
+
+
+_WIDER = {"i16": "i32", "u16": "i32"}  # types for which ONNX Runtime has few kernels
+
+
+def _limited(e, x, low, high):
+    """Integers within bounds, those of 16 bits as i32. ONNX Runtime's Clip, Max and Min are wrong for some of i64."""
+    kind = e.dtype(x)
+    if kind in _WIDER:
+        kind = _WIDER[kind]
+        x = e.cast(x, kind)
+    low, high = e.array(low, kind), e.array(high, kind)
+    if kind == "i64":
+        x = e.node("Where", [e.node("Less", [x, low]), low, x])
+        return e.node("Where", [e.node("Greater", [x, high]), high, x])
+    return e.node("Clip", [x, low, high])
 
 
 @writes("cast")
@@ -141,7 +159,7 @@ def cast(e, x, dtype):
         low, high = limits(dtype)
         least, most = limits(have)
         if least < low or most > high:
-            x = e.node("Clip", [x, e.number(max(low, least), x), e.number(min(high, most), x)])
+            x = _limited(e, x, max(low, least), min(high, most))
     if dtype.startswith("f8"):
         return e.node("Cast", [x], to=NUMBERS[dtype], saturate=1)
     return e.cast(x, dtype)
@@ -157,12 +175,14 @@ def _whole(e, x, dtype):
     else:
         kind = e.dtype(x)
     low, high = limits(dtype)
+    to = _WIDER.get(dtype, dtype)
     above = e.node("GreaterOrEqual", [x, e.array(float(high) + 1, kind)])
     below = e.node("LessOrEqual", [x, e.array(float(low), kind)])
     outside = e.node("Or", [e.node("Or", [above, below]), e.node("IsNaN", [x])])
-    inside = e.cast(e.node("Where", [outside, e.array(0, kind), x]), dtype)
-    made = e.node("Where", [above, e.array(high, dtype), inside])
-    return e.node("Where", [below, e.array(low, dtype), made])
+    inside = e.cast(e.node("Where", [outside, e.array(0, kind), x]), to)
+    made = e.node("Where", [above, e.array(high, to), inside])
+    made = e.node("Where", [below, e.array(low, to), made])
+    return made if to == dtype else e.cast(made, dtype)
 
 
 @writes("is_finite")
@@ -210,15 +230,13 @@ _REDUCE = {"sum": "ReduceSum", "mean": "ReduceMean", "prod": "ReduceProd", "max"
 
 @writes(*_REDUCE)
 def reduce(e, x, axes, keep_dims):
+    have, to = e.dtype(x), e.result().dtype
     if not axes:
-        return e.node("Identity", [x])
-    made = e.node(_REDUCE[e.at.op], [x, e.array(axes)], keepdims=int(keep_dims))
-    return made if e.result().dtype == e.dtype(x) else _widened(e, x, axes, keep_dims)
-
-
-def _widened(e, x, axes, keep_dims):
-    e.nodes.pop()
-    return e.node(_REDUCE[e.at.op], [e.cast(x, e.result().dtype), e.array(axes)], keepdims=int(keep_dims))
+        return e.node("Identity", [x]) if to == have else e.cast(x, to)
+    wide = {**_WIDER, "u32": "f64"}.get(have, have) if e.at.op in ("max", "min") else to
+    made = x if wide == have else e.cast(x, wide)
+    made = e.node(_REDUCE[e.at.op], [made, e.array(axes)], keepdims=int(keep_dims))
+    return made if wide == to else e.cast(made, to)
 
 
 @writes("any", "all")
@@ -408,6 +426,9 @@ def _pads(padding):
 
 @writes("conv2d", "conv2d_integer")
 def conv2d(e, *operands, stride, padding, dilation, groups, has_bias=False):
+    zeros = e.known.get(operands[3]) if e.at.op == "conv2d_integer" and len(operands) > 3 else None
+    if zeros is not None and zeros.size and (zeros == zeros.flat[0]).all():  # ONNX Runtime takes one for all channels
+        operands = (*operands[:3], e.array(zeros.flat[0], e.dtype(operands[3])))
     return e.node("Conv" if e.at.op == "conv2d" else "ConvInteger", operands, strides=stride or [1, 1],
                   pads=_pads(padding), dilations=dilation or [1, 1], group=groups)
 

@@ -8,7 +8,13 @@ def cropped(n, x, before, after):
     for axis in range(x.rank):
         if before[axis] < 0 or after[axis] < 0:
             size = n.known_size(x, axis)
-            x = sliced(n, x, axis, max(-before[axis], 0), size - max(-after[axis], 0), 1)
+            total = before[axis] + size + after[axis]
+            if total < 0:
+                raise n.malformed(f"pads {before[axis]} and {after[axis]} of axis {axis} of {x!r}")
+            first, last = max(-before[axis], 0), size + min(after[axis], 0)
+            x = sliced(n, x, axis, first, max(first, last), 1)
+            if first >= last:  # no element is left, and some of the padding goes, too
+                before[axis], after[axis] = total, 0
     return x, [max(one, 0) for one in before], [max(one, 0) for one in after]
 
 

@@ -28,7 +28,7 @@ _SAME = {
     "mish": "Mish", "hardswish": "HardSwish", "is_nan": "IsNaN", "is_inf": "IsInf", "logical_not": "Not",
     "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "eq": "Equal", "lt": "Less",
     "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "logical_and": "And", "logical_or": "Or",
-    "logical_xor": "Xor", "minimum": "Min", "maximum": "Max", "where": "Where", "matmul": "MatMul", "det": "Det",
+    "logical_xor": "Xor", "minimum": "Min", "maximum": "Max", "matmul": "MatMul", "det": "Det",
     "stop_gradient": "Identity",
 }
 
@@ -43,6 +43,14 @@ WRITERS.update({name: _same(name) for name in _SAME})
 @writes("after")
 def after(e, x, event):
     return e.node("Identity", [x])
+
+
+@writes("where")
+def where(e, condition, a, b):
+    if e.dtype(a) != "bool":
+        return e.node("Where", [condition, a, b])
+    # ONNX Runtime has no Where of bool.
+    return e.node("Or", [e.node("And", [condition, a]), e.node("And", [e.node("Not", [condition]), b])])
 
 
 @writes("softmax", "log_softmax")

@@ -100,6 +100,8 @@ def _softmax(n, x, axis):
         raise n.malformed("a scalar")
     if n.op == "Hardmax":
         size = n.known_size(x, axis)
+        if size == 0:
+            return x
         form = (size,) + (1,) * (x.rank - 1 - axis)
         best = n.b.argmax(x, axis=axis, keep_dims=True, dtype="i64")
         return n.b.cast(n.b.eq(best, n.b.known(n.arange(size).reshape(form))), x.dtype)

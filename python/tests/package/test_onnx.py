@@ -292,6 +292,18 @@ class Calls(unittest.TestCase):
             inputs = {"x": np.arange(6, dtype="f").reshape(2, 3)}
             np.testing.assert_array_equal(tenon.onnx.Model(model).run(inputs)[0], by_runtime(model, inputs)[0])
 
+    def test_pads_that_cut_off_more_than_there_is(self):
+        for size, pads in ((1, [2, -3]), (0, [-1, 2]), (2, [5, -3]), (2, [-3, 5]), (3, [-1, -1]), (2, [-2, 3])):
+            node = helper.make_node("Pad", ["x", "p", "v"], ["y"])
+            model = graph_model([node], [info("x", [size])], [info("y", None)], [
+                numpy_helper.from_array(np.array(pads), "p"), numpy_helper.from_array(np.float32(7), "v")])
+            inputs = {"x": np.arange(size, dtype="f")}
+            np.testing.assert_array_equal(tenon.onnx.Model(model).run(inputs)[0], by_runtime(model, inputs)[0])
+
+    def test_hardmax_of_nothing(self):
+        model, inputs = one_node("Hardmax", [np.zeros((0, 2), "f")], axis=0)
+        self.assertEqual(tenon.onnx.Model(model).run(inputs)[0].shape, by_runtime(model, inputs)[0].shape)
+
     def test_bounds_of_64_bits_without_a_sign(self):
         x, low, high = (np.array(one, np.uint64) for one in ([0, 5, 2**63 + 5], 2, 2**63 + 1))
         model, inputs = one_node("Clip", [x, low, high])
@@ -683,6 +695,10 @@ class Export(unittest.TestCase):
         q = rng.standard_normal((2, 5, 4, 8)).astype("f")
         k = rng.standard_normal((2, 7, 2, 8)).astype("f")
         self.check(lambda a, b: ops.attention(a, b, b, causal=True, softcap=20.0), q, k)
+
+    def test_choices_of_bool(self):
+        a, b = np.array([True, False]), np.array([[True], [False]])
+        self.check(lambda c, a, b: ops.where(c, a, b), np.array([False, True]), a, b)
 
     def test_integers(self):
         for kind in "i1 u1 i2 u2 i4 u4 i8".split():

@@ -158,8 +158,12 @@ def slice_axes(n, x, starts=None, ends=None, axes=None, steps=None):
     steps = [1] * len(starts) if steps is None else steps
     if not len(starts) == len(ends) == len(axes) == len(steps) or 0 in steps:
         raise n.malformed(f"starts {starts}, ends {ends}, axes {axes}, steps {steps}")
-    if x.sizes is not None and isinstance(x.sizes, list):
-        return n.b.of_sizes(x.sizes[slice(starts[0], ends[0], steps[0])] if starts else x.sizes, x.inputs)
+    if isinstance(x.sizes, list) and all(isinstance(one, int) for one in (*starts, *ends)):
+        held = x.sizes
+        for begin, end, step in zip(starts, ends, steps):
+            begin, end = clamped(begin, end, step, len(held))
+            held = held[begin:end:step]
+        return n.b.of_sizes(held, x.inputs)
     for begin, end, axis, step in zip(starts, ends, axes, steps):
         axis = n.axis(axis, x.rank, "axes")
         if isinstance(begin, int) and isinstance(end, int):

@@ -261,6 +261,16 @@ class Calls(unittest.TestCase):
         [y] = tenon.onnx.Model(model(-5)).run([np.arange(4, dtype=np.float32)])
         np.testing.assert_array_equal(y, [0])
 
+    def test_slices_of_lists_of_sizes(self):
+        for begin, end, step in ((-3, -2**63, -2), (5, 0, -1), (0, 1, 1), (-9, 9, 2), (1, -9, -1)):
+            constants = [numpy_helper.from_array(np.array([one]), name) for name, one in
+                         {"b": begin, "e": end, "a": 0, "t": step}.items()]
+            nodes = [helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Slice", ["s", "b", "e", "a", "t"], ["y"])]
+            model = graph_model(nodes, [info("x", ["N", "M"])], [info("y", None, TensorProto.INT64)], constants)
+            x = np.zeros((2, 3), "f")
+            [y] = tenon.Session(tenon.onnx.load(model)).forward(x)
+            np.testing.assert_array_equal(y.numpy(), by_runtime(model, {"x": x})[0])
+
     def test_slices_of_open_sizes_to_the_greatest_integer(self):
         """2^31 - 1 and -2^31 are how TensorFlow's models write an axis's end."""
         far = 2**31 - 1

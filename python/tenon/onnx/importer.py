@@ -86,6 +86,12 @@ class Importer:
             array = np.asarray(self.fixed[proto.name])
             if type_of_or_none(array) != dtype:
                 raise wrong_call(where, f"values: {array.dtype} for {dtype}")
+            declared = proto.type.tensor_type.shape.dim
+            if proto.type.tensor_type.HasField("shape") and proto.name not in self.shapes and (
+                    len(declared) != array.ndim or
+                    any(one.HasField("dim_value") and one.dim_value != size for one, size in zip(declared, array.shape))):
+                sizes = ", ".join(str(one.dim_value) if one.HasField("dim_value") else one.dim_param for one in declared)
+                raise wrong_call(where, f"values: {list(array.shape)} for [{sizes}]")
             return self.builder.known(array, inputs=frozenset([proto.name]))
         sizes = self._input_sizes(proto, where)
         self.input_names.append(proto.name)

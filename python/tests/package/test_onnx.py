@@ -380,6 +380,9 @@ class Calls(unittest.TestCase):
         for values in ({}, {"w": w}):
             [y] = tenon.Session(tenon.onnx.load(model, values=values)).forward(x)
             np.testing.assert_array_equal(y.numpy(), by_runtime(model, {"x": x, **values})[0])
+        for wrong in np.zeros(3, "f"), np.zeros((2, 1), "f"):
+            with self.assertRaisesRegex(tenon.ArgumentError, r"input 'w': values: .* for \[2\]"):
+                tenon.onnx.load(model, values={"w": wrong})
 
     def test_sizes_that_are_given(self):
         model, _ = networks.unet()

@@ -10,7 +10,7 @@ from .. import ir
 from ..importing import files
 from ..importing.errors import unsupported, wrong_call
 from ..importing.types import NUMPY, type_of
-from .types import NUMBERS
+from .types import NUMBERS, type_name
 from .export_ops import WRITERS
 
 OPSET, IR_VERSION = 21, 10
@@ -237,9 +237,19 @@ class Exporter:
 
     def node(self, op, inputs, outputs=1, **attributes):
         """Adds a node, and returns the name of its result, or the names of several."""
+        self._check_types(op, inputs)
         names = [self.fresh(self.at.result.name) for _ in range(outputs)]
         self.nodes.append(helper.make_node(op, list(inputs), names, **attributes))
         return names[0] if outputs == 1 else names
+
+    def _check_types(self, op, inputs):
+        """Refuses operands of the program whose types the op of ONNX does not take."""
+        formal = onnx.defs.get_schema(op, OPSET).inputs
+        for at, name in enumerate(inputs):
+            if name in self.values and self.type(name) is not None:
+                dtype = self.dtype(name)
+                if f"tensor({type_name(NUMBERS[dtype]).lower()})" not in formal[min(at, len(formal) - 1)].types:
+                    raise self.error(f"ONNX's {op} takes no {dtype}")
 
     def array(self, values, dtype="i64"):
         """An initializer."""

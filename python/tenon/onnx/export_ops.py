@@ -21,13 +21,12 @@ def writes(*names):
 
 
 _SAME = {
-    "abs": "Abs", "neg": "Neg", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan",
+    "abs": "Abs", "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sin": "Sin", "cos": "Cos", "tan": "Tan",
     "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh", "tanh": "Tanh", "asinh": "Asinh",
     "acosh": "Acosh", "atanh": "Atanh", "erf": "Erf", "floor": "Floor", "ceil": "Ceil", "round": "Round",
-    "sign": "Sign", "reciprocal": "Reciprocal", "sigmoid": "Sigmoid", "relu": "Relu", "softplus": "Softplus",
+    "sign": "Sign", "reciprocal": "Reciprocal", "sigmoid": "Sigmoid", "softplus": "Softplus",
     "mish": "Mish", "hardswish": "HardSwish", "is_nan": "IsNaN", "is_inf": "IsInf", "logical_not": "Not",
-    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "eq": "Equal", "lt": "Less",
-    "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual", "logical_and": "And", "logical_or": "Or",
+    "add": "Add", "sub": "Sub", "mul": "Mul", "div": "Div", "pow": "Pow", "eq": "Equal", "logical_and": "And", "logical_or": "Or",
     "logical_xor": "Xor", "minimum": "Min", "maximum": "Max", "matmul": "MatMul", "det": "Det",
     "stop_gradient": "Identity",
 }
@@ -43,6 +42,26 @@ WRITERS.update({name: _same(name) for name in _SAME})
 @writes("after")
 def after(e, x, event):
     return e.node("Identity", [x])
+
+
+_ORDER = {"lt": "Less", "le": "LessOrEqual", "gt": "Greater", "ge": "GreaterOrEqual"}
+
+
+@writes(*_ORDER)
+def order(e, *operands):
+    if e.dtype(operands[0]) == "bool":
+        operands = [e.cast(one, "i32") for one in operands]
+    return e.node(_ORDER[e.at.op], operands)
+
+
+@writes("neg")
+def neg(e, x):
+    return e.node("Sub", [e.number(0, x), x]) if e.dtype(x)[0] == "u" else e.node("Neg", [x])
+
+
+@writes("relu")
+def relu(e, x):
+    return e.node("Identity" if e.dtype(x)[0] == "u" else "Relu", [x])
 
 
 @writes("where")

@@ -709,6 +709,16 @@ class Export(unittest.TestCase):
         k = rng.standard_normal((2, 7, 2, 8)).astype("f")
         self.check(lambda a, b: ops.attention(a, b, b, causal=True, softcap=20.0), q, k)
 
+    def test_types_that_ops_of_onnx_lack(self):
+        x = np.array([[0, 1, 200]], "u1")
+        self.check(ops.neg, x)
+        self.check(ops.relu, x)
+        for op in (ops.lt, ops.le, ops.gt, ops.ge):
+            self.check(lambda a, b, op=op: op(a, b), np.array([True, False]), np.array([[True], [False]]))
+        program = tenon.export(lambda a: ops.pow(a, a), "i8[3]")
+        with self.assertRaisesRegex(tenon.UnsupportedError, "pow .*: ONNX's Pow takes no i8"):
+            tenon.onnx.to_model(program)
+
     def test_choices_of_bool(self):
         a, b = np.array([True, False]), np.array([[True], [False]])
         self.check(lambda c, a, b: ops.where(c, a, b), np.array([False, True]), a, b)

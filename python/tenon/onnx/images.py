@@ -135,7 +135,8 @@ def affine_grid(n, theta, size):
     """Not as ONNX's function: that one drops the axis of a single grid."""
     lengths = n.integers(size, "the size")[2:]
     rank = len(lengths)
-    if theta.rank != 3 or theta.shape[1:] != (rank, rank + 1) or rank not in (2, 3) or min(lengths) < 0:
+    have = [n.known_size(theta, axis) for axis in range(1, theta.rank)]
+    if have != [rank, rank + 1] or rank not in (2, 3) or min(lengths) < 0:
         raise n.malformed(f"{theta!r} for {lengths}")
     check_computed(n.where, [*lengths, rank + 1])
     base = np.ones((*lengths, rank + 1))

@@ -15,7 +15,7 @@ def dft(n, x, length=None, given=None):
         axis = -2 if given is None else int(n.number(given, "the axis"))
     axis = n.axis(axis, x.rank)
     inverse, onesided = bool(n.attribute("inverse", 0)), bool(n.attribute("onesided", 0))
-    if axis == x.rank - 1 or x.shape[-1] not in (1, 2):
+    if axis == x.rank - 1 or n.known_size(x, x.rank - 1) not in (1, 2):
         raise n.malformed(f"axis {axis} of {x!r}")
     size = n.known_size(x, axis) if length is None else int(n.number(length, "dft_length"))
     if inverse and onesided:

@@ -521,6 +521,7 @@ class Files(unittest.TestCase):
                  (helper.make_node("RandomUniformLike", ["x"], ["y"]), "RandomUniformLike"),
                  (helper.make_node("QuantizeLinear", ["x", "s"], ["y"], axis=2), "QuantizeLinear: attribute 'axis'"),
                  (helper.make_node("LpPool", ["z"], ["y"], kernel_shape=[2], ceil_mode=1), "LpPool: axis 2 of .*shapes"),
+                 (helper.make_node("DFT", ["z"], ["y"], axis=0), "DFT: axis 2 of .*shapes"),
                  (helper.make_node("Add", ["x", "w"], ["y"]), "'w' is not computed")]
         for node, words in cases:
             with self.assertRaisesRegex(tenon.Error, words):

@@ -8,7 +8,7 @@ from ._arrays.operands import EPSILONS
 from .build import scan
 from .importing.errors import wrong_call
 from .programs import programs_of
-from .structures import filled, form_of, leaves_like, paths_of
+from .structures import Word, filled, form_of, leaves_like, paths_of
 
 _WORDS = (str, bool)  # parts of a structure that are no arrays
 
@@ -95,7 +95,7 @@ def _power(base, exponent):
     return ops.exp2(exponent * math.log2(base)) if base > 0 else exponent * 0.0
 
 
-class Optimizer:
+class Optimizer(Word):
     """Has start(parameters), which makes a state, a dict of structures."""
 
     def __post_init__(self):
@@ -146,7 +146,7 @@ def _updated(optimizer, parameters, gradients, state, rate):
     return optimizer._next(parameters, gradients, state, rate)
 
 
-_update = programs_of(_updated, words=(str, bool, Optimizer))
+_update = programs_of(_updated)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from .build import Graph, _recorded
 from .outer_tensors import holds_tensors
 from .structures import argument_names, array_of, filled, form_of, keep
 
+_WORDS = (str, bool)  # arguments that are parts of the program
 _KEPT = 16  # programs of one function: types of arguments
 
 
@@ -31,8 +32,8 @@ def compiled(function, donate=()):
     return programs_of(function, (donate,) if isinstance(donate, int) else tuple(donate))
 
 
-def programs_of(function, donated=(), words=(str, bool)):
-    """The same; objects of the classes `words` are parts of the program."""
+def programs_of(function, donated=()):
+    """The same, by the numbers of arguments."""
     sessions = OrderedDict()
 
     def recorded(forms, named, types):
@@ -42,7 +43,7 @@ def programs_of(function, donated=(), words=(str, bool)):
             made = function(*[filled(one, tensors.__getitem__) for one in forms],
                             **{word: filled(one, tensors.__getitem__) for word, one in named})
             leaves = []
-            after = form_of(made, leaves, words)
+            after = form_of(made, leaves, _WORDS)
             if not leaves:
                 raise TypeError(f"compiled: {getattr(function, '__name__', 'the function')} returns no array")
             results = _recorded(leaves)
@@ -52,9 +53,9 @@ def programs_of(function, donated=(), words=(str, bool)):
     def run(*arguments, **by_name):
         leaves, forms, given_up = [], [], []
         for number, argument in enumerate(arguments):
-            forms.append(form_of(argument, leaves, words))
+            forms.append(form_of(argument, leaves, _WORDS))
             given_up += [number in donated] * (len(leaves) - len(given_up))
-        named = tuple((word, form_of(one, leaves, words)) for word, one in by_name.items())
+        named = tuple((word, form_of(one, leaves, _WORDS)) for word, one in by_name.items())
         given_up += [False] * (len(leaves) - len(given_up))
         if any(isinstance(one, _tenon.Tensor) for one in leaves) or holds_tensors(function):
             return function(*arguments, **by_name)

@@ -9,15 +9,19 @@ from .errors import Error
 _LEAVES = (_tenon.Buffer, _tenon.Tensor)
 
 
+class Word:
+    """An object that is a part of a program, as a word or a function is: hashable, and without arrays."""
+
+
 def form_of(value, leaves, keeps=()):
     """The structure of a value, whose leaves are appended to a list: what is none of the classes above.
 
-    It is hashable. None and functions are parts of it, and so are values of the classes `keeps`.
+    It is hashable. None, functions and Words are parts of it, and so are values of the classes `keeps`.
     """
     if isinstance(value, _LEAVES):
         leaves.append(value)
         return ("leaf", len(leaves) - 1)
-    if value is None or isinstance(value, keeps):
+    if value is None or isinstance(value, (Word, *keeps)):
         return ("as it is", value)
     if isinstance(value, dict):
         return ("dict", type(value), tuple((key, form_of(one, leaves, keeps)) for key, one in value.items()))

@@ -269,6 +269,17 @@ class Train(unittest.TestCase):
         with self.assertRaisesRegex(tenon.Error, r"the rate has the sizes \[3\]"):
             train.Sgd().update(x, x, {}, np.array([0.1, 0.2, 0.3]))
 
+    def test_an_optimiser_is_an_argument_of_a_step(self):
+        @tenon.compiled
+        def step(optimizer, p, state, g, rate):
+            return optimizer.update(p, g, state, rate)
+
+        p, g = {"w": np.ones(3, "f4")}, {"w": np.full(3, 2, "f4")}
+        for optimizer in (train.Adam(), train.Sgd(momentum=0.9), train.Groups((True, train.Lion()))):
+            want, _ = optimizer.update(p, g, optimizer.start(p), 0.1)
+            got, _ = step(optimizer, p, optimizer.start(p), g, 0.1)
+            np.testing.assert_allclose(got["w"].numpy(), want["w"].numpy(), rtol=1e-6)
+
     def test_rates_of_f64(self):
         x, none = {"w": np.ones(3)}, {"w": np.zeros(3)}
         moved, _ = train.Sgd().update(x, x, {}, 0.1)

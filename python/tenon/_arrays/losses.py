@@ -27,6 +27,12 @@ def _beside(x, other):
     return None if other is None else common(_like(x), other)[1]
 
 
+def _labels(labels):
+    """Labels in a type that losses take."""
+    labels = _like(labels)
+    return labels.cast("i64") if labels.dtype.name in ("i8", "i16", "u8", "u16", "u32") else labels
+
+
 @_composed
 def binary_cross_entropy(logits, target, weight=None, positive_weight=None, reduction="mean"):
     """-(t log s + (1 - t) log(1 - s)), s = sigmoid(logits): torch's binary_cross_entropy_with_logits. `weight` is a factor
@@ -51,7 +57,7 @@ def cross_entropy(logits, labels, label_smoothing=0.0, ignore_index=-100, reduct
     classes, 1 in PyTorch. reduction: "mean" over the rows that count, by their weights; "sum"; or "none", a number for
     each row, 0 where it does not count."""
     reduction = _checked("cross_entropy", reduction)
-    return (_as_real(_like(logits)), _like(labels), float(label_smoothing),
+    return (_as_real(_like(logits)), _labels(labels), float(label_smoothing),
             _NO_LABEL if ignore_index is None else ignore_index, reduction, _beside(logits, weight), axis)
 
 
@@ -75,9 +81,13 @@ def focal_loss(logits, target, alpha=0.25, gamma=2.0, reduction="mean"):
 
 @_composed
 def gaussian_nll_loss(x, target, variance, full=False, eps=1e-6, reduction="mean"):
-    """((x - target)^2 / v + log v) / 2, v = max(variance, eps); with `full`, + log(2 pi) / 2."""
+    """((x - target)^2 / v + log v) / 2, v = max(variance, eps); with `full`, + log(2 pi) / 2. A variance of the sizes of x
+    but the last is one of each row."""
     x, target = _pair(x, target)
-    return x, target, _beside(x, variance), full, eps, _checked("gaussian_nll_loss", reduction)
+    variance = _beside(x, variance)
+    if tuple(variance.shape) == tuple(x.shape[:-1]) and len(x.shape) > 1:
+        variance = variance[..., None]
+    return x, target, variance, full, eps, _checked("gaussian_nll_loss", reduction)
 
 
 @_composed
@@ -143,13 +153,13 @@ def mse_loss(x, target, reduction="mean"):
 def multi_margin_loss(x, labels, p=1, margin=1.0, weight=None, reduction="mean"):
     """Of each row of x [.., classes]: the sum over the other classes c of max(0, margin - x[label] + x[c])^p, times
     weight[label], divided by the number of classes."""
-    return _like(x), _like(labels), p, margin, _beside(x, weight), _checked("multi_margin_loss", reduction)
+    return _like(x), _labels(labels), p, margin, _beside(x, weight), _checked("multi_margin_loss", reduction)
 
 
 @_composed
 def nll_loss(log_p, labels, weight=None, ignore_index=-100, reduction="mean", axis=-1):
     """cross_entropy of log probabilities: -weight[label] log_p[label]. The classes are on the last axis, PyTorch's 1."""
-    return (_like(log_p), _like(labels), _beside(log_p, weight), _NO_LABEL if ignore_index is None else ignore_index,
+    return (_like(log_p), _labels(labels), _beside(log_p, weight), _NO_LABEL if ignore_index is None else ignore_index,
             _checked("nll_loss", reduction), axis)
 
 

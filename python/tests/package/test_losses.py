@@ -91,6 +91,18 @@ class Losses(unittest.TestCase):
         np.testing.assert_allclose(ops.kl_divergence(x, rows, reduction="batchmean").item(), want, rtol=1e-5)
         np.testing.assert_allclose(ops.kl_divergence(x[..., None], rows[..., None]).item(), want, rtol=1e-5)
 
+    def test_labels_of_bytes_and_variances_of_rows(self):
+        random = np.random.default_rng(6)
+        x, labels = random.normal(size=(4, 6)).astype("f4"), np.array([0, 5, 2, 2])
+        for name in ("cross_entropy", "nll_loss", "multi_margin_loss"):
+            want = getattr(ops, name)(x, labels).item()
+            for dtype in ("u1", "i1", "i2", "u2", "u4"):
+                self.assertEqual(getattr(ops, name)(x, labels.astype(dtype)).item(), want, (name, dtype))
+        target, variance = random.normal(size=(4, 6)).astype("f4"), random.uniform(1, 2, 4).astype("f4")
+        whole = np.repeat(variance[:, None], 6, 1)
+        self.assertAlmostEqual(ops.gaussian_nll_loss(x, target, variance).item(),
+                               ops.gaussian_nll_loss(x, target, whole).item(), 5)
+
     def test_targets_of_integers_and_words(self):
         x = np.array([[0.5, -1.0], [2.0, 0.0]], "f4")
         whole = np.array([[1, 0], [0, 1]])

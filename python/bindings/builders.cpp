@@ -86,6 +86,9 @@ class Call {
   nb::object result(const HistogramResult& made) const {
     return result(std::vector{made.counts, made.edges});
   }
+  nb::object result(const BatchNormTraining& made) const {
+    return result(std::vector{made.y, made.mean, made.variance});
+  }
   nb::object result(const UniqueResult& made) const {
     return result(std::vector{made.values, made.count, made.inverse, made.counts});
   }
@@ -499,6 +502,7 @@ const std::map<std::string_view, Builder>& builders() {
       {"masked_fill", builder_of(+[](T x, T mask, T value, Where where) {
          return masked_fill(x, mask, value, where);
        })},
+      {"batch_norm_training", builder_of(&batch_norm_training)},
       {"nonzero", builder_of(&nonzero)},
       {"norm", builder_of(&norm)},
       {"put_along", builder_of(&put_along)},

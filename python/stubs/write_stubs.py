@@ -153,7 +153,8 @@ def function_stub(name, function, result):
 # What functions of tenon.ops give that is not one array. `{}` is the array's type; those that make arrays of none, or give
 # objects, are left to "Any".
 OPS_RESULTS = dict.fromkeys("eigh histogram lu nonzero qr slogdet sort_with_indices topk".split(), "tuple[{0}, {0}]") | {
-    "chunk": "list[{0}]", "split": "tuple[{0}, ...]", "svd": "tuple[{0}, {0}, {0}]", "unique": "tuple[{0}, {0}, {0}, {0}]"}
+    "chunk": "list[{0}]", "split": "tuple[{0}, ...]", "svd": "tuple[{0}, {0}, {0}]",
+    "batch_norm_training": "tuple[{0}, {0}, {0}]", "unique": "tuple[{0}, {0}, {0}, {0}]"}
 MAKES = re.compile("(alibi_|random_|hamming_|hann_|kv_|streaming_|generator_)|(arange|concat|detokenize|einsum|eye|fold_in|full|"
                    "gather_pages|linspace|mel_filters|ones|pages_of|segments_of|split_key|stack|tokenize|zeros)$")
 

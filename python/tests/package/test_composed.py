@@ -177,6 +177,14 @@ class Composed(unittest.TestCase):
         self.assertTrue((filters >= 0).all() and (filters.sum(1) > 0).all())
         self.assertEqual(np.asarray(ops.log_mel_spectrogram(self.values(1600))).shape[0], 80)
 
+    def test_batch_norm_training(self):
+        x, weight, bias = self.values(4, 3, 5, 2), self.values(3), self.values(3)
+        mean, variance = x.mean((0, 2, 3)), x.var((0, 2, 3))
+        y = (x - mean[:, None, None]) / np.sqrt(variance + 1e-3)[:, None, None]
+        self.check([y, mean, variance], "batch_norm_training", x, eps=1e-3, tolerance=1e-4)
+        self.check([y * weight[:, None, None] + bias[:, None, None], mean, variance], "batch_norm_training", x, weight, bias,
+                   eps=1e-3, tolerance=1e-4)
+
     def test_norms_and_losses(self):
         x = self.values(2, 3, 4, 5)
         mean, variance = x.mean((2, 3), keepdims=True), x.var((2, 3), keepdims=True)

@@ -168,7 +168,8 @@ void Runtime::raise_first_fence(std::chrono::nanoseconds patience) {
   ring(append_fence(tail_, 0));
   while (read(isa::reg::fence) < fence_) {
     const bool has_fault = (read(isa::reg::status) & isa::bits::fault.mask()) != 0;
-    if (has_fault || std::chrono::steady_clock::now() >= until) {
+    const bool is_ours = is_set_up();  // if not, the fault is of what a reset has left of the ring
+    if ((has_fault && is_ours) || std::chrono::steady_clock::now() >= until) {
       state_ = State::faulted;
       const auto waited = std::chrono::duration_cast<std::chrono::milliseconds>(wait);
       throw Error(
@@ -176,7 +177,8 @@ void Runtime::raise_first_fence(std::chrono::nanoseconds patience) {
           has_fault ? fmt::format("a fault before the first command has ended; {}", dump())
                     : fmt::format("no command has ended after {} ms; {}", waited.count(), dump()));
     }
-    if (!is_set_up() && !is_gone()) {
+    if (!is_ours && !is_gone()) {
+      write(isa::reg::control, isa::bits::reset.mask());  // the fault may come yet
       await_reset(patience);
       set_up_again();
       ring(append_fence(tail_, 0));

@@ -56,6 +56,7 @@ class Recorder final : public Device, public isa::DeviceControl {
     values[isa::reg::caps0] = isa::bits::array_rows.put(16) | isa::bits::array_cols.put(16);
     values[isa::reg::caps1] = 64 << 10;
     values[isa::reg::caps2] = 32 << 10;
+    values[isa::reg::caps3] = isa::bits::wbuf.put(2) | isa::bits::queue_depth.put(8);
     values[isa::reg::freq_khz] = 800'000;
     values[isa::reg::ddr_kbps] = 12'800'000;
   }

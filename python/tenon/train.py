@@ -66,17 +66,22 @@ class Sgd(Optimizer):
 class Adam(Optimizer):
     """m = b1 m + (1 - b1) g; v = b2 v + (1 - b2) g^2; p -= rate (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps). Adam
     adds weight_decay p to g (arXiv:1412.6980); with `decoupled`, as adamw() makes it, p is multiplied by
-    1 - rate weight_decay first (arXiv:1711.05101)."""
+    1 - rate weight_decay first (arXiv:1711.05101). With `amsgrad` the largest v so far is in the place of v (Reddi et al.,
+    2018)."""
     beta1: float = 0.9
     beta2: float = 0.999
     eps: float = 1e-8
     weight_decay: float = 0.0
     decoupled: bool = False
-    _parts = {"mean", "square", "number"}
+    amsgrad: bool = False
+
+    @property
+    def _parts(self):
+        return {"mean", "square", "number", *(["largest"] if self.amsgrad else [])}
 
     def start(self, parameters):
         """The state before the first step."""
-        return {"mean": _zeros(parameters), "square": _zeros(parameters), "number": ops.zeros(())}
+        return {part: ops.zeros(()) if part == "number" else _zeros(parameters) for part in sorted(self._parts)}
 
     def _next(self, parameters, gradients, state, rate):
         number, t = _counted(state)
@@ -88,15 +93,19 @@ class Adam(Optimizer):
         of_mean = rate / correction(self.beta1)
         of_square = ops.rsqrt(correction(self.beta2))
 
-        def step(p, g, m, v):
+        parts = ["mean", "square", *(["largest"] if self.amsgrad else [])]
+
+        def step(p, g, m, v, *largest):
             g = g if self.decoupled else self._with_decay(p, g)
             m = self.beta1 * m + (1 - self.beta1) * g
             v = self.beta2 * v + (1 - self.beta2) * (g * g)
             kept = self._decayed(p, rate) if self.decoupled else p
-            return kept - scaled(m, of_mean) / (scaled(ops.sqrt(v), of_square) + self.eps), m, v
+            largest = [ops.maximum(one, v) for one in largest]
+            root = ops.sqrt(largest[0] if largest else v)
+            return kept - scaled(m, of_mean) / (scaled(root, of_square) + self.eps), m, v, *largest
 
-        after, mean, square = next_ones(step, parameters, gradients, state["mean"], state["square"])
-        return after, {"mean": mean, "square": square, "number": number}
+        after, *held = next_ones(step, parameters, gradients, *(state[part] for part in parts))
+        return after, {**dict(zip(parts, held)), "number": number}
 
 
 def adamw(weight_decay=0.01, **options):

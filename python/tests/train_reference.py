@@ -101,7 +101,7 @@ OPTIMIZERS = {
     "radamw": lambda p: torch.optim.RAdam(p, lr=RATE, weight_decay=0.1, decoupled_weight_decay=True),
     "adafactor": lambda p: torch.optim.Adafactor(p, lr=RATE * 2, weight_decay=0.1, eps=(2.0**-23, 1e-3)),
     "muon": MuonAndSgd,
-    "amsgrad": lambda p: torch.optim.AdamW(p, lr=RATE, weight_decay=0.1, amsgrad=True),
+    "amsgrad": lambda p: torch.optim.AdamW(p, lr=RATE, weight_decay=0.1, betas=(0.9, 0.5), amsgrad=True),
     "asgd": lambda p: torch.optim.ASGD(p, lr=RATE, lambd=0.1, t0=8, weight_decay=0.01),
     "rprop": lambda p: torch.optim.Rprop(p, lr=RATE, step_sizes=(1e-3, 0.1)),
     "lbfgs": lambda p: torch.optim.LBFGS(p, lr=10 * RATE, max_iter=1, history_size=4),

@@ -23,7 +23,7 @@ OPTIMIZERS = {"sgd": train.Sgd(), "momentum": train.Sgd(momentum=0.9, weight_dec
               "nadam": train.NAdam(weight_decay=0.01), "nadamw": train.NAdam(weight_decay=0.1, decoupled=True),
               "radam": train.RAdam(weight_decay=0.01), "radamw": train.RAdam(weight_decay=0.1, decoupled=True),
               "adafactor": train.Adafactor(weight_decay=0.1),
-              "amsgrad": train.adamw(0.1, amsgrad=True),
+              "amsgrad": train.adamw(0.1, beta2=0.5, amsgrad=True),
               "asgd": train.Asgd(decay=0.1, begin=8, weight_decay=0.01), "rprop": train.Rprop(smallest=1e-3, largest=0.1),
               "lbfgs": train.Lbfgs(history=4),
               "muon": train.Groups((lambda path, p: p.ndim == 2, train.Muon()),

@@ -7,10 +7,9 @@ from collections import OrderedDict
 from . import _tenon, errors, ops
 from .build import Graph, _recorded as _of_graph
 from .outer_tensors import holds_tensors
-from .structures import argument_names, array_of, filled, form_of, keep
+from .structures import WORDS, argument_names, array_of, filled, form_of, keep
 
 _kept = 16  # programs of one function: types of arguments
-_WORDS = (str, bool)  # arguments that are parts of the program
 
 
 def value_and_grad(function, argnums=0, has_aux=False, allow_unused=False):
@@ -115,7 +114,7 @@ def checkpointed(function):
 def _form(argument, arrays):
     """The structure of an argument, whose arrays are appended to a list."""
     first = len(arrays)
-    form = form_of(argument, arrays, _WORDS)
+    form = form_of(argument, arrays, WORDS)
     arrays[first:] = [array_of(one, "value_and_grad") for one in arrays[first:]]
     return form
 
@@ -141,7 +140,7 @@ def _differentiated(function, form, named, tensors, numbers, has_aux, allow_unus
             raise TypeError(f"value_and_grad: with has_aux the function returns (scalar, second), not "
                             f"{type(made).__name__}")
         value, second = made
-    after = form_of(second, leaves, _WORDS)
+    after = form_of(second, leaves, WORDS)
     if not isinstance(value, _tenon.Tensor):
         hint = "; has_aux=True takes a second value" if isinstance(value, (tuple, list)) and not has_aux else ""
         raise TypeError(f"value_and_grad: the function returns {type(value).__name__}, not a scalar made of its "

@@ -8,15 +8,13 @@ from ._arrays.operands import EPSILONS
 from .build import scan
 from .importing.errors import wrong_call
 from .programs import programs_of
-from .structures import Word, filled, form_of, leaves_like, paths_of
-
-_WORDS = (str, bool)  # parts of a structure that are no arrays
+from .structures import WORDS, Word, filled, form_of, leaves_like, paths_of
 
 
 def map_arrays(function, structure, *others):
     """function(x, ...) of the arrays of structures that are alike, in the first one's structure."""
     leaves = []
-    form = form_of(structure, leaves, _WORDS)
+    form = form_of(structure, leaves, WORDS)
     columns = [leaves_like(form, one, "map_arrays: a structure") for one in others]
     made = [function(*row) for row in zip(leaves, *columns)]
     return filled(form, made.__getitem__)
@@ -25,7 +23,7 @@ def map_arrays(function, structure, *others):
 def map_alike(call, function, a, b):
     """map_arrays() of two structures whose arrays have the same sizes: others are refused, which would broadcast."""
     leaves = []
-    form = form_of(a, leaves, _WORDS)
+    form = form_of(a, leaves, WORDS)
     _require_sizes(call, _names_of(form), leaves, leaves_like(form, b, f"{call}: a structure"))
     return map_arrays(function, a, b)
 
@@ -44,7 +42,7 @@ def _require_sizes(call, names, arrays, others):
 def arrays_by_name(call, structure):
     """The arrays of a structure by their paths, in order, which are the names of no two."""
     leaves, found = [], {}
-    form = form_of(structure, leaves, _WORDS)
+    form = form_of(structure, leaves, WORDS)
     for name, array in zip(_names_of(form), leaves):
         if name in found:
             raise wrong_call(call, f"two arrays have the path '{name}'")
@@ -60,7 +58,7 @@ def scaled(x, scalar):
 def next_ones(function, *structures):
     """A structure for each of the values that the function returns for each array."""
     leaves = []
-    form = form_of(structures[0], leaves, _WORDS)
+    form = form_of(structures[0], leaves, WORDS)
     columns = [leaves_like(form, one, "update: gradients or state") for one in structures[1:]]
     if not leaves:
         raise wrong_call("update", "there is no array")
@@ -404,7 +402,7 @@ class Rprop(Optimizer):
 def _vector(structure):
     """All arrays in a row, in f64 where one is, else in f32."""
     leaves = []
-    form_of(structure, leaves, _WORDS)
+    form_of(structure, leaves, WORDS)
     leaves = [one.reshape(-1) for one in leaves]
     dtype = "f64" if any(one.dtype == "f64" for one in leaves) else "f32"
     return ops.concat([one.cast(dtype) for one in leaves])

@@ -5,9 +5,7 @@ import functools
 import types
 
 from . import _tenon
-from .structures import filled, form_of
-
-_WORDS = (str, bool)  # parts of a structure that are no arrays
+from .structures import WORDS, filled, form_of
 
 
 def holds_tensors(function):
@@ -46,7 +44,7 @@ def with_outer_tensors(value, outer, seen):
     if not isinstance(value, (_tenon.Tensor, dict, list, tuple)) and not dataclasses.is_dataclass(value):
         return None
     leaves = []
-    form, first = form_of(value, leaves, _WORDS), len(outer)
+    form, first = form_of(value, leaves, WORDS), len(outer)
     found = {i: first + at for at, i in enumerate(i for i, one in enumerate(leaves) if isinstance(one, _tenon.Tensor))}
     outer += [leaves[i] for i in found]
     return (lambda tensors: filled(form, lambda i: tensors[found[i]] if i in found else leaves[i])) if found else None

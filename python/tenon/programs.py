@@ -6,9 +6,8 @@ from collections import OrderedDict
 from . import _tenon
 from .build import Graph, _recorded
 from .outer_tensors import holds_tensors
-from .structures import argument_names, array_of, filled, form_of, keep
+from .structures import WORDS, argument_names, array_of, filled, form_of, keep
 
-_WORDS = (str, bool)  # arguments that are parts of the program
 _KEPT = 16  # programs of one function: types of arguments
 
 
@@ -43,7 +42,7 @@ def programs_of(function, donated=()):
             made = function(*[filled(one, tensors.__getitem__) for one in forms],
                             **{word: filled(one, tensors.__getitem__) for word, one in named})
             leaves = []
-            after = form_of(made, leaves, _WORDS)
+            after = form_of(made, leaves, WORDS)
             if not leaves:
                 raise TypeError(f"compiled: {getattr(function, '__name__', 'the function')} returns no array")
             results = _recorded(leaves)
@@ -53,9 +52,9 @@ def programs_of(function, donated=()):
     def run(*arguments, **by_name):
         leaves, forms, given_up = [], [], []
         for number, argument in enumerate(arguments):
-            forms.append(form_of(argument, leaves, _WORDS))
+            forms.append(form_of(argument, leaves, WORDS))
             given_up += [number in donated] * (len(leaves) - len(given_up))
-        named = tuple((word, form_of(one, leaves, _WORDS)) for word, one in by_name.items())
+        named = tuple((word, form_of(one, leaves, WORDS)) for word, one in by_name.items())
         given_up += [False] * (len(leaves) - len(given_up))
         if any(isinstance(one, _tenon.Tensor) for one in leaves) or holds_tensors(function):
             return function(*arguments, **by_name)

@@ -7,6 +7,7 @@ from .errors import Error
 
 
 _LEAVES = (_tenon.Buffer, _tenon.Tensor)
+WORDS = (str, bool)  # parts of a program, not arrays, among the values of a structure
 
 
 class Word:

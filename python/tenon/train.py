@@ -19,7 +19,7 @@ import os
 from . import _tenon, ops
 from .importing.errors import wrong_call
 from .optimizers import (  # noqa: F401
-    _WORDS, Adadelta, Adafactor, Adagrad, Adamax, Asgd, Groups, Lbfgs, Muon, NAdam, Optimizer, RAdam, RmsProp, Rprop,
+    Adadelta, Adafactor, Adagrad, Adamax, Asgd, Groups, Lbfgs, Muon, NAdam, Optimizer, RAdam, RmsProp, Rprop,
     _counted, _zeros, arrays_by_name, map_alike, map_arrays, next_ones, scalar, scaled, widened,
 )
 from .programs import programs_of
@@ -27,7 +27,7 @@ from .schedules import (  # noqa: F401
     CosineRestarts, ExponentialDecay, MilestoneDecay, OneCycle, PlateauDecay, PolynomialDecay, StepDecay, Warmup,
     WarmupCosine,
 )
-from .structures import filled, form_of
+from .structures import WORDS, filled, form_of
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -136,7 +136,7 @@ class Lion(Optimizer):
 
 def _arrays_of(structure):
     leaves = []
-    form_of(structure, leaves, _WORDS)
+    form_of(structure, leaves, WORDS)
     return leaves
 
 

@@ -6,16 +6,14 @@ from . import _tenon, ops
 from .build import _recorded
 from .importing.errors import wrong_call
 from .programs import programs_of
-from .structures import filled, form_of, leaves_like
+from .structures import WORDS, filled, form_of, leaves_like
 from .vectorized import holds_tensors, run_or_recorded, vmap
-
-_WORDS = (str, bool)
 
 
 def _results(function, primals, what):
     """What the function makes of tensors: its structure and its leaves."""
     leaves = []
-    after = form_of(function(*primals), leaves, _WORDS)
+    after = form_of(function(*primals), leaves, WORDS)
     if not leaves:
         raise TypeError(f"{getattr(function, '__name__', 'the function')} returns no array")
     leaves = list(_recorded(leaves))
@@ -34,7 +32,7 @@ def _views(primals, what):
     """The structures of several arguments and views of their leaves, which gradients end at."""
     leaves, forms = [], [None] * len(primals)
     for i, one in enumerate(primals):
-        forms[i] = form_of(one, leaves, _WORDS)
+        forms[i] = form_of(one, leaves, WORDS)
     _check_real(_recorded(leaves), what, "an argument")
     return forms, [ops.permute(one, tuple(range(one.ndim))) for one in _recorded(leaves)]
 
@@ -111,7 +109,7 @@ def vjp(function, *primals):
     Of arrays, the value is computed at once, and once more with the gradients by each call of pull.
     """
     arrays = []
-    form_of(primals, arrays, _WORDS)
+    form_of(primals, arrays, WORDS)
     if not any(isinstance(one, _tenon.Tensor) for one in arrays) and not holds_tensors(function):
         pulled = _program_of(_vjp, function)
         value = programs_of(lambda *primals: function(*primals))(*primals)
@@ -175,7 +173,7 @@ def _jacobian_of(function, argnums, has_aux, by_rows):
                 raise TypeError(f"jacobian: there is no argument {number} of {len(arguments)}")
         at = [number % len(arguments) for number in numbers]
         leaves = []
-        forms = [form_of(arguments[i], leaves, _WORDS) for i in at]
+        forms = [form_of(arguments[i], leaves, WORDS) for i in at]
         leaves = list(_recorded(leaves))
         for one in leaves:
             if not one.dtype.is_floating:
@@ -184,7 +182,7 @@ def _jacobian_of(function, argnums, has_aux, by_rows):
         whole = (tuple(arguments), dict(named))
         value, second = _called(function, whole, at, forms, leaves, has_aux)
         outputs = []
-        after = form_of(value, outputs, _WORDS)
+        after = form_of(value, outputs, WORDS)
         outputs = list(_recorded(outputs, leaves))
         call = functools.partial(_called, function, at=at, forms=forms, has_aux=has_aux)
         blocks = (_rows if by_rows else _columns)(call, whole, leaves, outputs)
@@ -234,7 +232,7 @@ def _rows(call, whole, leaves, outputs):
     def pull(cotangents, leaves, whole):
         views = [ops.permute(one, tuple(range(one.ndim))) for one in leaves]
         found = []
-        form_of(call(whole, leaves=views)[0], found, _WORDS)
+        form_of(call(whole, leaves=views)[0], found, WORDS)
         return tuple(_pulled(_recorded(found), cotangents, views))
 
     made = vmap(pull, (0, None, None))(tuple(units), tuple(leaves), whole)
@@ -248,7 +246,7 @@ def _columns(call, whole, leaves, outputs):
     def push(tangents, leaves, whole):
         views = [ops.permute(one, tuple(range(one.ndim))) for one in leaves]
         found = []
-        form_of(call(whole, leaves=views)[0], found, _WORDS)
+        form_of(call(whole, leaves=views)[0], found, WORDS)
         return tuple(_pushed(_recorded(found), views, tangents))
 
     made = vmap(push, (0, None, None), -1)(tuple(units), tuple(leaves), whole)

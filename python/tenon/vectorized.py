@@ -13,9 +13,8 @@ from .errors import Error
 from .importing.errors import wrong_call
 from .outer_tensors import holds_tensors, with_outer_tensors
 from .programs import programs_of
-from .structures import argument_names, filled, form_of
+from .structures import WORDS, argument_names, filled, form_of
 
-_WORDS = (str, bool)
 _ops = _tenon.all_ops()
 
 
@@ -53,9 +52,9 @@ def vmap(function, in_axes=0, out_axes=0):
         leaves, forms, places = [], [], []
         for argument, axis in zip(arguments, axes):
             first = len(leaves)
-            forms.append(form_of(argument, leaves, _WORDS))
+            forms.append(form_of(argument, leaves, WORDS))
             places += _axes_of_leaves(argument, axis, len(leaves) - first)
-        words = tuple((word, form_of(one, leaves, _WORDS)) for word, one in named.items())
+        words = tuple((word, form_of(one, leaves, WORDS)) for word, one in named.items())
         places += [0] * (len(leaves) - len(places))
         leaves = list(_recorded(leaves))
         size = _size_of(leaves, places)
@@ -114,7 +113,7 @@ def _axes_of_leaves(value, axes, count):
     def add(one, axis):
         if axis is None or isinstance(axis, int):
             leaves = []
-            form_of(one, leaves, _WORDS)
+            form_of(one, leaves, WORDS)
             found.extend([axis] * len(leaves))
         elif isinstance(axis, dict) and isinstance(one, dict) and axis.keys() == one.keys():
             for key in one:
@@ -165,7 +164,7 @@ def _example(function, forms, words, leaves, places, with_outer, of_outer):
             made = of_example(*[filled(form, tensors.__getitem__) for form in forms],
                               **{word: filled(form, tensors.__getitem__) for word, form in words})
             found = []
-            after = form_of(made, found, _WORDS)
+            after = form_of(made, found, WORDS)
             if not found:
                 raise TypeError(f"vmap: {getattr(function, '__name__', 'the function')} returns no array")
             results = _recorded(found)
